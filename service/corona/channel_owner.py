@@ -15,7 +15,17 @@ from math import inf
 
 import msgspec
 
-from service.corona.events import ChannelsListed, Effect, OwnershipTaken, Publish, ReleaseOwnership, Send, TakeOwnership
+from service.corona.events import (
+    ChannelsChanged,
+    ChannelsListed,
+    Effect,
+    ListedChannel,
+    OwnershipTaken,
+    Publish,
+    ReleaseOwnership,
+    Send,
+    TakeOwnership,
+)
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
@@ -108,21 +118,36 @@ class Owner:
 
         A channel is unwanted if nobody has wanted it since the batches were requested.
         """
-        if event.requested_s not in (self._registry_walk[0], -inf):
+        if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
         for entry in event.channels:
-            if entry.subscribers or entry.listed:
-                self._plans.set_subscribers(entry.channel, entry.subscribers)
-                if owned := self._channels.get(entry.channel):
-                    owned.subscribers = entry.subscribers
-                yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
+            if entry.is_wanted:
+                yield from self._on_wanted(entry, now_s)
             else:
                 self._registry_walk[1].add(entry.channel)
-        if event.complete and event.requested_s > -inf:
+        if event.complete:
             self._unwanted = self._registry_walk[1]
             unwanted = [channel for channel, owned in self._channels.items() if owned.last_wanted_s < event.requested_s]
             for channel in unwanted:
                 yield from self.release(channel)
+
+    def on_channels_changed(self, event: ChannelsChanged, now_s: float) -> Iterator[Effect]:
+        """Take ownership of the channels in this event that are wanted, and release the others."""
+        for entry in event.channels:
+            if entry.is_wanted:
+                self._unwanted.discard(entry.channel)
+                yield from self._on_wanted(entry, now_s)
+            else:
+                self._unwanted.add(entry.channel)
+                owned = self._channels.get(entry.channel)
+                if owned is not None and owned.last_wanted_s < event.requested_s:
+                    yield from self.release(entry.channel)
+
+    def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:
+        self._plans.set_subscribers(entry.channel, entry.subscribers)
+        if owned := self._channels.get(entry.channel):
+            owned.subscribers = entry.subscribers
+        yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
         """Take ownership of a wanted channel if this node is its owner and has not taken it yet."""

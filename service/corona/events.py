@@ -32,6 +32,21 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
     subscribers: int
     listed: bool = False
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the channel is to be polled."""
+        return self.subscribers > 0 or self.listed
+
+
+class ChannelsChanged(msgspec.Struct, frozen=True):
+    """Channels of this node were created or listed by an admin, or users subscribed to them or unsubscribed.
+
+    The changes were read after ``requested_s``; the protocol keeps channels that somebody has wanted since.
+    """
+
+    requested_s: float
+    channels: tuple[ListedChannel, ...]
+
 
 class ChannelsListed(msgspec.Struct, frozen=True):
     """A batch of the answer to :class:`ListOwnedChannels`.
@@ -113,8 +128,8 @@ class ObjectiveLoaded(msgspec.Struct, frozen=True):
 
 
 Event = (
-    RingChanged | ChannelsListed | Tick | MessageReceived | OwnershipTaken | CandidateFound | VersionPublished |
-    PublishRefused | ObjectiveLoaded | LimitObserved
+    RingChanged | ChannelsListed | ChannelsChanged | Tick | MessageReceived | OwnershipTaken | CandidateFound |
+    VersionPublished | PublishRefused | ObjectiveLoaded | LimitObserved
 )  # fmt: skip
 
 
@@ -127,6 +142,9 @@ class Send(msgspec.Struct, frozen=True):
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
     """Read the store's registry of channels, and answer with :class:`ChannelsListed` in batches.
+
+    If little has changed since the last complete answer, only the changes are read, and the answer is
+    :class:`ChannelsChanged`.
 
     ``requested_s`` is the time of the request, which the batches repeat.
     """

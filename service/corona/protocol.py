@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from service.corona.channel_owner import Owner
 from service.corona.events import (
     CandidateFound,
+    ChannelsChanged,
     ChannelsListed,
     Effect,
     Event,
@@ -100,6 +101,8 @@ class NodeProtocol:
                 yield from self._on_message(event, now_s, fleet_s)
             case RingChanged():
                 yield from self._on_ring_changed(event.view, now_s, fleet_s)
+            case ChannelsChanged():
+                yield from self._owner.on_channels_changed(event, now_s)
             case ChannelsListed():
                 yield from self._owner.on_channels_listed(event, now_s)
             case OwnershipTaken() | VersionPublished() | PublishRefused():

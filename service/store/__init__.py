@@ -23,6 +23,7 @@ from service.store.channels.admin_settings import AdminSettings, PollRateHistory
 from service.store.channels.channels import Channels
 from service.store.channels.moves import ChannelMoves
 from service.store.channels.pubsub_nodes import PubsubNodes
+from service.store.channels.registry_changes import RegistryChanges
 from service.store.channels.websub import WebSub
 from service.store.client.connection import BatchingClient, RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
@@ -63,6 +64,7 @@ class Store:
         self.key_group_loads = LoadStore(batching, self.keyspaces)
         self.channel_index = ChannelIndex(batching, self.keyspaces, LAYOUT)
         self.channels = Channels(batching, self.channel_index)
+        self.registry_changes = RegistryChanges(batching)
         self.outbox = Outbox(redis)
         self.matrix_cells = MatrixCells(batching)
         self.channel_directory = Directory(batching, self.matrix_cells, "channel")

@@ -1,12 +1,15 @@
 """Functions that create, poll and change channels in a store."""
 
+from collections.abc import Sequence
 from typing import Literal
 
+from service.clock import SystemClock
 from service.feeds.channel_health import ChannelHealth, PollReport, symptom_of
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, PollResult, Validators
 from service.store import Store
 from service.store.channels.channels import Snapshot
+from workers.ownership.directory_registration import DirectoryRegistrar
 
 SNAPSHOT = Snapshot(Validators(etag='"1"'), b"", "A feed", "https://example.org/", language="en-GB")
 
@@ -38,3 +41,10 @@ async def change(store: Store, channel: Channel, *changes: Change, base: int = 1
     assert state is not None
     delta = Delta(channel.id, base, 0, 2_000.0, changes)
     return await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
+
+
+async def register_names(store: Store, counts: Sequence[tuple[ChannelId, int]]) -> None:
+    """Register channels in the directory; ``counts`` has pairs of a channel and its number of subscribers."""
+    registrar = DirectoryRegistrar(store, SystemClock(), 3)
+    await registrar.examine(counts)
+    await registrar.register_due()

@@ -20,18 +20,18 @@ from service.search import read_channel_name
 from service.store import Store
 from service.store.channels.channels import ChannelState
 from service.store.directory.matrices import ContentName
+from workers.polling.scheduler import DueQueue
 
 NAME_TTL_S = 6 * 3600.0
 REFRESH_INTERVAL_S = NAME_TTL_S / 3
 SECRECY_RECHECK_S = 300.0
 """How often a channel with a secret in its URL is examined again, in case its URL has changed."""
-LISTINGS_PER_SCAN = 6
-"""Channels with few subscribers are examined in one of so many listings each, because an admin may have listed them.
-Nothing is remembered of those that are private, as most are."""
-_BATCH_SIZE = 100
-_MAX_NEW = 20
-"""Channels without a known registration that are registered per batch of a listing. Another node may have registered
-them: a node that takes over from a dead one has more urgent work, and their names last."""
+RETRY_INTERVAL_S = 30.0
+"""Time after which a failed registration is repeated."""
+MAX_DUE = 500
+"""Maximum number of channels that are registered in one call. A node that takes over the channels of a dead one has
+more urgent work, and their names last."""
+
 
 log = structlog.get_logger(__name__)
 
@@ -39,7 +39,8 @@ log = structlog.get_logger(__name__)
 class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
-    The store has the registered names; this class has only the times at which channels are due.
+    The store has the registered names; this class has only the times at which channels are due. Nothing is
+    remembered of channels that are private, as most are.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
@@ -47,60 +48,61 @@ class DirectoryRegistrar:
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
-        self._due_s: dict[ChannelId, float] = {}
+        self._due = DueQueue()
         """When channels are due that have enough subscribers, or that an admin has listed."""
         self._listed: set[ChannelId] = set()
         """Channels with few subscribers that an admin has listed."""
-        self._listings = 0
 
     def on_changed(self, channel_id: ChannelId) -> None:
-        """Register a channel again at the next call of :meth:`register`, because the channel has changed."""
-        if channel_id in self._due_s:
-            self._due_s[channel_id] = 0.0
+        """Register a channel again at the next call of :meth:`register_due`, because the channel has changed."""
+        if channel_id in self._due:
+            self._due.schedule(channel_id, 0.0)
 
     def remove(self, channel_id: ChannelId) -> None:
         """Remove a channel that another node now owns.
 
         The channel's name stays in the directory until the new owner registers it, or the name expires.
         """
-        self._due_s.pop(channel_id, None)
+        self._due.remove(channel_id)
         self._listed.discard(channel_id)
 
-    def on_listed(self) -> None:
-        """Record that a listing of all channels of this node has been completed."""
-        self._listings += 1
-
-    async def register(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Register the channels of this node that are new, changed or due to be refreshed.
+    async def examine(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
+        """Make the channels due that have become public or private.
 
         ``counts`` has pairs of a channel and its number of subscribers. Raises
         :class:`service.errors.StoreUnavailable`.
         """
+        unlisted = []
+        for channel_id, count in counts:
+            if channel_id in self._due:
+                if self._has_few(count) is not (channel_id in self._listed):
+                    self._due.schedule(channel_id, 0.0)
+            elif self._has_few(count):
+                unlisted.append(channel_id)
+            else:
+                self._due.schedule(channel_id, 0.0)
+        for channel in await self._store.channels.get_many(unlisted):
+            if channel is not None and channel.listed:
+                self._due.schedule(channel.id, 0.0)
+
+    async def register_due(self) -> None:
+        """Register the channels of this node that are new, changed or due to be refreshed, up to ``MAX_DUE`` of them.
+
+        Raises :class:`service.errors.StoreUnavailable`.
+        """
         now_s = self._clock.monotonic_s()
-        due = {channel_id: count for channel_id, count in counts if self._is_due(channel_id, count, now_s)}
-        new = [
-            (channel_id, count)
-            for channel_id, count in counts
-            if channel_id not in self._due_s and not self._has_few(count)
-        ]
-        due.update(new[:_MAX_NEW])
-        for first in range(0, len(due), _BATCH_SIZE):
-            batch = dict(list(due.items())[first : first + _BATCH_SIZE])
+        due = [channel_id for _, channel_id in self._due.pop_due(now_s, MAX_DUE)]
+        for channel_id in due:
+            self._due.schedule(channel_id, now_s + RETRY_INTERVAL_S)
+        if due:
+            counts = await self._store.subscriptions.counts(due)
             try:
-                await self._register_batch(batch, now_s)
+                await self._register_batch(dict(zip(due, counts, strict=True)), now_s)
             except CellsUnavailable as error:
-                log.warning("channel registration failed", channels=len(batch), reason=str(error))
+                log.warning("channel registration failed", channels=len(due), reason=str(error))
 
     def _has_few(self, count: int) -> bool:
         return count < self._least_subscribers
-
-    def _is_due(self, channel_id: ChannelId, count: int, now_s: float) -> bool:
-        due_s = self._due_s.get(channel_id)
-        if due_s is None:
-            listing = self._listings % LISTINGS_PER_SCAN
-            return self._has_few(count) and int(channel_id[:4], 16) % LISTINGS_PER_SCAN == listing
-        # The number of subscribers may have made it public, or private.
-        return now_s >= due_s or self._has_few(count) is not (channel_id in self._listed)
 
     async def _register_batch(self, counts: dict[ChannelId, int], now_s: float) -> None:
         states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
@@ -128,9 +130,12 @@ class DirectoryRegistrar:
         ``counts`` has their numbers of subscribers; ``public`` are the channels that have been registered.
         """
         for channel_id, count in counts.items():
+            if self._due.due_s(channel_id) != now_s + RETRY_INTERVAL_S:
+                continue  # it has changed, or was removed, meanwhile
             self.remove(channel_id)
             if channel_id in public or not self._has_few(count):
-                self._due_s[channel_id] = now_s + (REFRESH_INTERVAL_S if channel_id in public else SECRECY_RECHECK_S)
+                interval_s = REFRESH_INTERVAL_S if channel_id in public else SECRECY_RECHECK_S
+                self._due.schedule(channel_id, now_s + interval_s)
                 if self._has_few(count):
                     self._listed.add(channel_id)
 

@@ -7,13 +7,14 @@ nothing twice.
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from math import ceil
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from math import ceil, inf
 
 import structlog
 
 from service.clock import Clock
 from service.corona.events import (
+    ChannelsChanged,
     ChannelsListed,
     Event,
     ListedChannel,
@@ -46,6 +47,8 @@ _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500
 _RETRY_S = 1.0
 _EXPECTED_FOR_S = 60.0
+_FULL_LISTING_INTERVAL_S = 600.0
+"""Time after which the whole registry is read, in case a crash prevented that a change was recorded."""
 
 log = structlog.get_logger(__name__)
 
@@ -76,6 +79,10 @@ class ChannelOwner:
         self._ring = RingView(0, ())
         self._prefixes: tuple[str, ...] = ()
         self._being_taken: set[ChannelId] = set()
+        self._last_change: int | None = None
+        """Number of the last change of the registry that this node has processed; None: it has to read all of it."""
+        self._fully_listed_s = -inf
+        """When the whole registry was last read, in monotonic time."""
         self._list_request: ListOwnedChannels | None = None
         self._is_listing = False
         self._pending_fan_outs: dict[ChannelId, int] = {}
@@ -87,13 +94,13 @@ class ChannelOwner:
         """Set the parts of the channel registry that this node owns, according to the new ring."""
         self._ring = ring
         self._prefixes = owned_prefixes(ring, self._node_id)
+        self._last_change = None
 
     async def expect_subscribers(self, channel_id: ChannelId) -> None:
         """Own a channel for a minute even if it has no subscribers, because a user is about to subscribe."""
         now_s = self._clock.monotonic_s()
         self._expected_s[channel_id] = now_s
-        # With a request time of minus infinity, it answers no request: the protocol drops no other channel.
-        await self._on_events(ChannelsListed(float("-inf"), (ListedChannel(channel_id, 0, listed=True),)))
+        await self._on_events(ChannelsChanged(now_s, (ListedChannel(channel_id, 0, listed=True),)))
 
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
         """Take over channels from their former owners, and pass their states to the protocol.
@@ -152,9 +159,10 @@ class ChannelOwner:
                 log.info("channel moved", channel=channel_id[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
             log.warning("channel move interrupted", channel=channel_id[:8], error=str(error))
+            self._expected_s[channel_id] = self._clock.monotonic_s()  # until a next node takes ownership and repeats it
         finally:
             self._being_taken.discard(channel_id)
-        # An incomplete move is found by the next listing of the registry.
+        # An incomplete move is repeated after the next listing.
         await self._on_events(MessageReceived("", ChannelRemoved(channel_id)))
 
     async def _adopt_with_retries(self, channel_ids: Sequence[ChannelId]) -> list[ChannelState | None]:
@@ -241,14 +249,38 @@ class ChannelOwner:
         try:
             while self._list_request is not None:
                 request, self._list_request = self._list_request, None
-                await self._list_registry(request)
+                await self._list(request)
+                self._tasks.start(self._register())
         except StoreUnavailable as error:
             log.warning("channel registry unreadable", error=str(error))
         finally:
             self._is_listing = False
 
-    async def _list_registry(self, request: ListOwnedChannels) -> None:
-        prefixes = self._prefixes
+    async def _list(self, request: ListOwnedChannels) -> None:
+        """List the channels that have changed, or all channels if that is necessary or due."""
+        number, now_s = self._last_change, self._clock.monotonic_s()
+        expected = list(self._expected_s)
+        self._expected_s = {
+            channel_id: at_s for channel_id, at_s in self._expected_s.items() if now_s - at_s < _EXPECTED_FOR_S
+        }
+        if number is not None and now_s - self._fully_listed_s < _FULL_LISTING_INTERVAL_S:
+            changed, last_change = await self._store.registry_changes.after(number)
+            if changed is not None:
+                await self._list_changed(request, {*changed, *expected})
+                if self._last_change == number:  # otherwise the ring has changed meanwhile
+                    self._last_change = last_change
+                return
+        prefixes, last_change = self._prefixes, await self._store.registry_changes.last_number()
+        await self._list_registry(request, prefixes)
+        if prefixes is self._prefixes:
+            self._last_change, self._fully_listed_s = last_change, now_s
+
+    async def _list_changed(self, request: ListOwnedChannels, channel_ids: Iterable[ChannelId]) -> None:
+        owned = [channel_id for channel_id in channel_ids if self._ring.is_among_nearest(channel_id, self._node_id, 1)]
+        for batch in _batches(owned):
+            await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
+
+    async def _list_registry(self, request: ListOwnedChannels, prefixes: Sequence[str]) -> None:
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
             registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
             owned = [
@@ -257,31 +289,20 @@ class ChannelOwner:
             for batch in _batches(owned):
                 listed = await self._list_batch(batch)
                 await self._on_events(ChannelsListed(request.requested_s, tuple(listed), complete=False))
-        self._registrar.on_listed()
         await self._on_events(ChannelsListed(request.requested_s, ()))
 
     async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(channel_ids))
         counted = list(zip(channel_ids, counts, strict=True))
-        self._tasks.start(self._register(counted))
+        await self._registrar.examine(counted)
         needed = await self._needed_without_subscribers([channel_id for channel_id, count in counted if not count])
         return [ListedChannel(channel_id, count, channel_id in needed) for channel_id, count in counted]
-
-    async def _register(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        try:
-            await self._registrar.register(counts)
-        except StoreUnavailable as error:
-            log.warning("directory registration interrupted", channels=len(counts), error=str(error))
 
     async def _needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
         """Return the channels among ``channel_ids`` that are needed without subscribers; mark the others as dormant.
 
         A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete.
         """
-        now_s = self._clock.monotonic_s()
-        self._expected_s = {
-            channel_id: at_s for channel_id, at_s in self._expected_s.items() if now_s - at_s < _EXPECTED_FOR_S
-        }
         needed = set(self._expected_s)
         for channel in await self._store.channels.get_many(channel_ids):
             if channel is None or channel.id in needed:
@@ -292,6 +313,12 @@ class ChannelOwner:
                 await self._store.channels.mark_dormant(channel.id)
                 await self._store.poll_rate_history.record([(channel.id, 0.0)])
         return needed
+
+    async def _register(self) -> None:
+        try:
+            await self._registrar.register_due()
+        except StoreUnavailable as error:
+            log.warning("directory registration interrupted", error=str(error))
 
     def retry_fan_outs(self) -> None:
         """Continue the fan-outs that were interrupted because the store was unavailable."""

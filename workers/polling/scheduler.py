@@ -73,10 +73,16 @@ class DueQueue:
         """Return the time at which a channel is due; infinity if the channel is not in the queue."""
         return self._due_s.get(channel_id, inf)
 
-    def pop_due(self, until_s: float) -> list[tuple[float, ChannelId]]:
-        """Remove and return the channels that are due by ``until_s``, as pairs of time and channel, earliest first."""
-        due = []
-        while self._heap and self._heap[0][0] <= until_s:
+    def __contains__(self, channel_id: ChannelId) -> bool:
+        return channel_id in self._due_s
+
+    def pop_due(self, until_s: float, most: float = inf) -> list[tuple[float, ChannelId]]:
+        """Remove and return up to ``most`` channels that are due by ``until_s``, as pairs of time and channel.
+
+        The earliest comes first.
+        """
+        due: list[tuple[float, ChannelId]] = []
+        while self._heap and self._heap[0][0] <= until_s and len(due) < most:
             due_s, channel_id = heappop(self._heap)
             if self._due_s.get(channel_id) == due_s:
                 del self._due_s[channel_id]

@@ -36,6 +36,7 @@ from service.model import (
     PollResult,
     Validators,
 )
+from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, script_command
 from service.store.subscriptions.channel_index import ChannelIndex
@@ -278,6 +279,7 @@ class Channels:
         await self._redis.call("SADD", keys.channel_registry(channel.id[:2]), channel.id)
         own = (keys.channel(channel.id), keys.channel_log(channel.id))
         await self._redis.run_script("channel_create", own, msgspec.msgpack.encode(first), *fields)
+        await self._redis.call(*record_change(channel.id))
         return await self.get(channel.id) or channel
 
     async def take_over(
@@ -308,6 +310,7 @@ class Channels:
         done, version = await self._redis.run_script(
             "channel_take_over", own, former, channel.version, joins_at, packed, *fields
         )
+        await self._redis.call(*record_change(channel.id))
         return version if done else None
 
     async def finish_joining(self, former: ChannelId, cid: ChannelId) -> None:
@@ -508,6 +511,7 @@ class Channels:
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Set whether a channel is listed: a listed channel is polled even without subscribers."""
         await self._redis.run_script("channel_set_field", (keys.channel(cid),), "listed", "1" if listed else "")
+        await self._redis.call(*record_change(cid))
 
     async def set_content_name(self, cid: ChannelId, version: int, pairs: Collection[Pair]) -> None:
         """Store a channel's content name: the AV-pairs (attribute and value) under which the directory lists it.
@@ -536,6 +540,7 @@ class Channels:
         await self._redis.call_many(
             [script_command("channel_delete", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
         )
+        await self._redis.call(*record_change(cid))
 
     async def finish_deletion(self, cid: ChannelId) -> None:
         """Delete the last field of a deleted channel.

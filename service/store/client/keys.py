@@ -44,6 +44,9 @@ Channels
 key                          type    contents
 ===========================  ======  =====================================================================
 ``cn:{g:XX}:channels``       set     registry: ids of channels that begin with these two digits
+``cn:{g}:changes``           zset    channels that have changed, or whose subscribers have → number of the last change
+``cn:{g}:numbers``           hash    ``last``: number of the last of these changes; ``removed``: number of the last one
+                                     that was removed from ``changes``
 ``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
 ``cn:{c:CID}``               hash    a channel: see :data:`service.store.channels.channels.FIELDS`
 ``cn:{c:CID}:log``           stream  its versions: entry id ``VERSION-0``, ``d`` Delta (msgpack); ~1,000
@@ -235,6 +238,8 @@ FLEET_POLICY_HISTORY = "cn:{p}:history"
 FLEET_POLICY_REVISION = "cn:{p}:revision"
 POLL_BOUNDS = "cn:{p}:bounds"
 POLL_BOUNDS_EDITION = "cn:{p}:bounds:edition"
+REGISTRY_CHANGES = "cn:{g}:changes"
+REGISTRY_CHANGE_NUMBERS = "cn:{g}:numbers"
 USERS_WITH_INTENTS = "cn:{i}:users"
 USERS = "cn:{a}:users"
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"

@@ -20,6 +20,7 @@ from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
 from service.net.sites import site_of
+from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, script_command
 from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
@@ -63,7 +64,9 @@ class ChannelIndex:
             return False
         with _translated():
             await self._write(site, cid, uid, seq)
-        joined = await self._redis.run_script("channel_count_join", (keys.channel(cid),))
+        joined, _ = await self._redis.call_many(
+            [script_command("channel_count_join", (keys.channel(cid),)), record_change(cid)]
+        )
         if not joined:
             await self.remove(cid, [(uid, seq)])
         return bool(joined)
@@ -78,6 +81,7 @@ class ChannelIndex:
             return
         with _translated():
             await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
+        await self._redis.call(*record_change(cid))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """Return the number of entries of each channel, in order."""

@@ -2,13 +2,11 @@
 
 import pytest
 
-from service.clock import SystemClock
 from service.model import Change, Channel, Entry
 from service.store import Store
 from service.store.directory.matrices import ContentName
 from tests.support.bot_in_process import Person
-from tests.support.channels import change, make_channel
-from workers.ownership.directory_registration import DirectoryRegistrar
+from tests.support.channels import change, make_channel, register_names
 from workers.ownership.fanout import FanOut
 
 pytestmark = pytest.mark.usefixtures("bot")
@@ -36,9 +34,7 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
     channels = [await followed(store, url, count) for url, count in ((SECRET, 9), (FEWS, 2), (OURS, 3))]
     for channel, title in zip(channels, ("In secret", "Among few", "For all"), strict=True):
         await published(store, channel, title)
-    await DirectoryRegistrar(store, SystemClock(), 3).register(
-        [(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)]
-    )
+    await register_names(store, [(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)])
     for channel in channels[:2]:  # as if they had been everybody's once
         pairs = frozenset({"tag=python", "host=example.org"})
         await store.channel_directory.register([ContentName(channel.id, 9, pairs)], 600.0, changed=False)
@@ -99,7 +95,7 @@ async def test_people_find_what_they_follow_themselves_and_nobody_else_does(pers
     for channel in (few, public):
         await store.subscriptions.subscribe(alice.jid, channel.id)
         await published(store, channel, f"In {channel.url}")
-    await DirectoryRegistrar(store, SystemClock(), 3).register([(few.id, 2), (public.id, 4)])
+    await register_names(store, [(few.id, 2), (public.id, 4)])
     for asked in ("find tag=python", "find host=example.org type=feed"):
         answer = await alice.say(asked)
         assert answer.count("private: only you see it here") == 1, asked

@@ -11,7 +11,6 @@ import pytest_asyncio
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from service.clock import SystemClock
 from service.discovery.partial.strategies import Fixed, strategy_name
 from service.discovery.partial.strategy_choice import DirectoryChoice, DirectoryMeasurements, StrategyChoice, choose
 from service.model import Entry, FeedLink, PollingHints, PollResult
@@ -28,9 +27,8 @@ from service.store.coordination.requests import (
     ShareReply,
     WorkerReply,
 )
-from tests.support.channels import make_channel
+from tests.support.channels import make_channel, register_names
 from tests.support.console import TOKEN, Asked, explained, worker
-from workers.ownership.directory_registration import LISTINGS_PER_SCAN, DirectoryRegistrar
 
 
 @pytest_asyncio.fixture
@@ -266,10 +264,7 @@ async def test_unknown_routes_are_problems(api: aiohttp.ClientSession) -> None:
 
 async def test_a_search_explains_its_results(store: Store, api: aiohttp.ClientSession) -> None:
     channel = await make_channel(store, listed=True)
-    naming = DirectoryRegistrar(store, SystemClock(), 3)
-    for _ in range(LISTINGS_PER_SCAN):
-        await naming.register([(channel.id, 0)])
-        naming.on_listed()
+    await register_names(store, [(channel.id, 0)])
     status, told = await _ask(api, "GET", "search?q=host=example.org%20type=feed%20limit=5")
     assert status == 200
     assert [item["channel"] for item in told["items"]] == [channel.id]

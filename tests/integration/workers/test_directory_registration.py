@@ -14,7 +14,8 @@ from service.search import Searcher
 from service.store import Store
 from service.store.directory.matrices import ContentName
 from tests.support.channels import SNAPSHOT, change, make_channel
-from workers.ownership.directory_registration import LISTINGS_PER_SCAN, DirectoryRegistrar
+from workers.ownership import directory_registration
+from workers.ownership.directory_registration import DirectoryRegistrar
 
 SECRET = "https://example.org/feed?token=abc"
 TAGGED = Entry("b", "On snakes", tags=("Python",), authors=("Jane Doe",))
@@ -35,7 +36,8 @@ async def channel_with(store: Store, subscribers: int, url: str = "https://examp
 
 async def name(store: Store, registrar: DirectoryRegistrar, *channels: Channel) -> None:
     counts = await store.subscriptions.counts([channel.id for channel in channels])
-    await registrar.register([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+    await registrar.examine([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+    await registrar.register_due()
 
 
 async def found(store: Store, text: str) -> list[str]:
@@ -80,21 +82,21 @@ async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(
     plain, secret = await channel_with(store, 0), await channel_with(store, 0, SECRET)
     for channel in (plain, secret):
         await store.channels.set_listed(channel.id, listed=True)
-    for _ in range(LISTINGS_PER_SCAN):
-        await name(store, registrar, plain, secret)
-        registrar.on_listed()
+    await name(store, registrar, plain, secret)
     assert await found(store, "host=example.org") == [plain.id]
 
 
 async def test_nothing_is_remembered_of_private_channels(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 2)
-    for _ in range(LISTINGS_PER_SCAN):
-        await name(store, registrar, channel)
-        registrar.on_listed()
-    assert (registrar._due_s, registrar._listed) == ({}, set())
+    await name(store, registrar, channel)
+    assert channel.id not in registrar._due
+    assert registrar._listed == set()
 
 
-async def test_a_new_owner_registers_a_bounded_number_at_a_time(store: Store, registrar: DirectoryRegistrar) -> None:
+async def test_a_new_owner_registers_a_bounded_number_at_a_time(
+    store: Store, registrar: DirectoryRegistrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directory_registration, "MAX_DUE", 20)
     channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
     await name(store, registrar, *channels)
     first = (await store.channel_directory.find(["host=example.org"], 100)).matches
@@ -122,9 +124,8 @@ async def test_a_channel_is_found_by_its_categories_and_generator(store: Store, 
     url = "https://example.org/feed"
     own = structs.replace(SNAPSHOT, metadata=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
-    for _ in range(LISTINGS_PER_SCAN):
-        await registrar.register([(channel_id(url), 0)])
-        registrar.on_listed()
+    await registrar.examine([(channel_id(url), 0)])
+    await registrar.register_due()
     for text in ("tag=reptiles tag=python", "generator=wordpress version=6.4"):
         assert await found(store, text) == [channel_id(url)], text
 

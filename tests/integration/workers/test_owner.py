@@ -7,6 +7,7 @@ import pytest
 
 from service.clock import SystemClock
 from service.corona.events import (
+    ChannelsChanged,
     ChannelsListed,
     Event,
     ListedChannel,
@@ -22,6 +23,7 @@ from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView
 from service.store import Store
+from service.store.channels import registry_changes
 from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.content_locators import store_only_locator
@@ -165,20 +167,19 @@ async def test_an_interrupted_move_is_repeated_until_complete(store: Store, monk
         patched.setattr(store.channels, "finish_joining", away)
         await owner.channels.take_ownership([channel.id])
         assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
-    for wanted in (True, False):
-        await owner.channels.list_owned(ListOwnedChannels(1.0))
-        *parts, end = await owner.settle()
-        assert ChannelsListed(1.0, (ListedChannel(channel.id, 0, listed=wanted),), complete=False) in parts
-        assert end == ChannelsListed(1.0, ())
-        await owner.channels.take_ownership([channel.id])
-        await owner.settle()
+    await owner.channels.list_owned(ListOwnedChannels(1.0))
+    *parts, end = await owner.settle()
+    assert ChannelsListed(1.0, (ListedChannel(channel.id, 0, listed=True),), complete=False) in parts
+    assert end == ChannelsListed(1.0, ())
+    await owner.channels.take_ownership([channel.id])
+    await owner.settle()
     assert await store.redis.call("EXISTS", keys.incoming_moves(channel_id(NEW))) == 0
 
 
 async def test_only_the_latest_request_during_a_listing_is_answered_after_it(store: Store) -> None:
     owner = Owner(store)
     await asyncio.gather(*(owner.channels.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
-    assert await owner.settle() == [ChannelsListed(1.0, ()), ChannelsListed(3.0, ())]
+    assert await owner.settle() == [ChannelsListed(1.0, ())], "nothing has changed between the two listings"
 
 
 async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
@@ -194,3 +195,42 @@ async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
         await owner.channels.list_owned(ListOwnedChannels(1.0))
     await owner.channels.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]
+
+
+async def test_a_listing_after_the_first_contains_only_channels_that_have_changed(store: Store) -> None:
+    owner = Owner(store)
+    channels = [await make_channel(store, f"https://example.org/{number}", listed=True) for number in range(3)]
+    await owner.channels.list_owned(ListOwnedChannels(1.0))
+    await owner.settle()
+
+    async def changed(requested_s: float) -> list[Event]:
+        await owner.channels.list_owned(ListOwnedChannels(requested_s))
+        return await owner.settle()
+
+    assert await changed(2.0) == []
+    await store.subscriptions.subscribe("alice@localhost", channels[1].id)
+    assert await changed(3.0) == [ChannelsChanged(3.0, (ListedChannel(channels[1].id, 1),))]
+    await store.subscriptions.unsubscribe("alice@localhost", channels[1].id)
+    await store.channels.set_listed(channels[1].id, listed=False)
+    assert await changed(4.0) == [ChannelsChanged(4.0, (ListedChannel(channels[1].id, 0),))]
+    new = await make_channel(store, "https://example.org/new", listed=True)
+    assert await changed(5.0) == [ChannelsChanged(5.0, (ListedChannel(new.id, 0, listed=True),))]
+    assert await changed(6.0) == []
+
+
+async def test_all_channels_are_listed_again_if_changes_were_removed_or_lost(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry_changes, "MAX_CHANGED_CHANNELS", 2)
+    owner = Owner(store)
+    await owner.channels.list_owned(ListOwnedChannels(1.0))
+    for number in range(3):
+        await make_channel(store, f"https://example.org/{number}", listed=True)
+    await owner.settle()
+    await owner.channels.list_owned(ListOwnedChannels(2.0))
+    *parts, end = await owner.settle()
+    assert sum(len(part.channels) for part in parts if isinstance(part, ChannelsListed)) == 3
+    assert end == ChannelsListed(2.0, ())
+    await store.redis.call("DEL", keys.REGISTRY_CHANGES, keys.REGISTRY_CHANGE_NUMBERS)
+    await owner.channels.list_owned(ListOwnedChannels(3.0))
+    assert (await owner.settle())[-1] == ChannelsListed(3.0, ())

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from service.corona.events import (
+    ChannelsChanged,
     ChannelsListed,
     Effect,
     Event,
@@ -163,6 +164,13 @@ def test_nothing_is_released_before_the_walk_is_complete() -> None:
     node = _owner()
     assert node.handle(ChannelsListed(1, (ListedChannel(CHANNEL, 0),), complete=False), 2) == []
     assert ReleaseOwnership(CHANNEL) in node.handle(ChannelsListed(1, ()), 2)
+
+
+def test_a_changed_channel_is_acquired_while_it_is_wanted_and_released_afterwards() -> None:
+    node = _node(NEXT, FAR)
+    assert node.handle(ChannelsChanged(0, (ListedChannel(CHANNEL, 2),)), 1) == [TakeOwnership(CHANNEL)]
+    assert node.handle(ChannelsChanged(1, (ListedChannel(CHANNEL, 0),)), 2) == [], "wanted since the changes were read"
+    assert node.handle(ChannelsChanged(2, (ListedChannel(CHANNEL, 0),)), 3) == [ReleaseOwnership(CHANNEL)]
 
 
 def test_a_candidate_does_not_revive_a_channel_that_the_walk_found_unwanted() -> None:

@@ -1,0 +1,49 @@
+"""The log of changed channels: which channels their owners have to look at again.
+
+A channel changes when it is created, deleted or listed by an admin, and when a user subscribes to it or unsubscribes.
+The change is recorded after it has been written. If a crash prevents that, the channel's owner notices the change when
+it next reads the whole registry.
+"""
+
+from collections.abc import Sequence
+
+from service.model import ChannelId
+from service.store.client import keys
+from service.store.client.connection import BatchingClient, Command, script_command
+
+MAX_CHANGED_CHANNELS = 20_000
+"""Maximum number of channels in the log; the ones that changed longest ago are removed."""
+
+
+def record_change(channel_id: ChannelId) -> Command:
+    """Return the command that records a change to a channel or its subscribers."""
+    log = keys.REGISTRY_CHANGES, keys.REGISTRY_CHANGE_NUMBERS
+    return script_command("registry_record_change", log, channel_id, MAX_CHANGED_CHANNELS)
+
+
+class RegistryChanges:
+    """Reads the log of changed channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, redis: BatchingClient) -> None:
+        self._redis = redis
+
+    async def last_number(self) -> int:
+        """Return the number of the last change; 0 if there was none."""
+        return int(await self._redis.call("HGET", keys.REGISTRY_CHANGE_NUMBERS, "last") or 0)
+
+    async def after(self, number: int) -> tuple[Sequence[ChannelId] | None, int]:
+        """Return the channels that changed after the change of this number, and the number of the last change.
+
+        The channels are None if changes after ``number`` have been removed from the log, or if the store has lost them.
+        """
+        changed, (last, removed) = await self._redis.call_many(
+            [
+                ("ZRANGE", keys.REGISTRY_CHANGES, f"({number}", "+inf", "BYSCORE", "WITHSCORES"),
+                ("HMGET", keys.REGISTRY_CHANGE_NUMBERS, "last", "removed"),
+            ]
+        )
+        # The channels were read first: changes that are recorded in between have a greater number than these.
+        latest = max((int(score) for _, score in changed), default=number)
+        if int(removed or 0) > number or int(last or 0) < number:
+            return None, int(last or 0)
+        return [channel_id.decode() for channel_id, _ in changed], latest
