@@ -1,4 +1,4 @@
-"""Access control: who may use the bot, and how many commands they may send, in chats, rooms and forms.
+"""Access control: who may use the bot, the limits of each user, and rate limits in chats, rooms and forms.
 
 A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
 occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
@@ -26,6 +26,25 @@ COMMAND_LIMITS: Final = {"command": 1}
 FORM_LIMITS: Final = {"form": 1}
 """Opening a form is counted separately from the command that it stands for."""
 _WINDOW_S: Final = 60.0
+
+
+class UserLimits(msgspec.Struct, frozen=True):
+    """Limits of one user; a channel with at least ``public_from_subscribers`` subscribers is public.
+
+    ``watches`` is the maximum number of saved searches.
+    """
+
+    subscriptions: int
+    new_urls_per_hour: int
+    commands_per_minute: int
+    watches: int
+    public_from_subscribers: int
+
+    def of(self, max_subscriptions: int | None) -> "UserLimits":
+        """Return these limits with the maximum number of subscriptions set by an admin; None keeps the default."""
+        if max_subscriptions is None:
+            return self
+        return msgspec.structs.replace(self, subscriptions=max_subscriptions)
 
 
 class CommandRefused(msgspec.Struct, frozen=True):

@@ -4,12 +4,11 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.access import Access
+from bots.access import Access, UserLimits
 from bots.cluster.assigned_users import AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import OpmlImporter
 from bots.dialogue.request_handler import BotServices
-from bots.dialogue.request_types import Limits
 from bots.inbound.intake import Intake
 from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
@@ -58,7 +57,7 @@ class Bot:
 
         ``session`` is the name of this process's XMPP session, because several processes can log in to one account.
         """
-        limits = Limits(
+        limits = UserLimits(
             subscriptions=settings.max_subscriptions_per_user,
             new_urls_per_hour=settings.max_new_urls_per_hour,
             commands_per_minute=settings.max_commands_per_minute,

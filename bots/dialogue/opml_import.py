@@ -7,8 +7,8 @@ from typing import Final
 
 import structlog
 
+from bots.access import UserLimits
 from bots.cluster.assigned_users import AssignedUsers
-from bots.dialogue.request_types import Limits
 from bots.replies.subscriptions import ImportResult
 from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
@@ -55,7 +55,7 @@ async def subscribe_channel(
 class OpmlImporter:
     """Subscribes the users of one bot process to the feeds in their OPML lists, while :meth:`run` runs."""
 
-    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: Limits) -> None:
+    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: UserLimits) -> None:
         """Create an importer for the users assigned to this process.
 
         Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``.
@@ -135,7 +135,7 @@ class OpmlImporter:
             return
         await self._send_result(jid, result)
 
-    async def _import_batch(self, jid: str, feeds: Sequence[OpmlSubscription], limits: Limits) -> ImportResult:
+    async def _import_batch(self, jid: str, feeds: Sequence[OpmlSubscription], limits: UserLimits) -> ImportResult:
         """Subscribe the user ``jid`` to feeds, within ``limits``, and return the result. Raises StoreUnavailable."""
         subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
         free = limits.subscriptions - len(subscribed_ids)

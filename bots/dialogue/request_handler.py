@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bots.access import Access
+from bots.access import Access, UserLimits
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import OpmlImporter, subscribe_channel
-from bots.dialogue.request_types import Limits, MessageReferences
 from bots.i18n.translator import supported_language
 from bots.pubsub.atom_items import node_uri
 from bots.replies.base import SubscribedChannel
@@ -45,6 +44,16 @@ from service.users.quiet_hours import UserSettings
 _HOUR_S = 3600.0
 
 
+class MessageReferences(msgspec.Struct, frozen=True):
+    """The channels that a message of the bot was about, and the saved searches that caused the message.
+
+    ``watches`` are the numbers of the saved searches.
+    """
+
+    channels: tuple[ChannelId, ...]
+    watches: tuple[int, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class BotServices:
     """The services that the requests of all users share.
@@ -55,7 +64,7 @@ class BotServices:
     store: Store
     delivery: OutboxConsumer
     clock: Clock
-    limits: Limits
+    limits: UserLimits
     access: Access
     opml_importer: OpmlImporter
     uploads: FileUploader

@@ -4,9 +4,9 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from bots.access import UserLimits
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import Requests, subscribed_channel
-from bots.dialogue.request_types import Limits, MessageReferences
+from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
 from bots.replies.base import QuestionReply, Reply, SubscribedChannel
 from service.corona.poll_explanation import PollExplanation
 from service.discovery.query_parser import Query, SearchHit
@@ -56,7 +56,7 @@ class Person:
     follows: dict[int, Channel] = field(default_factory=dict)
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, PollExplanation] = field(default_factory=dict)
-    limits: Limits = field(default_factory=lambda: Limits(3, 4, 20, 2, 3))
+    limits: UserLimits = field(default_factory=lambda: UserLimits(3, 4, 20, 2, 3))
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
     directory: tuple[SearchHit, ...] = ()

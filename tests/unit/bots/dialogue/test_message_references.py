@@ -2,7 +2,7 @@
 
 import pytest
 
-from bots.dialogue.request_types import MessageReferences
+from bots.dialogue.request_handler import MessageReferences
 from bots.replies.base import Reply, SubscribedChannel
 from bots.replies.conversation import ManagersOnly
 from bots.replies.help import MissingArgument

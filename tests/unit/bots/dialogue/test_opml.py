@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.dialogue.request_types import Limits
+from bots.access import UserLimits
 from bots.dialogue.subscriptions import split_into_documents
 from bots.replies.base import MAX_MESSAGE_BYTES
 from bots.replies.conversation import RequestFailed
@@ -112,7 +112,7 @@ def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None
 
 
 def test_the_url_of_a_list_counts_as_a_new_one() -> None:
-    person = Person(limits=Limits(3, 0, 20, 2, 3))
+    person = Person(limits=UserLimits(3, 0, 20, 2, 3))
     person.lists = {"https://example.org/list.opml": OpmlDocument(())}
     assert isinstance(person.hear("import https://example.org/list.opml"), TooManyNewUrls)
 
