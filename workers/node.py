@@ -50,7 +50,7 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.model import ChannelId, NodeId, NodeInfo
-from service.observability.metrics import MATRIX_CELLS, OWNED_CHANNELS, POLL_BUDGET
+from service.observability.metrics import CHANNELS_BY_CONSTRAINT, MATRIX_CELLS, OWNED_CHANNELS, POLL_BUDGET
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
@@ -286,6 +286,9 @@ class Node:
         OWNED_CHANNELS.clear()
         for level, channels in self._protocol.plans.count_by_level().items():
             OWNED_CHANNELS.labels(str(level)).set(channels)
+        CHANNELS_BY_CONSTRAINT.clear()
+        for constraint, channels in self._protocol.plans.count_by_constraint().items():
+            CHANNELS_BY_CONSTRAINT.labels(constraint).set(channels)
         changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
         try:
             await self._store.poll_rate_history.record(changed)

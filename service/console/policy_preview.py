@@ -137,7 +137,7 @@ class PolicyModel:
             news_delay_s=mean_delay_s(subscriptions / table["update_interval_s"], size, interval_s),
             waits_s=_quantiles(waits_s, subscriptions),
             scale=scale,
-            bounds=self._count_by_constraint(policy, size, table, scale),
+            bounds={} if scale is None else dict(node_optimizer.count_by_constraint(policy, self._nodes, table, scale)),
         )
 
     def slowest(self, policy: FleetPolicy, max_count: int) -> Sequence[SlowChannel]:
@@ -201,43 +201,6 @@ class PolicyModel:
                     node_optimizer.allocation_problem(policy, self._nodes, self._table[own]), budget
                 )
         return scales
-
-    def _count_by_constraint(
-        self, policy: FleetPolicy, size: Floats, table: FactorTable, scale: float | None
-    ) -> dict[BindingConstraint, int]:
-        """Return the number of channels by the constraint that determines their poll rate.
-
-        ``size`` has each channel's polls per poll interval; ``table`` and ``scale`` are results of :meth:`sizes`. The
-        constraint is the result of :func:`service.corona.poll_explanation.bounded`.
-        """
-        if scale is None:
-            return {}
-        problem = node_optimizer.allocation_problem(policy, self._nodes, table)
-        if scale < 0:
-            return {BindingConstraint.FLEET_BUDGET: len(size)}
-        at_most = size >= problem.most * (1 - _TOLERANCE)
-        at_least = ~at_most & (size <= problem.least * (1 + _TOLERANCE)) & (problem.least > 0)
-        least, most = node_optimizer.size_bounds(policy, self._nodes, table)
-        by_site = at_most & (problem.most < most * (1 - _TOLERANCE))
-        with np.errstate(divide="ignore"):
-            by_interval = at_most & ~by_site & (policy.poll_interval_s / table["shortest_interval_s"] <= most)
-        by_nodes = at_most & ~by_site & ~by_interval & (np.maximum(self._nodes, least) <= most)
-        channel_budget = node_optimizer.limits_without_site(
-            policy, self._nodes, ChannelFactors(1, 0.0, private=False)
-        ).channel_budget
-        by_channel = by_nodes & ~table["private"] & (channel_budget <= most)
-        by_channel |= at_most & ~by_site & ~by_interval & ~by_nodes
-        by_own_wait = at_least & (table["longest_wait_s"] > 0)
-        counts = {
-            BindingConstraint.HOST_BUDGET: by_site.sum(),
-            BindingConstraint.CHANNEL_INTERVAL: by_interval.sum(),
-            BindingConstraint.CHANNEL_BUDGET: by_channel.sum(),
-            BindingConstraint.NODES: (by_nodes & ~by_channel).sum(),
-            BindingConstraint.CHANNEL_WAIT: by_own_wait.sum(),
-            BindingConstraint.LONGEST_WAIT: (at_least & ~by_own_wait).sum(),
-            BindingConstraint.NONE: (~at_most & ~at_least).sum(),
-        }
-        return {bound: int(count) for bound, count in counts.items() if count}
 
 
 def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:

@@ -4,6 +4,7 @@ The scale c follows from the tradeoff clusters of the whole fleet. A channel's n
 and the channel's exact factors. So nodes have to agree on one number only, and coarse clusters cost little.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from math import inf, sqrt
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_s
 from service.corona.level_steps import LevelSteps, decode_steps
 from service.corona.messages import CONTINUOUS, Aggregate
 from service.corona.objectives import Floats, size_for_wait, weights
-from service.corona.poll_explanation import SizeLimits, limited_size
+from service.corona.poll_explanation import ROUNDING, BindingConstraint, SizeLimits, limited_size
 from service.corona.polling_levels import LevelChoices, line_part
 from service.corona.tradeoff_clusters import decode, encode, summarise
 
@@ -125,6 +126,41 @@ def size_bounds(policy: FleetPolicy, nodes: float, channels: FactorTable) -> tup
     with np.errstate(divide="ignore"):
         apart = interval_s / np.maximum(channels["shortest_interval_s"], channels["publisher_interval_s"])
     return least, np.minimum(polite, np.minimum(np.maximum(policy.most_polls_per_node * nodes, least), apart))
+
+
+def count_by_constraint(
+    policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float
+) -> Counter[BindingConstraint]:
+    """Return the number of channels by the constraint that determines their polls at this scale, on ``nodes`` nodes.
+
+    The constraint of a channel is that of :func:`limited_size`. All limits that publishers, pauses and failures set
+    count as ``BindingConstraint.PUBLISHER``.
+    """
+    if scale < 0:
+        return Counter({BindingConstraint.FLEET_BUDGET: len(channels)})
+    interval_s, problem = policy.poll_interval_s, allocation_problem(policy, nodes, channels)
+    least, _ = size_bounds(policy, nodes, channels)
+    with np.errstate(divide="ignore"):
+        limits = {
+            BindingConstraint.CHANNEL_INTERVAL: interval_s / channels["shortest_interval_s"],
+            BindingConstraint.PUBLISHER: interval_s / channels["publisher_interval_s"],
+            BindingConstraint.CHANNEL_BUDGET: np.where(
+                channels["private"], inf, _polite_sizes(policy, _subscribers(channels))
+            ),
+            BindingConstraint.HOST_BUDGET: np.where(np.isfinite(channels["site_scale"]), problem.most, inf),
+            BindingConstraint.NODES: np.maximum(policy.most_polls_per_node * nodes, least),
+        }
+    sizes_allowed = np.stack(list(limits.values()))
+    most, wanted = sizes_allowed.min(axis=0), scale * problem.slopes()
+    at_most = np.maximum(wanted, least) >= most * (1 - ROUNDING)
+    raised = ~at_most & (wanted < least)
+    own_wait = raised & (channels["longest_wait_s"] > 0)
+    places = np.bincount(sizes_allowed.argmin(axis=0)[at_most], minlength=len(limits))
+    found = Counter(dict(zip(limits, places.tolist(), strict=True)))
+    found[BindingConstraint.CHANNEL_WAIT] = int(own_wait.sum())
+    found[BindingConstraint.LONGEST_WAIT] = int((raised & ~own_wait).sum())
+    found[BindingConstraint.NONE] = int((~at_most & ~raised).sum())
+    return +found
 
 
 def imposed_loads(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:

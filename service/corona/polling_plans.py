@@ -6,7 +6,7 @@ After a change of the ring, c is frozen for one maintenance interval: the channe
 no aggregate until they are acquired, and all polling sets would follow c away and back.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
@@ -18,11 +18,11 @@ import numpy as np
 from service.corona import node_optimizer
 from service.corona.aggregation import Aggregation
 from service.corona.events import Send
-from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
+from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_HOUR, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import PollingLimit, SiteScales, SiteShares, Summary
 from service.corona.node_optimizer import POLL_COST, ChannelFactors, FactorTable, factor_table
-from service.corona.poll_explanation import PollExplanation, explain_polling
+from service.corona.poll_explanation import BindingConstraint, PollExplanation, explain_polling
 from service.corona.polling_levels import LevelChoices, RingLevels, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
@@ -83,9 +83,13 @@ class PollingPlans:
         self._plans: dict[ChannelId, _ChannelPlan] = {}
         self._is_aggregate_current = False
         """Whether this node's aggregate describes its channels as they are."""
+        self._summarised: FactorTable | None = None
+        """The factors of this node's channels in its aggregate."""
         self._sites = SiteBudgets(node_id, policy)
         self._channels_per_site: Counter[str] = Counter()
         """Number of this node's channels per site."""
+        self._polls_per_site: defaultdict[str, float] = defaultdict(float)
+        """The most polls per hour of this node's channels of each site, by the limit on each channel."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for single channels of the fleet."""
 
@@ -141,7 +145,7 @@ class PollingPlans:
         if is_maintenance or not self._is_aggregate_current:
             self._is_aggregate_current = True
             has_budget = self._policy.objective.budget_polls_per_minute is not None
-            table = self._table(list(self._plans.values()), fleet_s, is_present=has_budget)
+            self._summarised = table = self._table(list(self._plans.values()), fleet_s, is_present=has_budget)
             choices = self._choices(tuple(self._plans), self._policy.objective.levels)
             self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
         yield from self._aggregation.tick(now_s)
@@ -198,6 +202,7 @@ class PollingPlans:
             bounds = self._bounds.get(channel, NO_BOUNDS)
             self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits)
             self._channels_per_site[site] += 1
+            self._polls_per_site[site] += self._policy.most_polls_per_hour(subscribers)
             self._is_aggregate_current = False
         else:
             plan.private, plan.updates, plan.limits = private, updates, limits
@@ -208,13 +213,16 @@ class PollingPlans:
         if plan is not None:
             self._is_aggregate_current = False
             self._channels_per_site[plan.site] -= 1
+            self._polls_per_site[plan.site] -= self._policy.most_polls_per_hour(plan.subscribers)
             if not self._channels_per_site[plan.site]:
-                del self._channels_per_site[plan.site]
+                del self._channels_per_site[plan.site], self._polls_per_site[plan.site]
 
     def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
         """Set a channel's number of subscribers; an unknown channel is ignored."""
         plan = self._plans.get(channel)
         if plan is not None and plan.subscribers != subscribers:
+            before, after = map(self._policy.most_polls_per_hour, (plan.subscribers, subscribers))
+            self._polls_per_site[plan.site] += after - before
             plan.subscribers = subscribers
             self._is_aggregate_current = False
 
@@ -273,6 +281,15 @@ class PollingPlans:
         for size, channels in sizes.items():
             counts[round(level_of(size, self._nodes, base))] += channels
         return counts
+
+    def count_by_constraint(self) -> Counter[BindingConstraint]:
+        """Return how many channels have their number of polls from each constraint, as of their last summary.
+
+        The limits of publishers, pauses and failures count as one. There are none before the fleet's scale is known.
+        """
+        if self.scale is None or self._summarised is None:
+            return Counter()
+        return node_optimizer.count_by_constraint(self._policy, self._nodes, self._summarised, self.scale)
 
     def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
@@ -373,13 +390,11 @@ class PollingPlans:
 
         The problems are without the bounds that follow from the sites' budgets.
         """
-        most, _ = node_optimizer.limits_without_site(
-            self._policy, self._nodes, ChannelFactors(1, 0.0, private=False)
-        ).most()
+        intervals_per_hour = SECONDS_PER_HOUR / self._policy.poll_interval_s
         crowded = {
             site
-            for site, count in self._channels_per_site.items()
-            if site and self._sites.can_exceed_budget(site, count * most)
+            for site, most_per_hour in self._polls_per_site.items()
+            if site and self._sites.can_exceed_budget(site, most_per_hour / intervals_per_hour)
         }
         # A channel's own longest wait may require more polls than other channels get.
         crowded |= {

@@ -46,6 +46,12 @@ OWNED_CHANNELS: Final = Gauge(
     ["level"],
 )
 
+CHANNELS_BY_CONSTRAINT: Final = Gauge(
+    "coronet_channels_by_constraint",
+    "Channels that this worker owns, by the constraint that determines how often they are polled.",
+    ["constraint"],
+)
+
 OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with items in their outbox.")
 
 UNPOLLED_CHANNELS: Final = Gauge(

@@ -25,12 +25,14 @@ import msgspec
 from rich.table import Table
 
 from service.clock import Clock, SystemClock
+from service.corona.poll_explanation import BindingConstraint
 from service.embedded.ports import is_ready
 from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
 from service.observability.logs import redacted
+from service.operations.polling_state import BOUND_LABELS, bound_shares, one_bound_warning
 from service.settings import Settings
 from service.store import Store, opened
 
@@ -60,6 +62,9 @@ BOT_SILENCE_LIMIT_S = 30.0
 _XMPP_TIMEOUT_S = 5.0
 _MAX_READ_BYTES = 16_384
 _DEFAULT_PORTS = {"component": 5347, "client": 5222}
+_CONSTRAINT_METRIC = re.compile(
+    r'^coronet_channels_by_constraint\{constraint="([\w-]+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE
+)
 
 _Value = TypeVar("_Value")
 
@@ -79,7 +84,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 async def examine(settings: Settings) -> list[CheckResult]:
     """Run the checks for the program in ``settings.program``, or all checks if that is empty."""
     clock, program = SystemClock(), settings.program
-    checks = [check_store(settings, clock)]
+    checks = [check_store(settings, clock), check_polling(settings)]
     if program != "worker":
         checks.append(check_bots(settings))
     if program in {"", "bot"}:
@@ -181,6 +186,40 @@ async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
         return await processes.why_not_ready(metrics_url.removesuffix("/metrics"))
     except Unreachable:
         return "one does not respond"
+
+
+async def check_polling(settings: Settings) -> list[CheckResult]:
+    """Check that the optimum acts, by the metrics of all workers; [] if there are none or Redis is unavailable."""
+    nodes = await _read_store(settings, lambda store: store.ring.nodes())
+    urls = {node.metrics_url for node in nodes or () if node.metrics_url}
+    if not urls:
+        return []
+    async with ProcessClient(settings.metrics_token.get_secret_value()) as processes:
+        counts = await asyncio.gather(*(_channels_by_constraint(processes, url) for url in urls))
+    return [judge_polling(sum(counts, Counter()))]
+
+
+async def _channels_by_constraint(processes: ProcessClient, metrics_url: str) -> Counter[BindingConstraint]:
+    found = Counter[BindingConstraint]()
+    try:
+        text = await processes.metrics(metrics_url)
+    except Unreachable:
+        return found
+    for name, value in _CONSTRAINT_METRIC.findall(text):
+        with contextlib.suppress(ValueError):  # a worker of another release
+            found[BindingConstraint(name)] += int(float(value))
+    return found
+
+
+def judge_polling(channels: Mapping[BindingConstraint, int]) -> CheckResult:
+    """Return the result of checking how the optimum distributes polls.
+
+    ``channels`` are the numbers of channels by the constraint that determines their number of polls.
+    """
+    shares = [f"{100 * share:.0f} % {BOUND_LABELS[bound]}" for bound, share in bound_shares(channels).items()]
+    details = f"channels: {', '.join(shares)}" if shares else "no channels are planned yet"
+    warning = one_bound_warning(channels)
+    return CheckResult("Polls", ok=not warning, details=details, advice=warning)
 
 
 def check_file_limit() -> CheckResult:

@@ -27,7 +27,7 @@ BOUND_LABELS: Final = {
 }
 
 _ADVICE: Final = {
-    BindingConstraint.LONGEST_WAIT: "To let the goal decide, allow more polls or a longer maximum delay.",
+    BindingConstraint.LONGEST_WAIT: "To let the goal decide, raise the policy's demand factor or maximum delay.",
     BindingConstraint.CHANNEL_WAIT: "To let the goal decide, remove the maximum delays of single channels.",
     BindingConstraint.CHANNEL_INTERVAL: "To let the goal decide, remove the minimum intervals of single channels.",
     BindingConstraint.PUBLISHER: "Publishers decide here; fewer polls would do as well.",
@@ -35,8 +35,8 @@ _ADVICE: Final = {
     BindingConstraint.PAUSE: "Check whether sites refuse this fleet's requests (429 or 503).",
     BindingConstraint.NODES: "To poll them more often, start more workers; to make fewer polls, set a poll budget.",
     BindingConstraint.CHANNEL_BUDGET: (
-        "To let the goal decide, allow fewer polls in all; to poll them more often, raise the setting"
-        " max_polls_per_hour."
+        "To let the goal decide, lower the policy's demand factor; to poll them more often, raise the settings"
+        " polls_per_hour_for_one_subscriber and max_polls_per_hour."
     ),
     BindingConstraint.HOST_BUDGET: "To poll them more often, raise the limits of their sites on the page Hosts.",
     BindingConstraint.FLEET_BUDGET: "Raise the poll budget or the maximum delay.",

@@ -12,6 +12,7 @@ import pytest
 
 from service import settings
 from service.clock import SystemClock
+from service.corona.poll_explanation import BindingConstraint
 from service.embedded.prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health import serve_health
@@ -26,6 +27,7 @@ from service.operations.doctor import (
     check_xmpp,
     examine,
     judge_bots,
+    judge_polling,
     judge_redis,
 )
 from service.store import connect
@@ -263,6 +265,14 @@ async def test_a_bot_that_does_not_respond_is_reported(prosody: PrivateProsody, 
         pass
     by_name = {result.name: result for result in await examine(configured)}
     assert (by_name["Bots"].ok, by_name["Bots"].details) == (False, "0 ready, 1 not: one does not respond")
+
+
+def test_channels_that_nearly_all_have_one_limit_are_reported_with_advice() -> None:
+    result = judge_polling({BindingConstraint.CHANNEL_BUDGET: 95, BindingConstraint.NONE: 5})
+    assert (result.ok, "demand factor" in result.advice) == (False, True)
+    assert result.details == "channels: 95 % at the request limit per channel, 5 % regular share of all polls"
+    assert judge_polling({BindingConstraint.CHANNEL_BUDGET: 90, BindingConstraint.NONE: 10}).ok
+    assert judge_polling({}).ok
 
 
 async def test_no_bots_are_reported_with_advice() -> None:

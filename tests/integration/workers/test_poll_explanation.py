@@ -6,6 +6,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import AssignmentPending
+from service.operations.doctor import CheckResult, check_polling, judge_polling
 from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
@@ -68,6 +69,24 @@ async def test_a_channels_own_bounds_reach_its_owner_while_it_polls(
     await until(lambda: bound_by(BindingConstraint.CHANNEL_INTERVAL, 600.0), "its polls are that far apart")
     await store.poll_bounds.set(channel.id, NO_BOUNDS)
     await until(lambda: bound_by(BindingConstraint.NONE, settings.poll_interval_s / 3), "it is polled as before")
+
+
+async def test_doctor_learns_from_workers_whether_the_optimum_acts(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, settings: Settings
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+
+    async def says(*expected: CheckResult) -> bool:
+        return tuple(await check_polling(settings)) == expected
+
+    distributed = CheckResult("Polls", ok=True, details="channels: 100 % regular share of all polls")
+    await until(lambda: says(distributed), "the worker has counted its channel")
+    await store.poll_bounds.set(channel.id, ChannelBounds(shortest_interval_s=600.0))
+    constrained = judge_polling({BindingConstraint.CHANNEL_INTERVAL: 1})
+    assert not constrained.ok
+    await until(lambda: says(constrained), "the worker has counted it again")
 
 
 async def test_a_channel_without_an_owner_has_no_explanation(store: Store, start_worker: StartWorker) -> None:

@@ -1,5 +1,6 @@
 """A node's part in the optimisation: budgets, bounds and c. τ is one minute, so polls per τ are per minute."""
 
+from collections import Counter
 from collections.abc import Sequence
 from math import inf, sqrt
 
@@ -18,6 +19,7 @@ from service.corona.node_optimizer import (
     FactorTable,
     channel_sizes,
     channel_weight,
+    count_by_constraint,
     factor_table,
     imposed_loads,
     limits_with_site,
@@ -25,11 +27,17 @@ from service.corona.node_optimizer import (
     own_aggregate,
     solve_scale,
 )
-from service.corona.poll_explanation import limited_size
+from service.corona.poll_explanation import BindingConstraint, limited_size
 from service.corona.polling_schedule import size_for_wait
 
 DAY_S = 86_400.0
 NODES = 40
+CHANNELS = st.builds(
+    ChannelFactors,
+    *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUNDED_SCALE) | st.floats(-1, 1e9)),
+    *[st.just(0.0) | st.floats(1e-3, 1e9)] * 3,
+    *(st.floats(0.1, 1), st.floats(0.1, 10)),
+)
 
 
 LITE = FleetObjective(Goal.LITE, demand_factor=1.0)
@@ -171,18 +179,26 @@ def test_a_fleet_without_channels_has_no_scale() -> None:
     assert solve_scale(_policy(), NODES, Aggregate(2, 0.0, b"")) is None
 
 
+@given(st.lists(CHANNELS, min_size=1), st.floats(-0.9, 100), st.sampled_from(Goal))
+def test_the_counted_constraints_are_those_of_the_channels(
+    channels: list[ChannelFactors], scale: float, goal: Goal
+) -> None:
+    policy = _policy(FleetObjective(goal, longest_wait_s=300.0))
+    expected: Counter[BindingConstraint] = Counter()
+    for channel in channels:
+        bounds = limits_with_site(policy, NODES, channel)
+        least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
+        expected[limited_size(sqrt(channel_weight(policy, channel)), scale, least, bounds)[1]] += 1
+    assert count_by_constraint(policy, NODES, _table(channels), scale) == expected
+
+
 def test_rounding_does_not_add_a_node() -> None:
     policy = _policy()
     assert np.ceil(channel_sizes(policy, NODES, _table([_channel(1)]), 3.0000000001)).tolist() == [3.0]
 
 
 @given(
-    st.builds(
-        ChannelFactors,
-        *(st.integers(0, 1000), st.floats(1, 1e8), st.booleans(), st.just(UNBOUNDED_SCALE) | st.floats(-1, 1e9)),
-        *[st.just(0.0) | st.floats(1e-3, 1e9)] * 3,
-        *(st.floats(0.1, 1), st.floats(0.1, 10)),
-    ),
+    CHANNELS,
     st.floats(-0.9, 100),
     st.builds(FleetObjective, goal=st.sampled_from(Goal), longest_wait_s=st.floats(0.5, 1e6)),
 )
