@@ -24,6 +24,9 @@ EXPERIMENTS_WITH_PAGE = ("clash", "corona", "discovery", "location", "partial-lo
 BASES = (None, 2, 4, 16, 32, 256)
 """Bases whose digits divide 160 bits; None for any size."""
 
+PROTOCOL_BASES = (None, 2, 4, 16)
+"""Bases of polling levels in production; None for any size."""
+
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
@@ -80,8 +83,10 @@ def corona(
 
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
-    if protocol and (base, phases, bins) != (None, PollPhases.EVEN, BinLayout.QUANTILE):
-        raise typer.BadParameter("The production protocol has no --base, --phases and --bins.")
+    if protocol and (phases, bins) != (PollPhases.EVEN, BinLayout.QUANTILE):
+        raise typer.BadParameter("The production protocol has no --phases and --bins.")
+    if protocol and base not in PROTOCOL_BASES:
+        raise typer.BadParameter(f"The base of the production protocol is one of {PROTOCOL_BASES[1:]}.")
     nodes = nodes or (128 if protocol else 1024)
     channels = channels or (10_000 if protocol else 100_000)
     setup = CoronaSetup(

@@ -3,7 +3,8 @@
 Every node runs :class:`~service.corona.protocol.NodeProtocol`: messages are encoded, aggregation, assignments, takeover
 of a failed node's channels, candidates and versions are the product's own. The network loses and delays messages, and
 nodes fail and join, as in the vectorised run (``experiment``), of which the same setup is run as well: its results are
-in the fields ``vectorised_…``.
+in the fields ``vectorised_…``. With a base, the vectorised run solves for the paper's sizes N/bˡ directly, while the
+product rounds any sizes to the wedges that exist; their results differ by a few percent at most.
 
 A poll that finds nothing changes nothing. Therefore polls are events only while a channel has an entry that a node does
 not know; all other polls follow from the schedules that nodes have been assigned, and when.
@@ -19,7 +20,7 @@ import msgspec
 import numpy as np
 
 from service.corona import events
-from service.corona.fleet_policy import FleetObjective, FleetPolicy
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Levels
 from service.corona.objectives import mean_delay_s
 from service.corona.update_rates import LONGEST_UPDATE_INTERVAL_S, UpdateEstimate, UpdateHistory
 from service.model import ChannelId, NodeId
@@ -250,7 +251,10 @@ class _Network:
 
 
 def _policy(setup: CoronaSetup) -> FleetPolicy:
-    """Return the product's policy for a run; its limits for public channels do not apply, as in the paper."""
+    """Return the product's policy for a run, without its limits for public channels, as in the paper.
+
+    Updates are Poisson processes, so that there is no weekly rhythm to learn.
+    """
     return FleetPolicy(
         poll_interval_s=setup.poll_interval_s,
         max_polls_per_hour=_UNLIMITED,
@@ -260,7 +264,9 @@ def _policy(setup: CoronaSetup) -> FleetPolicy:
             demand_factor=1.0,
             delay_s=setup.target_delay_s,
             longest_wait_s=min(setup.longest_wait_s, _UNLIMITED),
+            levels=Levels.CONTINUOUS if setup.base is None else Levels(str(setup.base)),
         ),
+        weekly_rhythm=False,
     )
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import msgspec
 from rich.table import Table
 
+from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR
 from service.corona.objectives import Goal
+from service.simulate.corona import protocol_experiment
 from service.simulate.corona.experiment import ChannelProfile, CoronaOutcome, Window, run
 from service.simulate.corona.protocol_experiment import ProtocolOutcome
 from service.simulate.corona.workload import BinLayout, CoronaSetup, IdAssignment, PollPhases
@@ -34,24 +37,37 @@ _AGAINST_PAPER = {
     "Coronet, fair, longest wait": _with(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
     "Coronet, lite on 60 nodes": _with(CORONET, **SIXTY),
     "paper mode, lite on 60 nodes": _with(PAPER, **SIXTY),
+    "paper mode, lite on 60 nodes, base 4": _with(PAPER, base=4, **SIXTY),
+    "paper mode, lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
+    "paper mode, fast, random phases": _with(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
 }
 """Setups that run with all seeds."""
 _ONCE = {
-    "paper mode, lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
     "Coronet, lite, random phases": _with(CORONET, phases=PollPhases.RANDOM),
     "Coronet, lite, random ids": _with(CORONET, ids=IdAssignment.RANDOM),
     "Coronet, lite, bins as in the paper": _with(CORONET, bins=BinLayout.PAPER),
     "Coronet, lite, base-16 levels": _with(CORONET, base=16),
 }
 
+_SMALLER = _with(CORONET, nodes=128, channels=10_000, subscriptions=500_000)
+_BY_PROTOCOL = {
+    "protocol, churn": _with(_SMALLER, churn=0.05, loss=0.02),
+    "protocol": _SMALLER,
+    "protocol, fair": _with(_SMALLER, goal=Goal.FAIR),
+    **{f"protocol, base-{base} levels": _with(_SMALLER, base=base) for base in (2, 4, 16)},
+}
+"""Setups that run the production protocol, with one seed."""
+
 JOBS = [
+    *(Job(name, protocol_experiment.run, (setup, 1)) for name, setup in _BY_PROTOCOL.items()),
     Job("Coronet, lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
 ]
-"""The runs of the page; the longest one, which takes as long as six others, is first."""
+"""The runs of the page; the longest ones are first."""
 
-OutcomesByName = dict[str, list[CoronaOutcome]]
+OutcomesByName = dict[str, list[Any]]
+"""Lists of :class:`CoronaOutcome`, or of :class:`ProtocolOutcome`, by the name of the job."""
 
 _OPTIONS = {
     **{name: name for name in ("goal", "base", "ids", "bins", "phases", "nodes", "channels", "subscriptions")},
@@ -63,7 +79,28 @@ _OPTIONS = {
 
 def page(found: OutcomesByName) -> str:
     """Return the report page as Markdown."""
-    return render("corona.md.j2", runs=found, command=lambda setup: command("corona", setup, CORONET, _OPTIONS))
+    by_protocol = {name: outcomes[0] for name, outcomes in found.items() if name in _BY_PROTOCOL}
+    return render(
+        "corona.md.j2",
+        runs={name: outcomes for name, outcomes in found.items() if name not in _BY_PROTOCOL},
+        protocol=by_protocol,
+        above_limit=share_above_limit,
+        policy=DEFAULT_POLICY,
+        command=lambda setup: command("corona", setup, CORONET, _OPTIONS),
+        protocol_command=lambda setup: command("corona --protocol", setup, _SMALLER, _OPTIONS),
+    )
+
+
+def share_above_limit(outcome: CoronaOutcome) -> float:
+    """Return the share of channels that a run polls more often than the product by default polls a public channel.
+
+    It is that of the channels in the run's profile, which are evenly spaced by popularity.
+    """
+    per_hour = SECONDS_PER_HOUR / outcome.setup.poll_interval_s
+    return mean(
+        channel.polls_per_tau * per_hour > DEFAULT_POLICY.most_polls_per_hour(channel.subscribers)
+        for channel in outcome.profile
+    )
 
 
 def table(outcome: CoronaOutcome | ProtocolOutcome) -> Table:
@@ -124,20 +161,21 @@ def plot_run(outcome: CoronaOutcome, file: Path) -> None:
 def plot(found: OutcomesByName, file: Path) -> None:
     """Draw the paper's Figures 3 to 10 to ``file``, with the results of both the paper's algorithms and Coronet's."""
 
-    def both(*goals: str) -> dict[str, CoronaOutcome]:
-        return {name: found[name][0] for goal in goals for name in (f"paper mode, {goal}", f"Coronet, {goal}")}
+    def both(*goals: str, other: str = "") -> dict[str, CoronaOutcome]:
+        names = [name for goal in goals for name in (f"paper mode, {goal}", f"Coronet, {goal}")]
+        return {name: found[name][0] for name in ([*names, other] if other else names)}
 
     draw(
         file,
         [
             (_load, both("lite", "fast")),
-            (_delay, both("lite", "fast")),
+            (_delay, both("lite", "fast", other="paper mode, lite, random phases")),
             (_polls, both("lite")),
-            (_waits, both("lite")),
+            (_waits, both("lite", other="paper mode, lite, random phases")),
             (_by_interval, both("lite", "fair")),
             (_by_interval, both("fair-sqrt", "fair-log")),
-            (_delay, both("lite on 60 nodes")),
-            (_minutes, both("lite on 60 nodes")),
+            (_delay, both("lite on 60 nodes", other="paper mode, lite on 60 nodes, base 4")),
+            (_minutes, both("lite on 60 nodes", other="paper mode, lite on 60 nodes, base 4")),
         ],
     )
 

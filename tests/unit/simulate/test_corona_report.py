@@ -9,7 +9,6 @@ import pytest
 
 from service.simulate import cli
 from service.simulate.corona import report as corona_report
-from service.simulate.corona.experiment import CoronaOutcome, run
 from service.simulate.corona.report import JOBS, OutcomesByName, page
 from service.simulate.corona.workload import CoronaSetup
 from service.simulate.report import run_all
@@ -21,13 +20,13 @@ SMALL: dict[str, Any] = {"nodes": 8, "channels": 60, "subscriptions": 600, "roun
 def found() -> OutcomesByName:
     """Return small runs for all jobs of the page."""
     runs: OutcomesByName = {}
-    known: dict[tuple[CoronaSetup, int], CoronaOutcome] = {}
+    known: dict[tuple[object, CoronaSetup, int], Any] = {}
     for job in JOBS:
         setup, seed = job.arguments
         small = msgspec.structs.replace(setup, **SMALL, maintenance_s=3600.0)
-        if (small, seed) not in known:
-            known[small, seed] = run(small, seed, lambda _what: None)
-        outcome = msgspec.structs.replace(known[small, seed], setup=setup)
+        if (job.run, small, seed) not in known:
+            known[job.run, small, seed] = job.run(small, seed, lambda _what: None)
+        outcome = msgspec.structs.replace(known[job.run, small, seed], setup=setup)
         runs.setdefault(job.name, []).append(outcome)
     return runs
 
@@ -61,6 +60,19 @@ def test_the_papers_figures_are_drawn(found: OutcomesByName, tmp_path: Path) -> 
 
 def test_the_table_shows_a_run(found: OutcomesByName) -> None:
     assert len(corona_report.table(found["Coronet, lite"][0]).columns) == 2
+    assert len(corona_report.table(found["protocol"][0]).columns) == 3
+
+
+def test_the_page_states_where_a_run_exceeds_the_products_limit(found: OutcomesByName) -> None:
+    outcome = found["Coronet, lite"][0]
+    polite = msgspec.structs.replace(
+        outcome, profile=tuple(msgspec.structs.replace(each, polls_per_tau=0.1) for each in outcome.profile)
+    )
+    greedy = msgspec.structs.replace(
+        outcome, profile=tuple(msgspec.structs.replace(each, polls_per_tau=1e4) for each in outcome.profile)
+    )
+    assert corona_report.share_above_limit(polite) == 0.0
+    assert corona_report.share_above_limit(greedy) == 1.0
 
 
 def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: OutcomesByName) -> None:
@@ -80,7 +92,7 @@ def test_jobs_are_run_and_reported_in_order(monkeypatch: pytest.MonkeyPatch) -> 
     done: list[str] = []
     outcomes = run_all([job._replace(run=ran) for job in JOBS], done.append)
     assert len(done) == len(JOBS)
-    assert done[:2] == ["Coronet, lite, churn, seed 1", "Coronet, lite, seed 1"]
+    assert done[:2] == ["protocol, churn, seed 1", "protocol, seed 1"]
     assert [each for found in outcomes.values() for each in found] == [job.arguments for job in JOBS]
 
 
