@@ -169,17 +169,21 @@ class NodePublisher:
                 await self._check([channel_id])  # another step may be necessary
             except PubsubRefused as error:
                 _log.warning(
-                    "pubsub request refused: may the bot create nodes? (Prosody: admins of the component)",
+                    "pubsub request refused",
                     service=self._service,
                     node=channel_id,
                     condition=error.condition,
+                    advice="Allow the bot to create nodes (Prosody: admins of the component).",
                 )
                 if error.condition in _NODE_CONDITIONS:
                     self._pause(channel_id)
                     continue
             except (XmppSessionLost, TimeoutError, StoreUnavailable) as error:
                 _log.warning(
-                    "pubsub node update failed, will retry", service=self._service, retry_s=retry_s, reason=str(error)
+                    "pubsub node update failed, will retry",
+                    service=self._service,
+                    retry_in_s=retry_s,
+                    reason=str(error),
                 )
             except Exception:  # noqa: BLE001 - an unexpected error in one channel must not stop the others
                 _log.exception("pubsub node update failed", channel=channel_id)

@@ -137,10 +137,10 @@ class Connection:
         if is_measured and rate < SLOW_BYTES_PER_S and not self._has_warned_slow:
             self._has_warned_slow = True
             _log.warning(
-                "xmpp server limits the send rate: messages arrive, but slowly. Raise the limit for the bot's account "
-                "(Prosody: unlimited_jids)",
+                "xmpp send rate limited by server",
                 jid=self.address,
                 bytes_per_s=round(rate),
+                advice="Raise the limit for the bot's account (Prosody: unlimited_jids).",
             )
         return now_s
 
@@ -224,7 +224,7 @@ class Connection:
                 await self._connect_once()
                 duration_s = time.monotonic() - started_s
                 retry_s = _MIN_RETRY_S if duration_s > _STABLE_AFTER_S else retry_s
-                _log.info("xmpp connection lost", retry_s=round(retry_s, 1))
+                _log.info("xmpp connection lost", retry_in_s=round(retry_s, 1))
                 await asyncio.sleep(retry_s * random.uniform(0.5, 1.0))  # noqa: S311 - it only spreads retries
                 retry_s = min(retry_s * 2, _MAX_RETRY_S)
         finally:
@@ -245,7 +245,7 @@ class Connection:
         except TimeoutError:
             _log.warning("xmpp login timed out", limit_s=CONNECT_TIMEOUT_S)
         except InvalidCABundle as error:
-            _log.error("xmpp_ca_file cannot be read", path=str(error))
+            _log.error("xmpp ca file unreadable", path=str(error))
         # Not after a cancellation: run() closes the stream in order then, so that no session lingers at the server.
         self._stream.cancel_connection_attempt()
         self._stream.abort()
@@ -295,7 +295,7 @@ class Connection:
         self._disconnected.set()
 
     def _on_login_refused(self, _event: Any) -> None:
-        _log.error("xmpp login refused: check xmpp_jid and xmpp_password", jid=self.address)
+        _log.error("xmpp login refused", jid=self.address, advice="Check xmpp_jid and xmpp_password.")
 
     def _on_stream_error(self, error: Any) -> None:
         _log.error("xmpp server closed the stream", condition=error["condition"], text=error["text"], jid=self.address)

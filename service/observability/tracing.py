@@ -54,6 +54,6 @@ def configure() -> None:
 
         from service.observability.otel import SpanExporter  # noqa: PLC0415 - an extra
     except ImportError as error:
-        log.warning("span export disabled: install coronet[otel]", error=str(error))
+        log.warning("span export disabled", advice="Install coronet[otel].", error=str(error))
         return
     TRACING.sink = SpanExporter(BatchSpanProcessor(OTLPSpanExporter())).export_step

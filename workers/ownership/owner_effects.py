@@ -170,7 +170,7 @@ class ChannelOwner:
             try:
                 return await self._store.channels.adopt(channel_ids, self._node_id)
             except StoreUnavailable as error:
-                log.warning("taking ownership failed, will retry", channels=len(channel_ids), error=str(error))
+                log.warning("ownership take-over failed, will retry", channels=len(channel_ids), error=str(error))
                 await asyncio.sleep(_RETRY_S)
 
     def release(self, channel_id: ChannelId) -> None:

@@ -66,6 +66,6 @@ async def test_a_server_that_limits_the_rate_gets_everything_and_one_warning_is_
                     )
                     await alice.wait_for(lambda message: message.id == message_ids[-1])
             assert [message.id for message in alice.received] == message_ids
-            assert len([entry for entry in logs if "limits the send rate" in entry["event"]]) == 1
+            assert len([entry for entry in logs if "send rate limited" in entry["event"]]) == 1
         finally:
             await alice.stop()
