@@ -1,4 +1,4 @@
-"""A store on a real Redis that is emptied before each test; in storms, on a Redis Cluster as well."""
+"""A store on a real Redis that is emptied before each test; in the extended run also on a Redis Cluster."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.redis_cluster import RedisCluster
 
 @pytest.fixture(params=["one", pytest.param("cluster", marks=pytest.mark.storms)])
 def store_url(request: pytest.FixtureRequest) -> str:
-    """The URL of a Redis, and in storms of a cluster, that holds nothing."""
+    """The URL of an empty Redis, and in the extended run also of an empty cluster."""
     if request.param == "one":
         return str(request.getfixturevalue("clean_redis"))
     cluster: RedisCluster = request.getfixturevalue("clean_cluster")

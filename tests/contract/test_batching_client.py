@@ -13,13 +13,13 @@ from service.store.client.cluster_routing import Address
 from service.store.client.connection import BatchingClient, Command, RedisClient
 
 
-async def test_each_asker_gets_its_own_answers(store: Store) -> None:
+async def test_each_caller_gets_its_own_replies(store: Store) -> None:
     together = BatchingClient(store.redis)
     asked: list[list[Command]] = [[("ECHO", "a"), ("ECHO", "b")], [], [("ECHO", "c")]]
     assert await asyncio.gather(*map(together.call_many, asked)) == [[b"a", b"b"], [], [b"c"]]
 
 
-async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
+async def test_a_cancelled_caller_does_not_affect_others(store: Store) -> None:
     together = BatchingClient(store.redis)
     gone, stays = (asyncio.ensure_future(together.call_many([("ECHO", name)])) for name in ("a", "b"))
     await asyncio.sleep(0)
@@ -27,7 +27,7 @@ async def test_who_gives_up_takes_nothing_from_the_others(store: Store) -> None:
     assert await stays == [b"b"]
 
 
-async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(store: Store) -> None:
+async def test_an_error_affects_only_the_caller_of_the_command(store: Store) -> None:
     together = BatchingClient(store.redis)
     await store.redis.call("SET", "cn:{x}:text", "no list")
     asked: list[list[Command]] = [
@@ -44,7 +44,7 @@ async def test_what_goes_wrong_with_one_askers_commands_is_that_askers_alone(sto
         await together.call_many(asked[0])
 
 
-async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store: Store) -> None:
+async def test_a_rejected_command_affects_only_its_caller(store: Store) -> None:
     together = BatchingClient(store.redis)
     refuses: Command = ("EVAL", "return redis.error_reply('MISCONF cannot write')", 0)
     asked: list[list[Command]] = [[refuses], [("ECHO", "c")]]
@@ -54,7 +54,7 @@ async def test_what_redis_refuses_one_asker_it_does_not_refuse_the_others(store:
 
 
 class _OneNodeIsDown(RedisClient):
-    """Two nodes of a cluster, by what a command says."""
+    """A client of a cluster with two nodes, one of which is unavailable; a command's argument determines its node."""
 
     def __init__(self) -> None:
         self.sent: list[Sequence[Command]] = []
@@ -69,7 +69,7 @@ class _OneNodeIsDown(RedisClient):
         return [command[0] for command in commands]
 
 
-async def test_who_asks_a_node_that_is_down_holds_up_nobody_who_asks_another() -> None:
+async def test_an_unavailable_node_delays_only_its_own_commands() -> None:
     link = _OneNodeIsDown()
     together = BatchingClient(link)
     waits = asyncio.ensure_future(together.call_many([("a", "down"), ("b", "up")]))

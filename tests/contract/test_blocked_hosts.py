@@ -12,7 +12,7 @@ from service.store.coordination.request_budgets import HostBlock
 BLOCK = HostBlock("ada", 1.0, "asked us to")
 
 
-def test_a_host_stands_in_lists_by_itself_and_the_domains_that_it_is_of() -> None:
+def test_a_host_matches_its_own_name_and_its_parent_domains() -> None:
     assert host_and_parent_domains("a.b.example.co.uk") == ["a.b.example.co.uk", "b.example.co.uk", "example.co.uk"]
     assert host_and_parent_domains("example.org") == ["example.org"]
     assert host_and_parent_domains("192.0.2.7") == ["192.0.2.7"]
@@ -38,7 +38,7 @@ async def test_a_domain_is_blocked_with_all_its_hosts_and_a_host_alone(store: St
     await store.blocked_hosts.check("example.net")
 
 
-async def test_a_block_is_lifted_once(store: Store) -> None:
+async def test_a_block_is_removed_once(store: Store) -> None:
     await store.blocked_hosts.add("example.org", BLOCK)
     assert await store.blocked_hosts.all() == {"example.org": BLOCK}
     assert await store.blocked_hosts.remove("example.org")
@@ -47,7 +47,7 @@ async def test_a_block_is_lifted_once(store: Store) -> None:
     await store.blocked_hosts.check("example.org")
 
 
-async def test_so_many_are_blocked_and_no_more(store: Store) -> None:
+async def test_the_number_of_blocked_hosts_is_limited(store: Store) -> None:
     with mock.patch("service.store.coordination.request_budgets.MAX_BLOCKED_HOSTS", 1):
         await store.blocked_hosts.add("example.org", BLOCK)
         with pytest.raises(LimitReached):

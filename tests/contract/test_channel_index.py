@@ -20,7 +20,7 @@ PEOPLE = [keys.user_id(f"person{number}@localhost") for number in range(40)]
 
 
 async def _everybody(store: Store, cid: ChannelId, cursor: str = "", count: int = 7) -> list[UserId]:
-    """Return whom a walk through the index meets, in order."""
+    """Return the users on all pages of a channel's index, in order."""
     entries, cursor = await store.channel_index.page(cid, cursor, count)
     found = [uid for uid, _ in entries]
     while cursor:
@@ -47,13 +47,13 @@ def _same_place() -> tuple[str, str]:
     raise AssertionError
 
 
-async def test_everybody_is_found_once_page_by_page(store: Store) -> None:
+async def test_each_subscriber_is_on_one_page(store: Store) -> None:
     channel = await _subscribed(store)
     assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE)
     assert await store.channel_index.count([channel.id]) == [len(PEOPLE)]
 
 
-async def test_two_channels_of_the_same_keys_are_told_apart(store: Store) -> None:
+async def test_channels_with_the_same_keys_are_distinguished(store: Store) -> None:
     urls = _same_place()
     both = [await _subscribed(store, PEOPLE[: number + 3], url) for number, url in enumerate(urls)]
     assert await store.channel_index.count([channel.id for channel in both]) == [3, 4]
@@ -62,10 +62,10 @@ async def test_two_channels_of_the_same_keys_are_told_apart(store: Store) -> Non
     assert sorted(await _everybody(store, both[1].id)) == sorted(PEOPLE[:4])
 
 
-async def test_at_every_step_of_splits_recalls_and_merges_all_is_found_counted_and_written(
+async def test_all_subscribers_are_found_counted_and_written_during_moves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group of a channel is split until its people are in several keyspaces, recalls some, and is merged again."""
+    """A channel's group is split over several keyspaces; some groups are recalled, and all are merged again."""
     monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
@@ -88,7 +88,7 @@ async def test_at_every_step_of_splits_recalls_and_merges_all_is_found_counted_a
 
 
 class _People:
-    """Who is subscribed: at each look one leaves, or is back; nobody's group is ever empty."""
+    """Users who subscribe and unsubscribe between pages; no key group becomes empty."""
 
     def __init__(self, store: Store, cid: ChannelId) -> None:
         self.store, self._cid = store, cid
@@ -126,7 +126,7 @@ async def _holds(store: Store, keyspace: int) -> bool:
     return bool(await store.redis.call("EXISTS", keys.keyspace(keyspace)[2]))
 
 
-async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(
+async def test_a_channel_stays_active_if_a_user_joined_after_the_count(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     channel, counted = await make_channel(store), store.channel_index.count
@@ -143,7 +143,7 @@ async def test_a_channel_does_not_doze_if_somebody_joined_after_it_was_counted(
     assert not dozing.dormant
 
 
-async def test_who_joins_a_channel_that_is_removed_meanwhile_is_told_so_and_not_kept(store: Store) -> None:
+async def test_a_user_who_joins_a_removed_channel_gets_an_error_and_no_entry(store: Store) -> None:
     channel = await _subscribed(store, PEOPLE[:1])
     late = Store(store.redis).channel_index
     assert await late.add(channel.id, PEOPLE[1], 1)

@@ -32,7 +32,7 @@ async def _adopt(store: Store, cid: ChannelId) -> ChannelState:
 
 
 async def say_moved(store: Store, url: str = URL, to: str = NEW) -> None:
-    """Version the notice: from here on the move is decided."""
+    """Publish the notice of the move as a version, after which the move is decided."""
     state = await _adopt(store, channel_id(url))
     told = Delta(state.channel.id, state.channel.version, 0, 3_000.0, (), notice=Notice("moved", to))
     await store.channels.publish(told, None, state.epoch, silent=False)
@@ -54,7 +54,7 @@ async def tell_everybody(store: Store, cid: ChannelId, *entries: str) -> None:
 
 
 async def told_to(store: Store, jid: str) -> list[str]:
-    """Take everything out of a person's outbox: entries by key, notices by kind."""
+    """Remove and return everything in a user's outbox: entries by key, notices by kind."""
     uid = keys.user_id(jid)
     told: list[str] = []
     while batch := (await store.outbox.claim([uid], 20, 6.0)).get(uid):
@@ -70,7 +70,7 @@ async def _index(store: Store, cid: ChannelId) -> list[UserId]:
     return sorted(uid for uid, _ in (await store.channel_index.page(cid, "", 500))[0])
 
 
-async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number(store: Store) -> None:
+async def test_subscribers_are_notified_once_and_keep_their_numbers(store: Store) -> None:
     await make_channel(store, "https://example.org/other")
     await store.subscriptions.subscribe(ALICE, channel_id("https://example.org/other"))
     await make_channel(store, URL)
@@ -88,7 +88,7 @@ async def test_who_was_subscribed_is_told_once_and_follows_under_the_same_number
     assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0
 
 
-async def test_the_successor_goes_on_from_what_the_channel_knew(store: Store) -> None:
+async def test_the_successor_continues_from_the_channels_content(store: Store) -> None:
     await make_channel(store, URL, listed=True)
     await publish(store, Channel(OLD_ID, URL), "second")
     await say_moved(store)
@@ -114,7 +114,7 @@ async def test_the_old_url_leads_to_the_new_channel(store: Store) -> None:
     assert await store.channels.resolve("f" * 40) is None
 
 
-async def test_a_chain_of_moves_leads_to_its_end_and_back_if_the_publisher_goes_back(store: Store) -> None:
+async def test_a_chain_of_moves_leads_to_its_end_and_back(store: Store) -> None:
     third = "https://example.com/feed"
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
@@ -134,7 +134,7 @@ async def test_a_chain_of_moves_leads_to_its_end_and_back_if_the_publisher_goes_
         assert (found.id, found.condition, found.dormant) == (OLD_ID, "", False)
 
 
-async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(store: Store) -> None:
+async def test_a_move_interrupted_at_any_step_is_completed(store: Store) -> None:
     for survives in range(60):
         await on_every_node(store, "FLUSHALL")
         await make_channel(store, URL)
@@ -159,9 +159,7 @@ async def test_whatever_step_a_process_dies_at_the_next_one_completes_the_move(s
     pytest.fail("the move never got through")
 
 
-async def test_a_subscription_whose_mover_died_is_healed_without_it(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupted_move_of_a_subscription_is_healed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     for survives in range(60):
         await on_every_node(store, "FLUSHALL")
         await make_channel(store, URL)
@@ -179,7 +177,7 @@ async def test_a_subscription_whose_mover_died_is_healed_without_it(
     pytest.fail("the move never got through")
 
 
-async def test_a_channel_whose_subscribers_are_on_their_way_does_not_doze(store: Store) -> None:
+async def test_a_channel_with_incoming_subscribers_stays_active(store: Store) -> None:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     await say_moved(store)
@@ -196,7 +194,7 @@ async def test_a_channel_whose_subscribers_are_on_their_way_does_not_doze(store:
     assert not successor.dormant
 
 
-async def test_who_is_subscribed_to_both_keeps_one_and_is_given_each_entry_once(store: Store) -> None:
+async def test_a_subscriber_of_both_channels_gets_each_entry_once(store: Store) -> None:
     for url in (URL, NEW):
         await make_channel(store, url)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
@@ -210,7 +208,7 @@ async def test_who_is_subscribed_to_both_keeps_one_and_is_given_each_entry_once(
     assert (left.channel, left.number) == (NEW_ID, kept.number)
 
 
-async def test_in_a_merge_what_only_the_other_channel_told_is_made_up_for(store: Store) -> None:
+async def test_a_merge_delivers_entries_that_only_the_other_channel_had(store: Store) -> None:
     for url in (URL, NEW):
         await make_channel(store, url)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
@@ -226,7 +224,7 @@ async def test_in_a_merge_what_only_the_other_channel_told_is_made_up_for(store:
     assert await told_to(store, BOB) == ["both", "not seen", "nor this", "after"]
 
 
-async def test_a_successor_that_dozes_wakes_up_with_what_the_channel_knew(store: Store) -> None:
+async def test_a_dormant_successor_continues_from_the_channels_content(store: Store) -> None:
     for url in (URL, NEW):
         await make_channel(store, url)
     await store.channels.mark_dormant(NEW_ID)
@@ -241,7 +239,7 @@ async def test_a_successor_that_dozes_wakes_up_with_what_the_channel_knew(store:
     assert await told_to(store, ALICE) == ["second", "moved", "third"]
 
 
-async def test_after_an_unsubscribe_nothing_of_the_former_channel_arrives_either(store: Store) -> None:
+async def test_after_an_unsubscribe_nothing_of_the_former_channel_is_sent(store: Store) -> None:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     await tell_everybody(store, OLD_ID, "in flight")
@@ -254,7 +252,7 @@ async def test_after_an_unsubscribe_nothing_of_the_former_channel_arrives_either
     assert await store.outbox.in_flight([keys.user_id(ALICE)]) == {keys.user_id(ALICE): []}
 
 
-async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_without_a_backlog(store: Store) -> None:
+async def test_a_late_subscriber_of_the_old_channel_moves_without_a_backlog(store: Store) -> None:
     await make_channel(store, URL)
     await say_moved(store)
     await carry_out(store)
@@ -269,7 +267,7 @@ async def test_who_subscribed_to_the_old_channel_at_the_last_moment_follows_with
     assert await told_to(store, BOB) == ["after"]
 
 
-async def test_a_channel_that_is_removed_while_it_moves_leaves_nothing(store: Store) -> None:
+async def test_a_channel_removed_during_its_move_leaves_no_data(store: Store) -> None:
     await make_channel(store, URL)
     await store.subscriptions.subscribe(ALICE, OLD_ID)
     await say_moved(store)
@@ -280,7 +278,7 @@ async def test_a_channel_that_is_removed_while_it_moves_leaves_nothing(store: St
     assert await store.channels.count() == 0
 
 
-async def test_a_successor_that_was_removed_is_back_when_somebody_comes_and_brings_no_backlog(store: Store) -> None:
+async def test_a_removed_successor_is_created_again_without_a_backlog(store: Store) -> None:
     await make_channel(store, URL)
     await say_moved(store)
     await carry_out(store)
@@ -311,14 +309,14 @@ async def _appear(store: Store, entries: Sequence[str]) -> None:
 
 
 async def _leave(store: Store, jid: str, random: Random) -> None:
-    """Unsubscribe from whichever channel it is by now; from then on nothing may come."""
+    """Unsubscribe a user from the channel or its successor; nothing may be sent afterwards."""
     await until(lambda: store.subscriptions.unsubscribe(jid, random.choice((OLD_ID, NEW_ID))), f"{jid} has left")
     assert await told_to(store, jid) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_while_entries_appear_people_leave_and_movers_die_the_ledger_holds(store: Store, seed: int) -> None:
-    """I1 to I5: each entry once and in order for who stays; nothing after an unsubscribe; who stays is subscribed."""
+async def test_concurrent_entries_unsubscribes_and_crashes_lose_nothing(store: Store, seed: int) -> None:
+    """Guarantees I1 to I5: remaining subscribers get each entry once and in order; others get nothing afterwards."""
     random = Random(seed)  # noqa: S311 - repeatable, not secret
     staying, leaving = ([f"{who}{number}@localhost" for number in range(count)] for who, count in (("s", 12), ("l", 4)))
     await make_channel(store, URL)
@@ -343,7 +341,7 @@ def _delta(version: int, *entries: str, initial: bool = False) -> Delta:
     return Delta(NEW_ID, version - 1, version, 0.0, tuple(Change("addition", Entry(key)) for key in entries), initial)
 
 
-def test_channels_agree_up_to_the_last_version_that_tells_nothing_new() -> None:
+def test_channels_agree_up_to_the_last_version_without_new_entries() -> None:
     told = [Entry("a"), Entry("b", link="https://example.org/b")]
     assert agreed_version(told, [_delta(5, "a"), _delta(4, "x")], 5) == 5
     assert agreed_version(told, [_delta(5, "x"), _delta(4, "y", "a"), _delta(3, "b", "a")], 5) == 3

@@ -35,7 +35,7 @@ async def test_only_the_last_adopter_publishes(store: Store) -> None:
     assert await store.channels.record_fanout(channel.id, old.epoch, 2, "") is False
 
 
-async def test_who_owned_a_channel_that_was_removed_does_not_own_the_one_in_its_place(
+async def test_the_owner_of_a_removed_channel_does_not_own_its_replacement(
     store: Store,
 ) -> None:
     channel = await make_channel(store)
@@ -49,7 +49,7 @@ async def test_who_owned_a_channel_that_was_removed_does_not_own_the_one_in_its_
         await store.channels.publish(Delta(channel.id, 1, 0, 2_000.0, ()), SNAPSHOT, old.epoch, silent=False)
 
 
-async def test_of_many_deltas_on_one_base_exactly_one_is_versioned(store: Store) -> None:
+async def test_exactly_one_of_many_deltas_on_one_base_becomes_a_version(store: Store) -> None:
     channel = await make_channel(store)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None
@@ -78,7 +78,7 @@ async def test_a_silent_delta_needs_no_fan_out_and_ends_dormancy(store: Store) -
     assert (after.fanned_version, after.channel.version, after.channel.dormant) == (2, 2, False)
 
 
-async def test_a_channel_with_a_subscriber_does_not_doze(store: Store) -> None:
+async def test_a_channel_with_a_subscriber_stays_active(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe("alice@localhost", channel.id)
     await store.channels.mark_dormant(channel.id)
@@ -87,7 +87,7 @@ async def test_a_channel_with_a_subscriber_does_not_doze(store: Store) -> None:
     assert not now.dormant
 
 
-async def test_the_latest_entries_come_newest_first_and_each_once(store: Store) -> None:
+async def test_the_latest_entries_are_newest_first_without_duplicates(store: Store) -> None:
     channel = await make_channel(store)
     await publish(store, channel, "second", "third")
     await publish(store, channel, "fourth", "second", base=2)
@@ -95,7 +95,7 @@ async def test_the_latest_entries_come_newest_first_and_each_once(store: Store) 
     assert [entry.key for entry in await store.channels.latest(channel.id, 9)][-1] == "first"
 
 
-async def test_polls_are_remembered_and_a_failure_counts_from_the_first_until_a_success(store: Store) -> None:
+async def test_polls_are_stored_and_failures_last_until_a_success(store: Store) -> None:
     channel = await make_channel(store)
     outcomes = [(10.0, "unchanged"), (20.0, "unreachable"), (30.0, "unreachable")]
     for at_s, outcome in outcomes:
@@ -112,7 +112,7 @@ async def test_polls_are_remembered_and_a_failure_counts_from_the_first_until_a_
     assert [poll.at_s for poll in await store.channels.polls(channel.id, 2)] == [40.0, 30.0]
 
 
-async def test_paging_shows_every_channel_once(store: Store) -> None:
+async def test_each_channel_is_on_one_page(store: Store) -> None:
     made = {(await make_channel(store, f"https://example.org/{i}")).id for i in range(25)}
     shown, cursor = [], ""
     while True:
@@ -133,7 +133,7 @@ async def test_a_removed_channel_leaves_no_subscription_and_no_key(store: Store)
     assert not any(await on_every_node(store, "KEYS", f"*{channel.id}*"))
 
 
-async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
+async def test_a_version_is_stored_with_its_content_and_digest(store: Store) -> None:
     channel = await make_channel(store)
     version, digest, content = await store.channels.content(channel.id)
     assert (version, digest_of(content)) == (1, digest)
@@ -154,6 +154,6 @@ async def test_a_version_has_its_content_under_its_name(store: Store) -> None:
     assert [entry.key for entry in unpack_entries(content.latest)] == ["second", "first"]
 
 
-async def test_without_a_channel_its_content_is_empty(store: Store) -> None:
+async def test_the_content_of_a_missing_channel_is_empty(store: Store) -> None:
     assert await store.channels.content("f" * 40) == (0, b"", Content(b"", b""))
     assert await store.channels.content_entries("f" * 40) == ()

@@ -32,12 +32,12 @@ async def found(directory: Directory, *pairs: str) -> set[str]:
 
 
 async def settled(directory: Directory) -> None:
-    """Register or ask nothing, and do the upkeep until there is none left."""
+    """Maintain the directory until all matrices are settled."""
     while await directory.maintain():
         pass
 
 
-async def test_a_name_is_found_by_every_subset_of_its_pairs_and_by_no_others(store: Store) -> None:
+async def test_a_name_is_found_exactly_by_subsets_of_its_pairs(store: Store) -> None:
     await store.channel_directory.register(named(30), KEPT_S, changed=False)
     assert await found(store.channel_directory, "tag=t3") == {"name003", "name010", "name017", "name024"}
     assert await found(store.channel_directory, "tag=t3", "word=w10", "lang=en") == {"name010"}
@@ -46,7 +46,7 @@ async def test_a_name_is_found_by_every_subset_of_its_pairs_and_by_no_others(sto
     assert await found(store.entry_directory, "tag=t3") == set(), "entries have a directory of their own"
 
 
-async def test_a_changed_name_is_found_as_it_is_now(store: Store) -> None:
+async def test_a_changed_name_is_found_only_by_its_present_pairs(store: Store) -> None:
     await store.channel_directory.register(
         [ContentName("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False
     )
@@ -58,7 +58,7 @@ async def test_a_changed_name_is_found_as_it_is_now(store: Store) -> None:
     assert await found(store.channel_directory, "tag=new") == await found(store.channel_directory, "lang=en") == {"a"}
 
 
-async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_none(store: Store) -> None:
+async def test_matrices_grow_and_shrink_without_losing_names(store: Store) -> None:
     one, other = (Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL) for _ in range(2))
     names = named(300)
     drawn = random.Random(3)  # noqa: S311 - the same names each time
@@ -80,14 +80,14 @@ async def test_matrices_grow_with_their_names_and_shrink_when_they_go_and_lose_n
     assert await found(one, "lang=en") == {name.id for name in left}
 
 
-async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_that_is_over(store: Store) -> None:
-    """It is new: as it has told no rate yet, it seems to have nothing to do."""
+async def test_a_partition_is_merged_only_if_the_target_has_spare_capacity(store: Store) -> None:
+    """The target is new: it has reported no rate yet, and seems to have no load."""
     limits = MatrixLimits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", limits)
     await directory.register(named(2), KEPT_S, changed=False)
 
     async def registered(before: int) -> MatrixSize | None:
-        """Refresh names, after so many came to the first partition in the two seconds before, and none to the other."""
+        """Refresh names at a rate that loads the first partition only; return the matrix's size."""
         at_ms = int(time.time() * 1000)
         for place, _ in await directory.cells_of("lang=en"):
             told = "" if place.partition else f"0 {at_ms} {before} {at_ms - 2_000}"
@@ -103,7 +103,7 @@ async def test_a_partition_stays_while_its_heir_has_much_to_do_and_goes_when_tha
     assert await found(directory, "lang=en") == {name.id for name in named(30)}
 
 
-async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store) -> None:
+async def test_a_popular_pair_gets_replicas_and_loses_them_again(store: Store) -> None:
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", BUSY)
     await directory.register(named(5), KEPT_S, changed=False)
     for _ in range(3):
@@ -123,7 +123,7 @@ async def test_what_many_ask_for_gets_replicas_and_loses_them_again(store: Store
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
 
 
-async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
+async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
     for first in range(0, 300, 30):
         await directory.register(named(300)[first : first + 30], KEPT_S, changed=False)
@@ -138,7 +138,7 @@ async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
     alone = next(name for name in numbered if home_partition(_draw(name), last + 1) == last)
 
     async def shrunk() -> bool:
-        """Nothing comes to the heir of the last partition, where what has expired is counted still."""
+        """Return whether the last partition is removed; its merge target still counts expired names."""
         await directory.register([ContentName(alone, 1, frozenset({"lang=en"}))], KEPT_S, changed=False)
         await settled(directory)
         return (await directory.matrix_sizes())["lang=en"].partitions == last
@@ -147,7 +147,7 @@ async def test_names_that_have_expired_keep_no_partition(store: Store) -> None:
     assert await found(directory, "lang=en") == {alone}
 
 
-async def test_how_a_query_was_answered_is_told(store: Store) -> None:
+async def test_a_query_result_describes_the_search(store: Store) -> None:
     await store.channel_directory.register(named(30), KEPT_S, changed=False)
     told = await store.channel_directory.find(["tag=t3", "lang=en"], 2)
     assert (told.queried_pair in ("tag=t3", "lang=en"), told.size.partitions, told.cells, told.complete) == (
@@ -162,13 +162,13 @@ async def test_how_a_query_was_answered_is_told(store: Store) -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-async def test_registering_again_changes_nothing(store: Store, *, changed: bool) -> None:
+async def test_a_repeated_registration_changes_nothing(store: Store, *, changed: bool) -> None:
     for _ in range(2):
         await store.channel_directory.register(named(10), KEPT_S, changed=changed)
     assert await found(store.channel_directory, "lang=en") == {name.id for name in named(10)}
 
 
-async def test_many_names_of_one_batch_are_found_each_by_its_own_pairs(store: Store) -> None:
+async def test_each_name_of_a_batch_is_found_by_its_own_pairs(store: Store) -> None:
     names = named(300)
     await store.channel_directory.register(names, KEPT_S, changed=False)
     await store.channel_directory.register(names[:200], KEPT_S * 2, changed=False)
@@ -177,7 +177,7 @@ async def test_many_names_of_one_batch_are_found_each_by_its_own_pairs(store: St
         assert await found(store.channel_directory, *name.pairs) == {name.id}
 
 
-async def test_each_name_of_a_batch_goes_to_its_own_partition_of_a_large_matrix(store: Store) -> None:
+async def test_each_name_of_a_batch_is_stored_in_its_own_partition(store: Store) -> None:
     one, other = (Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL) for _ in range(2))
     for first in range(0, 300, 30):
         await one.register(named(300)[first : first + 30], KEPT_S, changed=False)

@@ -37,7 +37,7 @@ _READ = {
 
 
 async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
-    """Do everything that leaves something of a person; return the id of a message in flight."""
+    """Do everything that stores data about a user; return the id of a message in flight."""
     uid = keys.user_id(jid)
     await store.users.update(jid, welcomed=True, receipts=True)
     await store.users.set_user_settings(jid, UserSettings("Europe/Berlin"))
@@ -63,14 +63,14 @@ async def tell(store: Store, uid: str, channel: Channel, version: int) -> Messag
 
 
 async def everything(store: Store) -> AsyncIterator[tuple[str, str]]:
-    """Yield every key with all that it holds."""
+    """Yield every key with its whole value."""
     for key in await store.redis.call("KEYS", "*"):
         verb, *rest = _READ[await store.redis.call("TYPE", key)]
         yield key.decode(), repr(await store.redis.call(verb, key, *rest))
 
 
 async def traces(store: Store, jid: str) -> list[str]:
-    """Return the keys that name a person, in whatever form, but for counters that expire."""
+    """Return the keys that contain a user's id or JID in any form, except counters that expire."""
     uid = keys.user_id(jid)
     raw = repr(urlsafe_b64decode(uid))[2:-1]
     counters = {keys.usage_count(uid, what) for what in keys.USAGE_KINDS}
@@ -79,7 +79,7 @@ async def traces(store: Store, jid: str) -> list[str]:
     return [key for key in found if key not in counters]
 
 
-async def test_nothing_of_who_is_forgotten_is_left_in_any_key_and_others_keep_all(store: Store) -> None:
+async def test_erasure_leaves_no_data_of_the_user_and_all_data_of_others(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(3)]
     await live(store, ALICE, channels)
     flying = await live(store, BOB, channels)
@@ -93,7 +93,7 @@ async def test_nothing_of_who_is_forgotten_is_left_in_any_key_and_others_keep_al
     assert await store.subscriptions.counts([channel.id for channel in channels]) == [1, 1, 1]
 
 
-async def test_whatever_step_a_process_dies_at_the_rest_is_forgotten_by_healing(store: Store) -> None:
+async def test_an_erasure_interrupted_at_any_step_is_completed(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
     for survives in range(1, 100):
         await live(store, ALICE, channels)
@@ -109,7 +109,7 @@ async def test_whatever_step_a_process_dies_at_the_rest_is_forgotten_by_healing(
     raise AssertionError("it never got through")
 
 
-async def test_who_comes_back_begins_anew_and_is_not_undone_by_what_they_ended_before(store: Store) -> None:
+async def test_old_changes_do_not_affect_an_erased_user_who_returns(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
     await live(store, ALICE, channels)
     (late,) = [held.seq for held in await store.subscriptions.of_user(ALICE) if held.channel == channels[1].id]
@@ -122,12 +122,12 @@ async def test_who_comes_back_begins_anew_and_is_not_undone_by_what_they_ended_b
     assert await store.outbox.enqueue([UID], channels[1].id, 2, 5.0, VersionParts()) == []
 
 
-async def test_a_receipt_that_comes_late_makes_nobody_known_again(store: Store) -> None:
+async def test_a_late_receipt_does_not_create_an_erased_user_again(store: Store) -> None:
     await store.users.mark_receipts([UID])
     assert await traces(store, ALICE) == []
 
 
-async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
+async def test_saved_searches_of_an_erased_user_are_not_matched(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
     await store.saved_searches.add(ALICE, parse_watch("tag=python"), 9)
     kept = await store.saved_searches.add(BOB, parse_watch("tag=python"), 9)
@@ -137,7 +137,7 @@ async def test_workers_match_no_more_for_who_is_forgotten(store: Store) -> None:
     assert await matcher.match([subject]) == [{kept.id}]
 
 
-async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Store) -> None:
+async def test_restrictions_and_usage_counts_outlive_erasure(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(2)]
     await live(store, ALICE, channels)
     assert await store.people.set_suspended(UID, suspended=True)
@@ -154,7 +154,7 @@ async def test_what_admins_set_and_counters_outlive_who_is_forgotten(store: Stor
     assert 0 < await store.redis.call("TTL", keys.restrictions(UID)) <= RESTRICTIONS_KEPT_DAYS * 86_400
 
 
-async def test_an_admin_sees_and_lifts_what_is_kept_of_who_is_forgotten(store: Store) -> None:
+async def test_an_admin_sees_and_removes_restrictions_of_an_erased_user(store: Store) -> None:
     await store.users.update(ALICE)
     await store.people.set_suspended(UID, suspended=True)
     await store.erasure.erase(ALICE)
@@ -167,7 +167,7 @@ async def test_an_admin_sees_and_lifts_what_is_kept_of_who_is_forgotten(store: S
     assert await store.people.get(UID) is None
 
 
-async def test_an_admin_forgets_completely(store: Store) -> None:
+async def test_erasure_by_an_admin_is_complete(store: Store) -> None:
     for known in (True, False):
         await store.users.update(ALICE)
         await store.people.set_suspended(UID, suspended=True)
@@ -179,7 +179,7 @@ async def test_an_admin_forgets_completely(store: Store) -> None:
         assert await store.redis.call("EXISTS", keys.usage_count(UID, "url")) == 0
 
 
-async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> None:
+async def test_restrictions_of_a_returned_user_do_not_expire(store: Store) -> None:
     await store.users.update(ALICE)
     await store.people.set_max_subscriptions(UID, 3)
     await store.erasure.erase(ALICE)
@@ -194,7 +194,7 @@ async def test_restrictions_of_who_comes_back_do_not_expire(store: Store) -> Non
     assert (await store.users.get(ALICE)).most_subscriptions == 3
 
 
-async def test_expired_restrictions_are_listed_no_more(store: Store) -> None:
+async def test_expired_restrictions_are_not_listed(store: Store) -> None:
     await store.users.update(ALICE)
     await store.people.set_suspended(UID, suspended=True)
     await store.erasure.erase(ALICE)
@@ -206,7 +206,7 @@ async def test_expired_restrictions_are_listed_no_more(store: Store) -> None:
     assert await store.redis.call("ZCARD", keys.ERASED_USERS_WITH_RESTRICTIONS) == 0
 
 
-async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) -> None:
+async def test_concurrent_requests_do_not_exceed_the_subscription_limit(store: Store) -> None:
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(8)]
     asked = [store.subscriptions.subscribe(ALICE, channel.id, 5) for channel in channels]
     ended = await asyncio.gather(*asked, return_exceptions=True)
@@ -218,7 +218,7 @@ async def test_nobody_gets_more_subscriptions_by_asking_at_once(store: Store) ->
     assert not (await store.subscriptions.subscribe(ALICE, left.id, 5))[1], "who has it may ask again"
 
 
-async def test_no_more_feeds_wait_than_one_list_has(store: Store) -> None:
+async def test_the_number_of_queued_feeds_is_limited(store: Store) -> None:
     feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MAX_QUEUED_FEEDS - 1)]
     await store.import_queue.add(ALICE, feeds, "bot@localhost")
     with pytest.raises(LimitReached):

@@ -10,14 +10,14 @@ from tests.support.channels import SNAPSHOT, make_channel
 AIMS = FleetObjective(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)
 
 
-async def test_aims_are_what_was_set_last(store: Store) -> None:
+async def test_the_last_set_policy_applies(store: Store) -> None:
     assert await store.fleet_policy.get() is None
     for aims in (FleetObjective(), AIMS):
         await store.fleet_policy.set(aims)
         assert await store.fleet_policy.get() == aims
 
 
-async def test_a_new_owner_reads_what_the_former_one_learnt(store: Store) -> None:
+async def test_a_new_owner_reads_the_former_owners_statistics(store: Store) -> None:
     channel = await make_channel(store)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None

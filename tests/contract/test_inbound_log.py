@@ -22,7 +22,7 @@ async def unanswered(store: Store, *uids: str) -> Sequence[bytes]:
     return [each.payload for each in await store.inbound_log.read_unanswered(uids or (UID,))]
 
 
-async def test_what_was_said_stands_in_order_until_it_is_answered(store: Store) -> None:
+async def test_messages_stay_in_order_until_they_are_answered(store: Store) -> None:
     assert await say(store, "one", "two", "three") == [True, True, True]
     await say(store, "other", jid=BOB)
     assert await unanswered(store) == [b"one", b"two", b"three"]
@@ -34,7 +34,7 @@ async def test_what_was_said_stands_in_order_until_it_is_answered(store: Store) 
     assert await store.inbound_log.unanswered_users() == [keys.user_id(BOB)]
 
 
-async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
+async def test_a_message_received_by_two_bots_is_stored_once(store: Store) -> None:
     assert await say(store, "list", token="m1") == [True]
     assert await say(store, "list", token="m1") == [False]
     assert await say(store, "list", token="m2") == [True], "somebody may say the same again"
@@ -43,7 +43,7 @@ async def test_what_two_bots_were_brought_is_kept_once(store: Store) -> None:
     assert await say(store, "list", token="m1") == [False], "also when it is answered"
 
 
-async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_answered(store: Store) -> None:
+async def test_tokens_outlive_the_messages_that_may_be_answered(store: Store) -> None:
     await say(store, "list", token="m1")
     known = keys.inbound_log(UID)[2]
     await store.redis.call("ZINCRBY", known, 5 - TOKEN_TTL_S, "m1")
@@ -54,14 +54,14 @@ async def test_what_was_heard_by_a_name_is_known_for_longer_than_anything_is_ans
     assert await store.redis.call("ZRANGE", known, 0, -1) == [b"m2"], "and then forgotten"
 
 
-async def test_a_name_that_was_heard_too_early_is_another_messages(store: Store) -> None:
+async def test_an_older_message_with_the_same_token_is_a_different_message(store: Store) -> None:
     await say(store, "list", token="m1")
     heard_s = float(await store.redis.call("ZSCORE", keys.inbound_log(UID)[2], "m1"))
     same, other = (InboundMessage(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
     assert await store.inbound_log.add([same, other]) == [False, True]
 
 
-async def test_until_when_an_account_has_listened_is_known(store: Store) -> None:
+async def test_the_checkpoint_of_an_account_is_stored(store: Store) -> None:
     assert await store.inbound_log.caught_up_until_s(HERE) == 0.0
     await store.inbound_log.record_caught_up(HERE, 1_767_225_600.5)
     assert (await store.inbound_log.caught_up_until_s(HERE), await store.inbound_log.caught_up_until_s(THERE)) == (
@@ -70,13 +70,13 @@ async def test_until_when_an_account_has_listened_is_known(store: Store) -> None
     )
 
 
-async def test_of_too_much_the_oldest_is_dropped(store: Store) -> None:
+async def test_above_the_limit_the_oldest_messages_are_dropped(store: Store) -> None:
     await say(store, *(f"number {n}" for n in range(MAX_UNANSWERED + 10)))
     said = await unanswered(store)
     assert (len(said), said[0]) == (MAX_UNANSWERED, b"number 10")
 
 
-async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(store: Store) -> None:
+async def test_replies_in_progress_are_known_to_the_next_process(store: Store) -> None:
     await say(store, "list", "help")
     first, second = await store.inbound_log.read_unanswered([UID])
     await store.inbound_log.record_reply(UID, first.entry_id, ("<message/>", "<message/>"))
@@ -86,7 +86,7 @@ async def test_answers_that_are_on_their_way_are_known_to_whoever_takes_over(sto
     assert await store.redis.call("EXISTS", keys.inbound_log(UID)[1]) == 0
 
 
-async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in(store: Store) -> None:
+async def test_the_home_address_is_the_first_one_and_lasts_after_admission(store: Store) -> None:
     await say(store, "hello", address=THERE)
     await say(store, "hello", address=HERE)
     assert await store.inbound_log.home_addresses([UID, "nobody"]) == [THERE, ""]
@@ -95,7 +95,7 @@ async def test_home_is_where_somebody_wrote_first_and_lasts_once_they_are_let_in
     assert await store.redis.call("TTL", keys.inbound_log(UID)[3]) == -1
 
 
-async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bots_notify_each_other_of_messages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.delivery.inbound_log.MAX_BLOCK_S", 0.05)
     after = await store.inbound_log.newest_notice_id()
     sent = [BotNotice(UID), BotNotice(UID, b"subscribe", "bot/a")]
@@ -107,7 +107,7 @@ async def test_bots_tell_each_other_what_they_heard(store: Store, monkeypatch: p
     assert await store.redis.call("XLEN", keys.BOT_NOTICES) == 0
 
 
-async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Store) -> None:
+async def test_stanzas_for_another_session_are_queued_until_sent(store: Store) -> None:
     await store.inbound_log.queue_stanzas("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
 
     async def found() -> dict[str, str]:
@@ -120,7 +120,7 @@ async def test_what_others_have_a_bot_write_waits_until_it_is_written(store: Sto
     assert list((await found()).values()) == ["<iq id='2'/>"]
 
 
-async def test_nothing_that_a_forgotten_person_said_is_left(store: Store) -> None:
+async def test_erasure_deletes_a_users_messages(store: Store) -> None:
     await say(store, "forget me", token="m1")
     await store.inbound_log.notify([BotNotice(UID)])
     await store.erasure.erase(ALICE)

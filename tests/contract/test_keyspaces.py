@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Redis:
-    """A link whose calls a history, which waits for nothing, can make."""
+    """A synchronous client, which the steps of a state machine can call."""
 
     def __init__(self, url: str) -> None:
         self.runner = asyncio.Runner()
@@ -103,7 +103,7 @@ class BothKeyspaces(MemoryKeyspaces):
 
 
 class BothMoves(Moves):
-    """Histories of both."""
+    """Moves that run in memory and on Redis."""
 
     redis: Redis
 
@@ -113,7 +113,7 @@ class BothMoves(Moves):
 
 @pytest.fixture
 def redis(clean_redis: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
-    """A Redis whose pages and moves are so small that few records are many pages."""
+    """A Redis with pages and move steps so small that few records fill many pages."""
     whole = links._script
     assert "MOST = 28, 24, 128\n" in whole("keyspace_write")
     monkeypatch.setattr(
@@ -134,7 +134,7 @@ blocks = pytest.mark.parametrize(
 
 
 @blocks
-def test_drawn_histories_go_as_they_do_in_memory(redis: Redis, block: int) -> None:
+def test_random_histories_match_the_model_in_memory(redis: Redis, block: int) -> None:
     for seed in range(block * HISTORIES_PER_BLOCK, (block + 1) * HISTORIES_PER_BLOCK):
         moves = BothMoves()
         moves.redis = redis
@@ -179,7 +179,7 @@ def _wrong(root: Keyspace) -> list[tuple[type[CoronetError], str, Callable[[Keys
     ]
 
 
-async def test_bad_input_is_refused_and_changes_nothing(store: Store) -> None:
+async def test_invalid_input_is_refused_and_changes_nothing(store: Store) -> None:
     root = _root(store.keyspaces)
     assert isinstance(await store.keyspaces.write(Probe(root, KEY, 0), RECORD), Accepted)
     before = await _contents(store)
@@ -197,7 +197,7 @@ async def test_bad_input_is_refused_and_changes_nothing(store: Store) -> None:
         ("seen:999", "1", UnknownKeyspace, "no keyspace 999"),
     ],
 )
-async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
+async def test_a_foreign_table_is_refused_and_unchanged(
     store: Store, field: str, text: str, error: type[CoronetError], said: str
 ) -> None:
     keyspaces, root = store.keyspaces, _root(store.keyspaces)
@@ -221,7 +221,7 @@ async def test_a_table_that_is_not_ours_is_refused_and_left_alone(
         assert await _contents(store) == before
 
 
-async def test_what_fan_outs_noted_is_taken_once(store: Store) -> None:
+async def test_recorded_deliveries_are_read_once(store: Store) -> None:
     keyspaces, leaf = store.keyspaces, KeyGroup.from_label("0110*", 32)
     assert await keyspaces.take_deliveries(7) == {}
     await keyspaces.record_deliveries(7, leaf, 40)

@@ -69,7 +69,7 @@ def agree(asked: Command, answer: CellAnswer, expected: CellAnswer, memory: Memo
 
 @pytest.mark.parametrize("names", [5, 300])
 @pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.storms) for seed in range(4, 100))])
-async def test_a_cell_on_redis_answers_as_one_in_memory(store: Store, seed: int, names: int) -> None:
+async def test_a_cell_on_redis_matches_the_model_in_memory(store: Store, seed: int, names: int) -> None:
     drawn, memory = random.Random(seed), MemoryCells()  # noqa: S311 - the same history each time
     for _ in range(150):
         asked = command(drawn, names, memory)
@@ -81,7 +81,7 @@ async def opened(store: Store, place: CellAddress) -> None:
     await store.matrix_cells.carry_out([cell.UpdateMatrix(place, None, Matrix())])
 
 
-async def test_of_thousands_of_names_a_cell_finds_exactly_those_that_have_all_pairs(store: Store) -> None:
+async def test_a_cell_finds_exactly_the_names_with_all_pairs(store: Store) -> None:
     place, drawn = head_address(HOT), random.Random(1)  # noqa: S311 - the same names each time
     tags = [pair_key(f"tag={n}") for n in range(400)]
     records = [
@@ -98,7 +98,7 @@ async def test_of_thousands_of_names_a_cell_finds_exactly_those_that_have_all_pa
             assert {one.name for one in answer.matches} == {each.name for each in records if pairs <= each.pairs}
 
 
-async def test_what_has_expired_is_found_no_more_and_goes_away(store: Store) -> None:
+async def test_expired_names_are_not_found_and_are_deleted(store: Store) -> None:
     place = head_address(HOT)
     await opened(store, place)
     soon_ms = int(time.time() * 1000) + 300
@@ -121,7 +121,7 @@ async def test_what_has_expired_is_found_no_more_and_goes_away(store: Store) -> 
     assert await alone()
 
 
-async def test_a_cell_that_nobody_refreshes_expires_as_a_whole(store: Store) -> None:
+async def test_a_cell_that_is_not_refreshed_expires(store: Store) -> None:
     place = head_address(HOT)
     await opened(store, place)
     many = tuple(NameRecord(f"n{n}", 1, frozenset({HOT, *PAIRS[1:4]}), FAR_MS) for n in range(400))
@@ -130,7 +130,7 @@ async def test_a_cell_that_nobody_refreshes_expires_as_a_whole(store: Store) -> 
     assert all(3_600_000 < ms < 2 * 86_400_000 for ms in left)
 
 
-async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
+async def test_concurrent_updates_of_a_matrix_change_it_once(store: Store) -> None:
     place = head_address(HOT)
     await opened(store, place)
     wanted = [Matrix(MatrixSize(2, n, 1)) for n in range(1, 11)]
@@ -140,7 +140,7 @@ async def test_of_those_who_lead_at_once_one_does(store: Store) -> None:
     assert len({answer.matrix for (answer,) in answers}) == 1
 
 
-async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) -> None:
+async def test_copied_records_do_not_count_as_registrations(store: Store) -> None:
     place = head_address(HOT)
     many = tuple(NameRecord(f"n{n}", 1, frozenset({HOT}), FAR_MS) for n in range(20))
     await opened(store, place)
@@ -151,7 +151,7 @@ async def test_what_is_copied_from_other_cells_is_no_registration(store: Store) 
         assert (0 < answer.load.registrations_s < 11) is (believes is not None)
 
 
-async def test_a_cell_tells_how_often_it_is_asked(store: Store) -> None:
+async def test_a_cell_reports_its_query_rate(store: Store) -> None:
     place = head_address(HOT)
     await opened(store, place)
     *_, answer = await store.matrix_cells.carry_out([cell.FindNames(place, frozenset({HOT}), 1)] * 50)

@@ -21,7 +21,10 @@ UID = keys.user_id(ALICE)
 
 
 def articles(*names: str, of: str = "") -> ArticleHashes:
-    """Articles at the positions from 0, each with its own mark (in the channel ``of``) and one that others share."""
+    """Return articles at the positions from 0.
+
+    Each has a hash of the channel ``of`` and a hash shared by all channels.
+    """
     return tuple((n, (f"{of}:{name}".encode().ljust(8), name.encode().ljust(8))) for n, name in enumerate(names))
 
 
@@ -42,7 +45,7 @@ async def claim(store: Store, most: int = 20) -> Batch | None:
 
 
 async def tell(store: Store, channel: Channel, version: int, parts: VersionParts) -> Batch:
-    """Queue, claim, and finish a version."""
+    """Queue, claim and complete a version; return the batch."""
     await give(store, channel, version, parts)
     batch = await claim(store)
     assert batch is not None
@@ -54,7 +57,7 @@ def shown(batch: Batch | None) -> list[tuple[ChannelId, int, bool, tuple[int, ..
     return [(item.channel, item.version, item.edits, item.omitted or ()) for item in (batch.items if batch else ())]
 
 
-async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
+async def test_news_and_edits_are_claimed_separately_and_in_order(store: Store) -> None:
     (channel,) = await followed(store, "a")
     for version, parts in (
         (2, VersionParts()),
@@ -72,7 +75,7 @@ async def test_news_and_edits_go_apart_and_in_order(store: Store) -> None:
     ]
 
 
-async def test_a_claim_says_whether_more_is_queued(store: Store) -> None:
+async def test_a_claim_states_whether_more_items_are_queued(store: Store) -> None:
     (channel,) = await followed(store, "a")
     for version in (2, 3, 4):
         await give(store, channel, version, VersionParts())
@@ -80,7 +83,7 @@ async def test_a_claim_says_whether_more_is_queued(store: Store) -> None:
     assert [batch and batch.has_more for batch in batches] == [True, False]
 
 
-async def test_a_version_that_has_nothing_to_tell_counts_as_given(store: Store) -> None:
+async def test_a_version_without_changes_counts_as_delivered(store: Store) -> None:
     (channel,) = await followed(store, "a")
     await give(store, channel, 2, VersionParts(None, None))
     assert await claim(store) is None
@@ -89,13 +92,13 @@ async def test_a_version_that_has_nothing_to_tell_counts_as_given(store: Store) 
     assert await claim(store) is None
 
 
-async def test_an_article_that_another_channel_told_is_left_out(store: Store) -> None:
+async def test_an_article_delivered_by_another_channel_is_omitted(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x", "y")))
     assert shown(await tell(store, two, 2, VersionParts(articles("x", "new", "y")))) == [(two.id, 2, False, (0, 2))]
 
 
-async def test_any_of_its_marks_betrays_an_article(store: Store) -> None:
+async def test_one_common_hash_identifies_an_article(store: Store) -> None:
     one, two, three = await followed(store, "a", "b", "c")
     await tell(store, one, 2, VersionParts(((0, (b"a:------", b"link----")),)))
     await give(store, two, 2, VersionParts(((0, (b"b:------", b"link----", b"title---")),)))
@@ -103,7 +106,7 @@ async def test_any_of_its_marks_betrays_an_article(store: Store) -> None:
     assert await claim(store) is None
 
 
-async def test_a_channels_own_articles_are_never_left_out(store: Store) -> None:
+async def test_a_channels_own_articles_are_never_omitted(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     link, title = b"link----", b"title---"
     await tell(store, one, 2, VersionParts(((0, (b"a:------", link)),)))
@@ -114,13 +117,13 @@ async def test_a_channels_own_articles_are_never_left_out(store: Store) -> None:
         assert shown(await tell(store, one, version, again)) == [(one.id, version, False, ())]
 
 
-async def test_what_is_no_article_is_always_told(store: Store) -> None:
+async def test_changes_that_are_no_articles_are_always_delivered(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x")))
     assert shown(await tell(store, two, 2, VersionParts(()))) == [(two.id, 2, False, ())]
 
 
-async def test_nobody_waits_for_what_is_left_out_whole_and_what_follows_is_found(store: Store) -> None:
+async def test_an_item_omitted_completely_does_not_block_the_next_item(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x")))
     await give(store, two, 2, VersionParts(articles("x")))
@@ -132,7 +135,7 @@ async def test_nobody_waits_for_what_is_left_out_whole_and_what_follows_is_found
     assert (await claim(store, most=2)) is not None
 
 
-async def test_edits_are_left_out_where_the_entry_was_and_told_where_it_was_told(store: Store) -> None:
+async def test_edits_are_delivered_by_the_channel_that_delivered_the_entry(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x", of="a")))
     await give(store, two, 2, VersionParts(articles("x", of="b")))
@@ -142,7 +145,7 @@ async def test_edits_are_left_out_where_the_entry_was_and_told_where_it_was_told
     assert shown(await tell(store, one, 3, edit)) == [(one.id, 3, True, ())]
 
 
-async def test_an_edited_article_is_known_by_its_new_words(store: Store) -> None:
+async def test_an_edited_article_is_recognised_by_its_new_text(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x", of="a")))
     await tell(store, one, 3, VersionParts(None, ((0, (b"a:x".ljust(8), b"new-----")),)))
@@ -150,14 +153,14 @@ async def test_an_edited_article_is_known_by_its_new_words(store: Store) -> None
     assert await claim(store) is None
 
 
-async def test_in_one_message_the_later_copy_is_left_out_and_stays_named(store: Store) -> None:
+async def test_the_later_copy_in_one_message_is_omitted_and_mentioned(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await give(store, one, 2, VersionParts(articles("x")))
     await give(store, two, 2, VersionParts(articles("x")))
     assert shown(await claim(store)) == [(one.id, 2, False, ()), (two.id, 2, False, (0,))]
 
 
-async def test_an_article_whose_channel_was_left_before_it_was_sent_is_told_by_the_other(store: Store) -> None:
+async def test_an_article_of_a_left_channel_is_delivered_by_the_other_channel(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await give(store, one, 2, VersionParts(articles("x")))
     await give(store, two, 2, VersionParts(articles("x")))
@@ -165,7 +168,7 @@ async def test_an_article_whose_channel_was_left_before_it_was_sent_is_told_by_t
     assert shown(await claim(store)) == [(two.id, 2, False, ())]
 
 
-async def test_about_a_thousand_marks_are_kept_for_a_month_at_most(store: Store) -> None:
+async def test_a_thousand_article_hashes_are_kept_for_a_month(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     for version in range(2, 32):
         await tell(store, one, version, VersionParts(articles(*(f"{version}-{n}" for n in range(100)))))
@@ -178,7 +181,7 @@ async def test_about_a_thousand_marks_are_kept_for_a_month_at_most(store: Store)
     assert shown(await tell(store, two, 2, VersionParts(articles("2-0", "31-0")))) == [(two.id, 2, False, (1,))]
 
 
-async def test_marks_older_than_half_a_month_make_room_for_a_new_generation(store: Store) -> None:
+async def test_old_article_hashes_are_replaced_by_a_new_generation(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x")))
     await store.redis.call("EXPIRE", keys.article_marks(UID), 14 * 86_400)
@@ -189,7 +192,7 @@ async def test_marks_older_than_half_a_month_make_room_for_a_new_generation(stor
     assert await claim(store) is None
 
 
-async def test_what_is_left_out_whole_is_not_remembered_for_ever_either(store: Store) -> None:
+async def test_hashes_of_omitted_articles_expire(store: Store) -> None:
     one, two = await followed(store, "a", "b")
     await tell(store, one, 2, VersionParts(articles("x")))
     await store.redis.call("EXPIRE", keys.article_marks(UID), 14 * 86_400)
@@ -198,7 +201,7 @@ async def test_what_is_left_out_whole_is_not_remembered_for_ever_either(store: S
     assert await store.redis.call("TTL", keys.article_marks(UID)) > 29 * 86_400
 
 
-async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(store: Store) -> None:
+async def test_accepted_messages_are_remembered_and_lost_messages_are_not(store: Store) -> None:
     (channel,) = await followed(store, "a")
     await give(store, channel, 2, VersionParts())
     batch = await claim(store)
@@ -215,7 +218,7 @@ async def test_what_the_server_took_is_remembered_once_and_what_is_lost_is_not(s
     assert (told.message_id, told.items) == (batch.message_id, batch.items)
 
 
-async def test_how_each_message_went_is_noted(store: Store) -> None:
+async def test_the_progress_of_each_message_is_recorded(store: Store) -> None:
     (channel,) = await followed(store, "a")
     made = []
     for version in (2, 3, 4, 5):
@@ -260,7 +263,7 @@ async def claimed_edits(store: Store, channel: Channel, version: int) -> Batch:
     return batch
 
 
-async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_place(store: Store) -> None:
+async def test_a_correction_has_the_earlier_items_and_its_own(store: Store) -> None:
     (channel,) = await followed(store, "a")
     original = await tell(store, channel, 2, VersionParts())
     later = await tell(store, channel, 3, VersionParts())
@@ -278,7 +281,7 @@ async def test_a_correction_tells_the_earlier_items_and_its_own_and_takes_their_
 
 
 @pytest.mark.parametrize("why", ["forgotten", "too long", "of a channel that was left"])
-async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, why: str) -> None:
+async def test_a_batch_that_cannot_be_a_correction_is_unchanged(store: Store, why: str) -> None:
     one, two = await followed(store, "a", "b")
     for channel in (one, two):
         await give(store, channel, 2, VersionParts())
@@ -293,7 +296,7 @@ async def test_what_cannot_be_corrected_leaves_the_batch_as_it_is(store: Store, 
     assert await corrected(store, edits, original, most=2 if why == "too long" else 3) == edits
 
 
-async def test_a_batch_that_is_not_in_flight_any_more_is_not_corrected(store: Store) -> None:
+async def test_a_completed_batch_is_not_corrected(store: Store) -> None:
     (channel,) = await followed(store, "a")
     original = await tell(store, channel, 2, VersionParts())
     edits = await claimed_edits(store, channel, 3)
@@ -316,7 +319,7 @@ steps = st.lists(
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=steps)
-def test_each_article_is_told_by_the_first_channel_that_has_it_and_by_no_other(
+def test_each_article_is_delivered_only_by_its_first_channel(
     clean_redis: str, steps: Sequence[tuple[str, int, list[int]]]
 ) -> None:
     """Whenever batches are claimed, and however often a fan-out that crashed is repeated."""
@@ -344,7 +347,7 @@ async def _play(redis_url: str, steps: Sequence[tuple[str, int, list[int]]]) -> 
 
 @dataclass
 class _History:
-    """What channels published, and what Alice was told, in order."""
+    """The versions that channels published, and those that Alice received, in order."""
 
     store: Store
     channels: list[Channel]

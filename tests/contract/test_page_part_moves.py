@@ -18,7 +18,7 @@ PAGE_ID, PART_ID = channel_id(PAGE), channel_id(PART)
 
 
 async def _part_is_watched(store: Store) -> None:
-    """A page with a subscriber, of whom an admin wants another part watched, which is polled already."""
+    """A page with a subscriber and a decided move to another part of the page, which is already polled."""
     await make_channel(store, PAGE, kind="page")
     await store.subscriptions.subscribe(ALICE, PAGE_ID)
     await tell_everybody(store, PAGE_ID, "of the whole page")
@@ -29,7 +29,7 @@ async def _part_is_watched(store: Store) -> None:
     await tell_everybody(store, PART_ID, "seen since")  # at 5,000 s
 
 
-async def test_who_moves_to_another_part_is_told_what_is_seen_there_since_it_was_decided(store: Store) -> None:
+async def test_subscribers_get_changes_of_the_new_part_since_the_decision(store: Store) -> None:
     await _part_is_watched(store)
     for _ in range(2):
         await carry_out(store, PAGE_ID)
@@ -41,7 +41,7 @@ async def test_who_moves_to_another_part_is_told_what_is_seen_there_since_it_was
     assert signpost.id == PART_ID
 
 
-async def test_whatever_step_a_process_dies_at_everybody_gets_to_the_other_part(store: Store) -> None:
+async def test_a_move_to_a_part_interrupted_at_any_step_is_completed(store: Store) -> None:
     await _part_is_watched(store)
     for survives in range(10, 200, 7):
         with contextlib.suppress(StoreUnavailable):
@@ -51,8 +51,8 @@ async def test_whatever_step_a_process_dies_at_everybody_gets_to_the_other_part(
     assert await told_to(store, ALICE) == ["of the whole page", "moved", "seen since", "after"]
 
 
-async def test_of_another_part_that_nobody_polls_the_first_poll_is_like_that_of_a_new_channel(store: Store) -> None:
-    """What is remembered of one part of a page says nothing of another."""
+async def test_the_first_poll_of_an_unpolled_part_delivers_nothing(store: Store) -> None:
+    """The content of one part of a page cannot be compared with another part."""
     await make_channel(store, PAGE, kind="page")
     await publish(store, Channel(PAGE_ID, PAGE), "second")
     await say_moved(store, PAGE, PART)
@@ -65,7 +65,7 @@ async def test_of_another_part_that_nobody_polls_the_first_poll_is_like_that_of_
     assert await store.channels.latest(PART_ID, 9) == ()
 
 
-async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(store: Store) -> None:
+async def test_admin_settings_move_and_replace_none(store: Store) -> None:
     await make_channel(store, PAGE, kind="page")
     await store.admin_settings.set_tags([(PAGE_ID, ("shop", "daily"))])
     await store.admin_settings.set_note(PAGE_ID, "Ask Bob.")
@@ -85,8 +85,8 @@ async def test_what_admins_said_of_a_channel_goes_along_and_replaces_nothing(sto
     assert await store.poll_bounds.get(PAGE_ID) is None
 
 
-async def test_a_channel_that_dozes_and_is_to_move_is_awake_until_it_has(store: Store) -> None:
-    """So that its owner's next walk finds it, whoever dies."""
+async def test_a_dormant_channel_is_active_during_its_move(store: Store) -> None:
+    """If a process fails, the next listing of the owner therefore finds the channel."""
     await make_channel(store, PAGE, kind="page")
     await store.channels.mark_dormant(PAGE_ID)
     await say_moved(store, PAGE, PART)

@@ -15,7 +15,7 @@ async def beat(store: Store, who: str, *back: int, ttl_s: float = LONG_S) -> fro
     return (await store.partition_leases.heartbeat("bots", who, PARTS, ttl_s, frozenset(back))).partitions
 
 
-async def test_the_first_has_all_and_the_second_gets_what_the_first_gives_back(store: Store) -> None:
+async def test_the_second_process_gets_partitions_that_the_first_returns(store: Store) -> None:
     assert await beat(store, "a") == frozenset(range(PARTS))
     assert await beat(store, "b") == frozenset(), "nothing is taken away from who lives"
     spread = await store.partition_leases.heartbeat("bots", "a", PARTS, LONG_S, frozenset())
@@ -26,13 +26,13 @@ async def test_the_first_has_all_and_the_second_gets_what_the_first_gives_back(s
     assert await store.partition_leases.holders("bots") == dict(zip(range(PARTS), "aaaabbbb", strict=True))
 
 
-async def test_nobody_gives_back_what_another_holds(store: Store) -> None:
+async def test_a_process_cannot_release_another_ones_partitions(store: Store) -> None:
     await beat(store, "a")
     await beat(store, "b", *range(PARTS))
     assert set((await store.partition_leases.holders("bots")).values()) == {"a"}
 
 
-async def test_of_fewer_parts_than_processes_each_has_one_holder_and_nobody_has_too_many(store: Store) -> None:
+async def test_with_few_partitions_each_has_one_holder(store: Store) -> None:
     found = [
         (await store.partition_leases.heartbeat("one", who, 1, LONG_S, frozenset())) for who in ("c", "a", "b", "c")
     ]
@@ -40,7 +40,7 @@ async def test_of_fewer_parts_than_processes_each_has_one_holder_and_nobody_has_
     assert found[-1].max_partitions == 1, "who has it keeps it"
 
 
-async def test_what_the_dead_held_is_free_when_they_are_buried_and_not_before(store: Store) -> None:
+async def test_partitions_of_a_failed_process_are_free_after_recovery(store: Store) -> None:
     await beat(store, "b", ttl_s=SOON_S)
 
     async def dead() -> bool:
@@ -57,7 +57,7 @@ async def test_what_the_dead_held_is_free_when_they_are_buried_and_not_before(st
     assert len(await beat(store, "c")) == PARTS // 2
 
 
-async def test_what_a_holder_without_a_lease_held_becomes_free(store: Store) -> None:
+async def test_partitions_of_a_process_without_a_lease_become_free(store: Store) -> None:
     await beat(store, "ghost")
     await store.redis.call("ZREM", keys.partition_leases("bots")[0], "ghost")
 
@@ -70,7 +70,7 @@ async def test_what_a_holder_without_a_lease_held_becomes_free(store: Store) -> 
     assert await beat(store, "a") == frozenset(range(PARTS))
 
 
-async def test_who_lives_after_all_is_not_buried_and_keeps_what_it_held(store: Store) -> None:
+async def test_a_process_that_renews_its_lease_keeps_its_partitions(store: Store) -> None:
     held = await beat(store, "b", ttl_s=SOON_S)
 
     async def dead() -> bool:
@@ -81,7 +81,7 @@ async def test_who_lives_after_all_is_not_buried_and_keeps_what_it_held(store: S
     assert not await store.partition_leases.release_failed("bots", "b")
 
 
-async def test_who_was_buried_begins_anew_and_who_leaves_leaves_nothing(store: Store) -> None:
+async def test_a_recovered_process_starts_without_partitions(store: Store) -> None:
     await beat(store, "b")
     await store.partition_leases.release("bots", "b")
     assert await store.partition_leases.holders("bots") == {}
@@ -89,7 +89,7 @@ async def test_who_was_buried_begins_anew_and_who_leaves_leaves_nothing(store: S
     assert await beat(store, "b") == frozenset()
 
 
-async def test_each_part_has_one_holder_however_many_beat_at_once(store: Store) -> None:
+async def test_concurrent_heartbeats_assign_each_partition_once(store: Store) -> None:
     found = await asyncio.gather(*(beat(store, f"w{n}") for n in range(5)))
     held = [part for mine in found for part in mine]
     assert sorted(held) == list(range(PARTS))

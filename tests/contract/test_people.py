@@ -19,7 +19,7 @@ async def _claimed(store: Store, uid: str) -> Batch | None:
     return (await store.outbox.claim([uid], 10, 5.0)).get(uid)
 
 
-async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
+async def test_a_person_is_shown_with_their_data(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
     await store.saved_searches.add(ADA, PhraseCondition(("tea", "time")), 5)
@@ -35,7 +35,7 @@ async def test_a_person_is_shown_with_all_they_have(store: Store) -> None:
     assert await store.people.get(keys.user_id(BOB)) is None
 
 
-async def test_who_is_suspended_is_told_nothing_and_nothing_is_kept_for_later(store: Store) -> None:
+async def test_nothing_is_queued_for_a_suspended_user(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
     uid = keys.user_id(ADA)
@@ -52,7 +52,7 @@ async def test_who_is_suspended_is_told_nothing_and_nothing_is_kept_for_later(st
     assert [item.version for item in batch.items] == [3]
 
 
-async def test_bounds_are_set_and_taken_back_and_strangers_have_none(store: Store) -> None:
+async def test_subscription_limits_are_set_and_reset(store: Store) -> None:
     await store.users.update(ADA)
     uid = keys.user_id(ADA)
     assert await store.people.set_max_subscriptions(uid, 0)
@@ -64,7 +64,7 @@ async def test_bounds_are_set_and_taken_back_and_strangers_have_none(store: Stor
     assert (await store.users.get(BOB)).suspended is False
 
 
-async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
+async def test_an_erased_person_leaves_no_data(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ADA, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
@@ -91,7 +91,7 @@ async def test_who_is_forgotten_has_left_nothing_behind(store: Store) -> None:
     assert await store.users.get(ADA) == type(await store.users.get(ADA))(ADA)
 
 
-async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store: Store) -> None:
+async def test_a_requeued_dead_letter_is_delivered_once_without_ended_subscriptions(store: Store) -> None:
     kept, ended = await make_channel(store), await make_channel(store, "https://example.net/feed")
     uid = keys.user_id(ADA)
     for channel in (kept, ended):
@@ -124,7 +124,7 @@ async def test_a_dead_letter_is_told_after_all_once_but_for_what_has_ended(store
     assert await store.dead_letters.count() == 0
 
 
-async def test_dead_letters_come_newest_first_a_page_at_a_time_and_can_be_dropped(store: Store) -> None:
+async def test_dead_letters_are_paged_newest_first_and_can_be_dropped(store: Store) -> None:
     channel = await make_channel(store)
     uid = keys.user_id(ADA)
     await store.subscriptions.subscribe(ADA, channel.id)
@@ -165,7 +165,7 @@ MALFORMED: tuple[dict[str, bytes], ...] = (
 )
 
 
-async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_alone(store: Store) -> None:
+async def test_an_unreadable_dead_letter_hides_no_other(store: Store) -> None:
     channel, uid = await make_channel(store), keys.user_id(ADA)
     await store.subscriptions.subscribe(ADA, channel.id)
     for number, fields in enumerate(MALFORMED):
@@ -186,7 +186,7 @@ async def test_a_letter_that_cannot_be_read_hides_no_other_and_can_be_dropped_al
     assert await store.people.erase(uid), "who is forgotten takes theirs along, whatever else is there"
 
 
-async def test_how_a_room_calls_the_last_messages_is_remembered_for_a_while(store: Store) -> None:
+async def test_ids_that_a_room_gave_to_messages_are_stored(store: Store) -> None:
     room, other = "lounge@rooms.localhost", "library@rooms.localhost"
     for number in range(MAX_MESSAGE_IDS + 2):
         for _ in range(2):

@@ -14,7 +14,7 @@ HOURLY, SOON = ChannelBounds(shortest_interval_s=3_600.0), ChannelBounds(longest
 CHANNEL = "c" * 40
 
 
-async def test_bounds_are_what_was_set_last_and_know_what_was_before(store: Store) -> None:
+async def test_the_last_bounds_apply_and_include_the_previous_ones(store: Store) -> None:
     assert await store.poll_bounds.get(CHANNEL) is None
     await store.poll_bounds.set(CHANNEL, HOURLY, by="ada")
     await store.poll_bounds.set(CHANNEL, SOON, by="eve")
@@ -24,7 +24,7 @@ async def test_bounds_are_what_was_set_last_and_know_what_was_before(store: Stor
     assert (found.bounds, found.before, found.by) == (SOON, HOURLY, "eve")
 
 
-async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> None:
+async def test_bounds_are_read_only_if_they_have_changed(store: Store) -> None:
     nothing = await store.poll_bounds.load(BoundsSnapshot())
     assert nothing.of == {}
     await store.poll_bounds.set(CHANNEL, HOURLY)
@@ -35,7 +35,7 @@ async def test_all_bounds_are_read_only_when_they_have_changed(store: Store) -> 
     assert (await store.poll_bounds.load(known)).of == {}
 
 
-async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) -> None:
+async def test_the_bounds_of_a_removed_channel_are_deleted(store: Store) -> None:
     channel = await make_channel(store)
     await store.poll_bounds.set(channel.id, HOURLY)
     known = await store.poll_bounds.load(BoundsSnapshot())
@@ -44,7 +44,7 @@ async def test_a_channel_that_is_removed_takes_its_bounds_along(store: Store) ->
     assert await store.poll_bounds.get(channel.id) is None
 
 
-async def test_so_many_channels_have_bounds_and_no_more(store: Store) -> None:
+async def test_the_number_of_channels_with_bounds_is_limited(store: Store) -> None:
     with mock.patch("service.store.coordination.fleet_policy.MAX_BOUNDED_CHANNELS", 1):
         await store.poll_bounds.set(CHANNEL, HOURLY)
         await store.poll_bounds.set(CHANNEL, SOON)

@@ -40,14 +40,14 @@ async def _tell(store: Store, channel: Channel, notice: Notice, *, base: int = 1
     )
 
 
-async def test_polls_that_make_the_same_charge_add_up_with_who_made_them(store: Store) -> None:
+async def test_polls_with_the_same_symptom_are_counted_with_their_nodes(store: Store) -> None:
     channel = await make_channel(store)
     for at_s, node in ((10.5, A), (20.5, B), (30.5, A)):
         case = await _poll(store, channel, at_s, BadStatus.code, 410, node=node)
     assert case == ChannelHealth("gone", "", 20.0, Evidence("gone", 10.5, 30.5, 3, (A, B)))
 
 
-async def test_another_charge_starts_anew_and_a_good_poll_clears_it(store: Store) -> None:
+async def test_another_symptom_restarts_the_evidence_and_a_success_clears_it(store: Store) -> None:
     channel = await make_channel(store)
     await _poll(store, channel, 10.0, BadStatus.code, 404)
     case = await _poll(store, channel, 20.0, BadStatus.code, 410)
@@ -69,7 +69,7 @@ async def test_a_redirect_counts_per_target_and_the_channel_is_not_failing(store
     assert await _failing_since_s(store, channel) is None
 
 
-async def test_a_busy_publisher_is_backed_off_and_neither_adds_to_evidence_nor_clears_it(store: Store) -> None:
+async def test_a_busy_response_causes_back_off_and_leaves_the_evidence(store: Store) -> None:
     channel = await make_channel(store)
     await _poll(store, channel, 10.0, BadStatus.code, 404)
     for nth, status in enumerate((429, 503), 1):
@@ -115,7 +115,7 @@ async def test_a_time_without_polls_at_most_doubles_the_back_off(store: Store) -
         assert await _backoff_s(store, channel, 1_000.0 + at_s) == backoff_s
 
 
-async def test_what_may_be_our_own_fault_is_only_shown_until_it_is_charged(store: Store) -> None:
+async def test_a_failure_without_a_symptom_is_only_shown(store: Store) -> None:
     channel = await make_channel(store)
     result = PollResult(A, 10.0, "unreachable")
     assert await store.channels.record_polls([(channel.id, PollReport(result, None))]) == [None]
@@ -128,7 +128,7 @@ async def test_what_may_be_our_own_fault_is_only_shown_until_it_is_charged(store
 
 
 def _read(charges: Sequence[tuple[str, str]]) -> tuple[str, int, set[str]] | None:
-    """Return what polls (charge, node) in a row say, read plainly: the last charge, how often, and by whom."""
+    """Return the evidence of successive polls (symptom, node) by a simple model: last symptom, count, and nodes."""
     telling = [poll for poll in charges if poll[0] != "busy"]
     last = telling[-1][0] if telling else ""
     row = list(takewhile(lambda poll: poll[0] == last, reversed(telling)))
@@ -136,7 +136,7 @@ def _read(charges: Sequence[tuple[str, str]]) -> tuple[str, int, set[str]] | Non
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_whatever_polls_come_the_evidence_is_what_they_say_read_plainly(store: Store, seed: int) -> None:
+async def test_the_evidence_matches_a_simple_model(store: Store, seed: int) -> None:
     random = Random(seed)  # noqa: S311 - repeatable, not secret
     channel, polls = await make_channel(store), list[tuple[str, str]]()
     for at_s in range(1, 150):
@@ -153,8 +153,8 @@ async def test_whatever_polls_come_the_evidence_is_what_they_say_read_plainly(st
         assert (failing is None) == (charge == "" or charge.startswith("moved:"))
 
 
-async def test_a_report_that_is_repeated_counts_once(store: Store) -> None:
-    """The store may have been gone before it answered."""
+async def test_a_repeated_report_counts_once(store: Store) -> None:
+    """The store may fail before it replies, so that the report is repeated."""
     channel = await make_channel(store)
     for _ in range(3):
         case = await _poll(store, channel, 1_763_648_115.123456, ParseKilled.code)
@@ -163,7 +163,7 @@ async def test_a_report_that_is_repeated_counts_once(store: Store) -> None:
     assert case.evidence.polls == 1
 
 
-async def test_of_many_nodes_eight_are_named(store: Store) -> None:
+async def test_the_evidence_names_at_most_eight_nodes(store: Store) -> None:
     channel = await make_channel(store)
     for number in range(12):
         case = await _poll(store, channel, float(number + 1), BadStatus.code, 410, node=f"{number:040x}")
@@ -172,7 +172,7 @@ async def test_of_many_nodes_eight_are_named(store: Store) -> None:
     assert (len(case.evidence.nodes), case.evidence.polls) == (8, 12)
 
 
-async def test_a_channel_that_dozes_is_judged_anew_when_it_wakes_up(store: Store) -> None:
+async def test_evidence_starts_again_after_dormancy(store: Store) -> None:
     channel = await make_channel(store)
     await _tell(store, channel, Notice("dead"))
     await _poll(store, channel, 10.0, BadStatus.code, 410)
@@ -181,21 +181,21 @@ async def test_a_channel_that_dozes_is_judged_anew_when_it_wakes_up(store: Store
     assert case == ChannelHealth("gone", "", 0, Evidence("gone", 9_000_000.0, 9_000_000.0, 1, (A,)))
 
 
-async def test_good_polls_of_a_healthy_channel_leave_only_their_result_and_time(store: Store) -> None:
+async def test_successful_polls_of_a_healthy_channel_store_only_the_result(store: Store) -> None:
     channel = await make_channel(store)
     before = await store.redis.call("HGETALL", keys.channel(channel.id))
     assert await _poll(store, channel, 10.0, "unchanged", 304) is None
     assert await store.redis.call("HGETALL", keys.channel(channel.id)) == before | {b"polled": b"10.0"}
 
 
-async def test_polls_of_a_channel_that_was_removed_leave_nothing(store: Store) -> None:
+async def test_polls_of_a_removed_channel_store_nothing(store: Store) -> None:
     channel = await make_channel(store)
     await store.remove_channel(channel.id)
     assert await _poll(store, channel, 10.0, BadStatus.code, 410) is None
     assert not any(await on_every_node(store, "KEYS", f"*{channel.id}*"))
 
 
-async def test_a_notice_is_a_version_that_sets_the_condition_and_leaves_the_content_alone(store: Store) -> None:
+async def test_a_notice_is_a_version_that_changes_only_the_condition(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     (before,) = await store.channels.states([channel.id])
@@ -211,7 +211,7 @@ async def test_a_notice_is_a_version_that_sets_the_condition_and_leaves_the_cont
     assert [(item.channel, item.version) for item in batch.items] == [(channel.id, 2)]
 
 
-async def test_two_nodes_that_judge_alike_make_one_notice(store: Store) -> None:
+async def test_two_nodes_with_the_same_diagnosis_cause_one_notice(store: Store) -> None:
     channel = await make_channel(store)
     await _tell(store, channel, Notice("dead", "as one node puts it"))
     with pytest.raises(StaleVersion):
@@ -221,7 +221,7 @@ async def test_two_nodes_that_judge_alike_make_one_notice(store: Store) -> None:
     assert await store.channels.delta(channel.id, 3) is None
 
 
-async def test_what_is_back_was_given_up_before_and_can_be_given_up_again(store: Store) -> None:
+async def test_failure_and_back_notices_alternate(store: Store) -> None:
     channel = await make_channel(store)
     assert (await _tell(store, channel, Notice("back"))).version == 1
     dead, back, quarantined = Notice("dead"), Notice("back"), Notice("quarantined")

@@ -5,7 +5,7 @@ from service.store.channels.admin_settings import MAX_POLL_RATES
 from tests.support.channels import make_channel
 
 
-async def test_only_what_differs_notably_from_what_was_noted_last_is_noted(store: Store) -> None:
+async def test_only_notable_changes_of_the_interval_are_recorded(store: Store) -> None:
     one = (await make_channel(store, "https://example.org/1")).id
     other = (await make_channel(store, "https://example.org/2")).id
     assert await store.poll_rate_history.get(one) == ()
@@ -17,7 +17,7 @@ async def test_only_what_differs_notably_from_what_was_noted_last_is_noted(store
     assert [each.interval_s for each in await store.poll_rate_history.get(other)] == [5.0]
 
 
-async def test_no_more_than_the_last_few_are_kept(store: Store) -> None:
+async def test_the_number_of_recorded_rates_is_limited(store: Store) -> None:
     cid = (await make_channel(store)).id
     wanted = [float(2 + number % 2) * (number + 1) for number in range(2 * MAX_POLL_RATES)]
     for interval_s in wanted:
@@ -25,7 +25,7 @@ async def test_no_more_than_the_last_few_are_kept(store: Store) -> None:
     assert [each.interval_s for each in await store.poll_rate_history.get(cid)] == wanted[-MAX_POLL_RATES:]
 
 
-async def test_a_channel_that_is_gone_does_not_come_back_by_what_is_noted_of_it(store: Store) -> None:
+async def test_recording_a_rate_does_not_create_a_removed_channel(store: Store) -> None:
     cid = (await make_channel(store)).id
     await store.remove_channel(cid)
     await store.poll_rate_history.record([(cid, 60.0)])

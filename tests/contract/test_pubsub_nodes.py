@@ -23,12 +23,12 @@ async def test_each_service_has_its_own_positions(store: Store) -> None:
     assert await store.pubsub_nodes.positions(SERVICE, []) == {}
 
 
-async def test_nothing_is_kept_while_nobody_listens(store: Store) -> None:
+async def test_nothing_is_stored_while_no_process_waits(store: Store) -> None:
     await store.pubsub_nodes.notify_changed(ONE)
     assert await store.redis.call("EXISTS", keys.CHANGED_CHANNELS) == 0
 
 
-async def test_who_listens_hears_of_each_channel_that_changes_from_then_on(store: Store) -> None:
+async def test_a_waiting_process_is_notified_of_changed_channels(store: Store) -> None:
     none, after = await store.pubsub_nodes.wait_for_changes("", 0.01)
     assert none == []
     for cid in (ONE, TWO, ONE):

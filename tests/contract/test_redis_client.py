@@ -24,7 +24,7 @@ UID = keys.user_id(ALICE)
 
 
 @pytest.mark.parametrize("steps", range(24))
-async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_was(redis_url: str, steps: int) -> None:
+async def test_a_cancelled_command_ends_cancelled_at_any_step(redis_url: str, steps: int) -> None:
     link = RedisClient(Settings(redis_url=redis_url))
     command = asyncio.create_task(link.call("GET", "nothing"))
     for _ in repeat(None, steps):
@@ -37,7 +37,7 @@ async def test_a_command_that_is_cancelled_ends_cancelled_at_whatever_step_it_wa
 
 
 @pytest.mark.parametrize("steps", range(24))
-async def test_who_is_cancelled_waits_no_longer_at_whatever_step_it_was(redis_url: str, steps: int) -> None:
+async def test_a_cancelled_caller_stops_waiting_at_any_step(redis_url: str, steps: int) -> None:
     link = RedisClient(Settings(redis_url=redis_url))
     waiting = asyncio.create_task(link.call_blocking("BLPOP", "nothing", 0))
     for _ in repeat(None, steps):
@@ -65,10 +65,10 @@ async def configured(link: RedisClient, name: str, value: str, usual: str) -> As
 
 
 @pytest.mark.parametrize(("name", "value"), [("maxmemory", "1"), ("min-replicas-to-write", "1")])
-async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_asked(
+async def test_a_redis_that_refuses_writes_is_unavailable_for_all_calls(
     link: RedisClient, name: str, value: str
 ) -> None:
-    """Full, or without the replicas it should have: plain commands, scripts, and both within a pipeline."""
+    """Redis is full or lacks replicas: plain commands, scripts and pipelines raise StoreUnavailable."""
     take = script_command("usage_count", [keys.site_budget("example.org")], 5, 60_000)
     async with configured(link, name, value, "0"):
         for asked in (
@@ -83,7 +83,7 @@ async def test_a_redis_that_refuses_writes_for_now_is_unavailable_however_it_is_
 
 @contextlib.asynccontextmanager
 async def losing_an_answer(redis_url: str, directory: Path, command_part: bytes) -> AsyncIterator[str]:
-    """The URL of the same Redis by a way that is cut, once, before the answer to a command gets through."""
+    """Yield the URL of a proxy that cuts the connection once, before the reply to a command."""
     lost = False
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,8 +112,8 @@ async def opened(redis_url: str) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, tmp_path: Path) -> None:
-    """A second claim would take the next items, and they would overtake those nobody knows to be in flight."""
+async def test_a_claim_with_a_lost_reply_is_not_repeated(clean_redis: str, tmp_path: Path) -> None:
+    """A second claim would take the next items, which would overtake the batch in flight."""
     async with losing_an_answer(clean_redis, tmp_path, b"XDEL") as url, opened(url) as store:
         channel = await make_channel(store)
         await store.subscriptions.subscribe(ALICE, channel.id)
@@ -125,15 +125,13 @@ async def test_a_claim_whose_answer_is_lost_is_not_made_twice(clean_redis: str, 
         assert [item.version for item in batch.items] == [2]
 
 
-async def test_any_number_of_commands_at_once_is_answered(redis_url: str) -> None:
+async def test_any_number_of_concurrent_commands_get_replies(redis_url: str) -> None:
     link = RedisClient(Settings(redis_url=redis_url))
     assert await asyncio.gather(*(link.call("PING") for _ in range(500))) == [True] * 500
     await link.close()
 
 
-async def test_a_heartbeat_does_not_wait_for_what_keeps_all_other_connections_busy(
-    link: RedisClient, clean_redis: str
-) -> None:
+async def test_a_heartbeat_does_not_wait_for_busy_connections(link: RedisClient, clean_redis: str) -> None:
     busy = [asyncio.create_task(link.call("BLPOP", f"nothing:{number}", "2")) for number in range(_PROMPT_CONNECTIONS)]
 
     async def all_wait() -> bool:

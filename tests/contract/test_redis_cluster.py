@@ -32,7 +32,7 @@ def settings(clean_cluster: RedisCluster) -> Settings:
 
 
 async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store: Store) -> None:
-    """In whatever order, and whether alone or together, replies are those of the commands."""
+    """Replies belong to their commands in any order, alone and together."""
     assert [await store.redis.call("SET", name, name) for name in NAMES[:20]] == [True] * 20
     assert await store.redis.call_many([("SET", name, name) for name in NAMES]) == [True] * len(NAMES)
     held = await store.redis.call_many([("GET", name) for name in reversed(NAMES)])
@@ -40,14 +40,14 @@ async def test_the_url_of_one_node_is_enough_and_commands_find_their_nodes(store
     assert all(size > len(NAMES) / 6 for size in await on_every_node(store, "DBSIZE"))
 
 
-async def test_a_pipeline_may_be_the_first_that_meets_the_cluster(clean_cluster: RedisCluster) -> None:
+async def test_a_pipeline_can_be_the_first_request_to_a_cluster(clean_cluster: RedisCluster) -> None:
     link = RedisClient(Settings(redis_url=clean_cluster.url))
     assert await link.call_many_once([("INCR", name) for name in NAMES]) == [1] * len(NAMES)
     assert await link.call_many([("GET", name) for name in NAMES]) == [b"1"] * len(NAMES)
     await link.close()
 
 
-async def test_a_person_subscribes_is_told_and_reads_whatever_slots_that_takes(store: Store) -> None:
+async def test_a_subscription_and_delivery_work_across_slots(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     assert await store.subscriptions.counts([channel.id]) == [1]
@@ -57,7 +57,7 @@ async def test_a_person_subscribes_is_told_and_reads_whatever_slots_that_takes(s
     assert [(item.channel, item.version) for item in batch.items] == [(channel.id, 2)]
 
 
-async def test_a_reader_that_blocks_is_woken(store: Store) -> None:
+async def test_a_blocking_reader_is_woken(store: Store) -> None:
     nodes = [f"{number:02x}" * 20 for number in range(6)]
     assert len({slot_of(("XLEN", keys.inbox(node))) for node in nodes}) == len(nodes)
     reading = [asyncio.create_task(store.node_inboxes.read(node, "0")) for node in nodes]
@@ -66,7 +66,7 @@ async def test_a_reader_that_blocks_is_woken(store: Store) -> None:
 
 
 async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster: RedisCluster) -> None:
-    """Half of its keys are there already (ASK), then all of them (MOVED), and the others are not disturbed."""
+    """Half of the slot's keys have been moved (ASK), then all of them (MOVED); other slots are not affected."""
     here, there = (f"{name}{{moving}}" for name in ("here", "there"))
     await store.redis.call_many([("SET", here, "1"), ("SET", there, "1")])
     slot = slot_of(("GET", here))
@@ -102,10 +102,10 @@ async def _count_up(link: RedisClient, name: str, acknowledged: dict[str, int]) 
             acknowledged[name] = number
 
 
-async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_path: Path) -> None:
-    """Writers go on when the replica has taken over; who comes while the first node is away asks the others.
+async def test_no_acknowledged_write_is_lost_when_a_master_fails(tmp_path: Path) -> None:
+    """Writers continue when the replica has taken over; new clients ask other nodes while the first is unavailable.
 
-    The store's identity is as safe: the store is not refused when the node that has it dies.
+    The store is not refused if the node that has the store's identity fails.
     """
     async with RedisCluster(tmp_path) as cluster:
         link = RedisClient(Settings(redis_url=cluster.urls))
@@ -136,7 +136,7 @@ async def test_nothing_acknowledged_is_lost_when_a_master_dies_under_load(tmp_pa
         await link.close()
 
 
-async def test_a_cluster_that_does_not_answer_is_unavailable(unused_tcp_port: int) -> None:
+async def test_a_cluster_without_replies_is_unavailable(unused_tcp_port: int) -> None:
     link = RedisClient(Settings(redis_url=f"redis://127.0.0.1:{unused_tcp_port}, redis://127.0.0.1:{unused_tcp_port}"))
     for asked in (link.call("GET", "a"), link.call_many([("GET", "a")]), link.call_many_once([("SET", "a", "b")])):
         with pytest.raises(StoreUnavailable):
@@ -144,9 +144,7 @@ async def test_a_cluster_that_does_not_answer_is_unavailable(unused_tcp_port: in
     await link.close()
 
 
-async def test_an_admin_sees_which_nodes_of_the_cluster_have_which_keyspaces(
-    store: Store, clean_cluster: RedisCluster
-) -> None:
+async def test_shards_show_the_keyspaces_of_each_redis_node(store: Store, clean_cluster: RedisCluster) -> None:
     channel = await make_channel(store)
     for number in range(20):
         await store.subscriptions.subscribe(f"person{number}@example.org", channel.id)

@@ -14,19 +14,19 @@ CHANNEL, OTHER = "c" * 40, "d" * 40
 SITE = "example.org"
 
 
-async def test_a_site_gives_out_its_burst_and_then_says_how_long_to_wait(store: Store) -> None:
+async def test_a_site_grants_its_burst_and_then_returns_a_wait(store: Store) -> None:
     waits = [await store.request_budgets.take_site(SLOW) for _ in range(4)]
     assert waits[:3] == [0.0, 0.0, 0.0]
     assert 900 < waits[3] <= 1000
     assert await store.request_budgets.take_site(SLOW._replace(name="example.net")) == 0.0
 
 
-async def test_of_many_who_ask_at_once_only_a_burst_is_granted(store: Store) -> None:
+async def test_concurrent_requests_are_granted_only_a_burst(store: Store) -> None:
     waits = await asyncio.gather(*(store.request_budgets.take_site(SLOW) for _ in range(50)))
     assert waits.count(0.0) == 3
 
 
-async def test_those_behind_one_address_get_no_more_than_theirs_and_all_no_more_than_the_sites(store: Store) -> None:
+async def test_an_egress_group_and_the_site_are_both_limited(store: Store) -> None:
     one, other = RateLimit("one", 0.001, 2), RateLimit("other", 0.001, 2)
     assert [await store.request_budgets.take_site(SLOW, one) > 0 for _ in range(3)] == [False, False, True]
     assert [await store.request_budgets.take_site(SLOW, other) > 0 for _ in range(2)] == [False, True]
@@ -34,7 +34,7 @@ async def test_those_behind_one_address_get_no_more_than_theirs_and_all_no_more_
     assert await store.request_budgets.take_site(SLOW._replace(burst=4, requests_per_s=1000), other) == 0.0
 
 
-async def test_an_admins_rate_holds_for_the_next_request_until_it_is_taken_back(store: Store) -> None:
+async def test_an_admins_rate_applies_until_it_is_cleared(store: Store) -> None:
     for _ in range(3):
         await store.request_budgets.take_site(SLOW)
     await store.request_budgets.set_site_rate("example.org", 0.01)
@@ -45,27 +45,27 @@ async def test_an_admins_rate_holds_for_the_next_request_until_it_is_taken_back(
     assert await store.request_budgets.site_rate("example.org") is None
 
 
-async def test_an_admins_rate_is_that_of_each_address_of_ours_too(store: Store) -> None:
+async def test_an_admins_rate_also_limits_each_egress_group(store: Store) -> None:
     await store.request_budgets.set_site_rate("example.org", 0.01)
     egress = RateLimit("one", 0.001, 1)
     assert await store.request_budgets.take_site(SLOW, egress) == 0.0
     assert 90 < await store.request_budgets.take_site(SLOW, egress) <= 100
 
 
-async def test_a_network_is_charged_for_what_it_answered_unasked_but_not_for_ever(store: Store) -> None:
+async def test_the_debt_of_a_network_is_limited(store: Store) -> None:
     network = RateLimit("192.0.2.0/24", 0.001, 2)
     for _ in range(10):
         await store.request_budgets.charge_network(network)
     assert 2900 < await store.request_budgets.take_network(network) <= 3000
 
 
-async def test_a_poll_is_granted_again_when_its_time_has_come(store: Store) -> None:
+async def test_a_poll_is_granted_again_after_the_wait(store: Store) -> None:
     waits = [await store.request_budgets.take_poll(CHANNEL, 12.0, SITE) for _ in range(4)]
     assert waits[:3] == [(0.0, 0.0, 0.0)] * 3
     assert 290 < waits[3].poll_s <= 300
 
 
-async def test_a_pause_costs_no_polls_and_ends_by_itself(store: Store) -> None:
+async def test_a_pause_takes_no_tokens_and_expires(store: Store) -> None:
     assert await store.request_budgets.paused_s(CHANNEL) == 0.0
     await store.request_budgets.pause(CHANNEL, 100.0)
     assert 90 < await store.request_budgets.paused_s(CHANNEL) <= 100
@@ -75,7 +75,7 @@ async def test_a_pause_costs_no_polls_and_ends_by_itself(store: Store) -> None:
     assert await store.request_budgets.take_poll(CHANNEL, 12.0, SITE) == (0.0, 0.0, 0.0)
 
 
-async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> None:
+async def test_a_poll_takes_tokens_of_channel_and_network_together(store: Store) -> None:
     network = RateLimit("192.0.2.0/24", 0.001, 1)
     assert await store.request_budgets.take_poll(CHANNEL, 12.0, SITE, network) == (0.0, 0.0, 0.0)
     again = await store.request_budgets.take_poll(CHANNEL, 12.0, SITE, network)
@@ -83,12 +83,12 @@ async def test_a_poll_and_its_network_are_asked_for_together(store: Store) -> No
     assert 900 < again.network_s <= 1000
 
 
-async def test_a_bucket_that_is_full_again_is_not_kept(store: Store) -> None:
+async def test_a_full_bucket_expires(store: Store) -> None:
     await store.request_budgets.take_site(SLOW._replace(requests_per_s=1.0))
     assert 60 <= await store.redis.call("TTL", keys.site_budget("example.org")) <= 61
 
 
-async def test_all_rates_that_admins_set_are_known_together(store: Store) -> None:
+async def test_all_rates_of_admins_are_listed(store: Store) -> None:
     assert await store.request_budgets.site_rates() == {}
     await store.request_budgets.set_site_rate("example.org", 0.25)
     await store.request_budgets.set_site_rate("example.net", 2.0)

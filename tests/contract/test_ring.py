@@ -22,7 +22,7 @@ async def test_nodes_that_join_all_at_once_take_different_even_ids(store: Store)
     assert {node.name for node in view} == {f"w{i}" for i in range(8)}
 
 
-async def test_a_beat_brings_the_ring_only_when_it_changed(store: Store) -> None:
+async def test_a_heartbeat_returns_the_ring_only_if_it_changed(store: Store) -> None:
     me = await store.ring.join("w", "", 60, balanced_id)
     first = await store.ring.heartbeat(me, 60, -1)
     assert first.ring is not None
@@ -35,7 +35,7 @@ async def test_a_beat_brings_the_ring_only_when_it_changed(store: Store) -> None
     assert len(news.ring.nodes) == 2
 
 
-async def test_a_node_that_does_not_beat_is_expired_by_the_others_and_cannot_come_back(store: Store) -> None:
+async def test_a_node_without_heartbeats_expires_and_must_join_again(store: Store) -> None:
     alive = await store.ring.join("alive", "", 60, balanced_id)
     dead = await store.ring.join("dead", "", 0.05, balanced_id)
     expired: Sequence[str] = ()
@@ -74,7 +74,7 @@ async def test_a_lease_without_a_node_is_removed(store: Store) -> None:
     assert await store.redis.call("ZCARD", keys.RING_LEASES) == 1
 
 
-async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the_same_id(store: Store) -> None:
+async def test_an_old_epoch_does_not_affect_a_successor_with_the_same_id(store: Store) -> None:
     zombie = await store.ring.join("zombie", "", 60, balanced_id)
     await store.ring.leave(zombie)
     successor = await store.ring.join("successor", "", 60, balanced_id)
@@ -85,7 +85,7 @@ async def test_an_old_epoch_neither_beats_nor_leaves_for_its_successor_under_the
     assert await store.ring.nodes() == [successor]
 
 
-async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever(store: Store) -> None:
+async def test_inbox_messages_are_trimmed_after_reading_and_expire(store: Store) -> None:
     node, letters = "a" * 40, [InboxMessage("peer", "", b"one"), InboxMessage("ask", "", b"two")]
     await store.node_inboxes.send([(node, letter) for letter in letters])
     assert 0 < await store.redis.call("TTL", keys.inbox(node)) <= 3600
@@ -97,7 +97,7 @@ async def test_letters_that_were_read_are_kept_no_longer_and_others_not_for_ever
     assert [letter.payload for letter in (await store.node_inboxes.read(node, place))[0]] == [b"three"]
 
 
-async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(store: Store) -> None:
+async def test_a_closed_store_opens_no_connection_for_late_callers(store: Store) -> None:
     await store.ping()
     await store.close()
     with pytest.raises(StoreUnavailable):
@@ -106,7 +106,7 @@ async def test_a_closed_store_opens_no_connection_for_whoever_comes_too_late(sto
         await store.redis.call_many([("GET", "a"), ("GET", "b")])
 
 
-async def test_what_is_under_way_when_a_store_is_closed_opens_no_connection_again(store: Store, store_url: str) -> None:
+async def test_commands_in_progress_at_close_open_no_connection(store: Store, store_url: str) -> None:
     async def others() -> set[bytes]:
         listed: bytes = await store.redis.call("CLIENT", "LIST")
         return {line.split()[0] for line in listed.splitlines()} - ours

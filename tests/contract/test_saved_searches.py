@@ -24,7 +24,7 @@ def subject(*pairs: str) -> SearchableEntry:
     return SearchableEntry(Entry("1", "A title", summary="The quick brown fox"), pairs)
 
 
-async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Store) -> None:
+async def test_a_saved_search_is_matched_by_every_worker_until_removed(store: Store) -> None:
     early, late = SavedSearchMatcher(store.saved_searches), SavedSearchMatcher(store.saved_searches)
     assert await early.match([subject("tag=python")]) == [set()]
     watch = await store.saved_searches.add(ALICE, PYTHON, 3)
@@ -38,7 +38,7 @@ async def test_who_watches_is_found_by_every_worker_until_they_do_not(store: Sto
         assert await matcher.match([subject("tag=python")]) == [{phrase.id}]
 
 
-async def test_a_worker_that_slept_through_a_forgotten_log_reads_all_anew(store: Store) -> None:
+async def test_a_worker_behind_the_trimmed_log_loads_all_searches_again(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
     first = await store.saved_searches.add(ALICE, PYTHON, 9)
     assert await matcher.match([subject("tag=python")]) == [{first.id}]
@@ -48,7 +48,7 @@ async def test_a_worker_that_slept_through_a_forgotten_log_reads_all_anew(store:
     assert await matcher.match([subject("tag=python")]) == [{second.id}]
 
 
-async def test_the_same_query_is_kept_once_and_no_more_than_may_be(store: Store) -> None:
+async def test_identical_searches_are_stored_once_and_limited(store: Store) -> None:
     first = await store.saved_searches.add(ALICE, PYTHON, 2)
     assert await store.saved_searches.add(ALICE, PYTHON, 2) == first
     await store.saved_searches.add(ALICE, parse_watch("tag=rust"), 2)
@@ -80,7 +80,7 @@ async def published(store: Store, channel: Channel, *entries: Entry, base: int =
     return delta
 
 
-async def test_who_watches_is_told_of_what_they_watch_for_once_and_of_nothing_else(store: Store) -> None:
+async def test_matching_entries_are_queued_once(store: Store) -> None:
     channel = await public(store)
     await store.saved_searches.add(BOB, PYTHON, 9)
     await store.saved_searches.add(BOB, parse_watch('"snakes"'), 9)
@@ -92,14 +92,14 @@ async def test_who_watches_is_told_of_what_they_watch_for_once_and_of_nothing_el
     assert await told(store, BOB) == []
 
 
-async def test_who_is_subscribed_as_well_is_told_once(store: Store) -> None:
+async def test_a_subscriber_with_a_saved_search_gets_an_entry_once(store: Store) -> None:
     channel = await public(store)
     await store.saved_searches.add("reader1@localhost", PYTHON, 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert [(item.version, item.omitted) for item in await told(store, "reader1@localhost")] == [(2, None)]
 
 
-async def test_an_article_that_two_channels_have_is_told_once_to_who_watches(store: Store) -> None:
+async def test_a_matching_article_of_two_channels_is_delivered_once(store: Store) -> None:
     await store.saved_searches.add(BOB, PYTHON, 9)
     entry = Entry("b", "On snakes", "https://example.org/articles/snakes", tags=("Python",))
     for name in ("one", "two"):
@@ -108,7 +108,7 @@ async def test_an_article_that_two_channels_have_is_told_once_to_who_watches(sto
 
 
 @pytest.mark.parametrize(("url", "subscribers"), [("https://example.org/feed", 2), (SECRET_URL, 5)])
-async def test_what_is_not_public_never_reaches_who_watches(store: Store, url: str, subscribers: int) -> None:
+async def test_entries_of_private_channels_match_no_saved_search(store: Store, url: str, subscribers: int) -> None:
     channel = await public(store, url, subscribers)
     await store.saved_searches.add(BOB, PYTHON, 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
@@ -116,7 +116,7 @@ async def test_what_is_not_public_never_reaches_who_watches(store: Store, url: s
     assert (await store.entry_directory.find(["tag=python"], 10)).matches == ()
 
 
-async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_believe(store: Store) -> None:
+async def test_matches_of_a_removed_search_are_not_delivered(store: Store) -> None:
     channel = await public(store)
     watch = await store.saved_searches.add(BOB, PYTHON, 9)
     await store.redis.call("HDEL", keys.saved_searches(keys.user_id(BOB)), watch.number)
@@ -124,7 +124,7 @@ async def test_who_has_ended_a_watch_is_told_nothing_whatever_workers_still_beli
     assert await told(store, BOB) == []
 
 
-async def test_what_only_an_ended_watch_met_is_left_out_of_what_the_others_met(store: Store) -> None:
+async def test_changes_matched_only_by_a_removed_search_are_omitted(store: Store) -> None:
     channel = await public(store)
     await store.saved_searches.add(BOB, PYTHON, 9)
     ended = await store.saved_searches.add(BOB, parse_watch("tag=rust"), 9)
@@ -135,7 +135,7 @@ async def test_what_only_an_ended_watch_met_is_left_out_of_what_the_others_met(s
     assert (item.omitted, item.matches) == ((0,), (MatchedSearch(1, "tag=python", (1,)),))
 
 
-async def test_a_message_still_says_which_watch_was_met_when_it_is_sent_again_and_when_it_is_remembered(
+async def test_resent_and_remembered_messages_name_the_saved_search(
     store: Store,
 ) -> None:
     await store.saved_searches.add(BOB, PYTHON, 9)
@@ -148,6 +148,6 @@ async def test_a_message_still_says_which_watch_was_met_when_it_is_sent_again_an
     assert [message.items for message in (await store.outbox.sent_messages([uid]))[0]] == [batch.items]
 
 
-async def test_two_who_watch_at_once_get_numbers_of_their_own(store: Store) -> None:
+async def test_concurrent_searches_get_different_numbers(store: Store) -> None:
     asked = (store.saved_searches.add(ALICE, parse_watch(f"tag={n}"), 9) for n in range(5))
     assert sorted(watch.number for watch in await asyncio.gather(*asked)) == [1, 2, 3, 4, 5]

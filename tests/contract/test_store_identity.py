@@ -46,7 +46,7 @@ async def redis(tmp_path: Path) -> AsyncIterator[PrivateRedis]:
 
 @contextlib.asynccontextmanager
 async def programs(redis_url: str, file: Path | None = None) -> AsyncIterator[Program]:
-    """Start programs, which share a file if there is one; only their stores are needed here."""
+    """Start programs that share an identity file if one is given; only their stores are used."""
     started: list[Store] = []
 
     def start() -> Store:
@@ -62,27 +62,27 @@ async def programs(redis_url: str, file: Path | None = None) -> AsyncIterator[Pr
 
 @pytest_asyncio.fixture
 async def start(redis: PrivateRedis) -> AsyncIterator[Program]:
-    """Start programs that share no file."""
+    """Start programs without an identity file."""
     async with programs(redis.url) as one:
         yield one
 
 
 @pytest_asyncio.fixture
 async def start_with_file(redis: PrivateRedis, tmp_path: Path) -> AsyncIterator[Program]:
-    """Start programs that share a file."""
+    """Start programs that share an identity file."""
     async with programs(redis.url, tmp_path / "identity.json") as one:
         yield one
 
 
 async def _use(store: Store, steps: int = 100) -> None:
-    """Have the store's counter grow as it does in so many steps of time, and the program see it."""
+    """Increment the store's counter as in so many steps of time, and let the program read it."""
     await store.identity.refresh()
     await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", steps)
     await store.identity.refresh()
 
 
 async def _run_for_a_moment(store: Store) -> None:
-    """Have a program watch the store until the file says what it saw, and stop."""
+    """Run a program's monitor until it has saved the identity in the file."""
     watching = asyncio.create_task(store.identity.run())
     file = store.redis.guard.file
     await until_so(
@@ -101,7 +101,7 @@ async def _is_refused(store: Store) -> bool:
 
 
 async def _restart(redis: PrivateRedis, number: int = signal.SIGKILL, *, copy: Path | None = None) -> None:
-    """End Redis by this signal, and start it over its own data, or over ``copy`` instead."""
+    """Stop Redis with a signal, and restart it with its own data, or with ``copy``."""
     data = redis.directory / "appendonlydir"
     os.kill(redis.pid, number)
     if redis._child is not None:
@@ -117,7 +117,7 @@ NOTHING = Path("/nonexistent")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-async def test_a_program_goes_on_when_redis_restarts_over_its_data(
+async def test_a_program_continues_when_redis_restarts_with_its_data(
     redis: PrivateRedis, start: Program, number: int
 ) -> None:
     store = start()
@@ -129,7 +129,7 @@ async def test_a_program_goes_on_when_redis_restarts_over_its_data(
     assert not await _is_refused(store)
 
 
-async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRedis, start: Program) -> None:
+async def test_no_command_reaches_an_emptied_redis(redis: PrivateRedis, start: Program) -> None:
     store = start()
     await _use(store)
     await _restart(redis, copy=NOTHING)
@@ -148,9 +148,7 @@ async def test_no_command_reaches_a_redis_that_came_back_empty(redis: PrivateRed
         assert await stranger().redis.call("DBSIZE") == 0
 
 
-async def test_a_program_that_starts_refuses_an_emptied_store_by_the_file(
-    redis: PrivateRedis, start_with_file: Program
-) -> None:
+async def test_a_starting_program_refuses_an_emptied_store(redis: PrivateRedis, start_with_file: Program) -> None:
     early, store = start_with_file(), start_with_file()
     await early.identity.refresh()
     await _use(store)
@@ -160,7 +158,7 @@ async def test_a_program_that_starts_refuses_an_emptied_store_by_the_file(
     assert await _is_refused(early), "it has not seen enough itself"
 
 
-async def test_a_program_that_starts_refuses_another_fleets_store_by_the_file(
+async def test_a_starting_program_refuses_the_store_of_another_fleet(
     redis: PrivateRedis, start: Program, tmp_path: Path
 ) -> None:
     await _use(start())
@@ -186,7 +184,7 @@ async def test_an_older_copy_of_the_data_is_refused(
         await (store if was_running else start_with_file()).ping()
 
 
-async def test_a_program_goes_on_when_the_right_data_is_back(
+async def test_a_program_continues_when_the_right_data_is_back(
     redis: PrivateRedis, start: Program, tmp_path: Path
 ) -> None:
     store = start()
@@ -199,7 +197,7 @@ async def test_a_program_goes_on_when_the_right_data_is_back(
     assert not await _is_refused(store)
 
 
-async def test_data_that_is_deleted_while_redis_runs_is_noticed(clean_redis: str) -> None:
+async def test_data_deleted_while_redis_runs_is_detected(clean_redis: str) -> None:
     async with programs(clean_redis) as begin:
         store = begin()
         channel = await make_channel(store)
@@ -211,7 +209,7 @@ async def test_data_that_is_deleted_while_redis_runs_is_noticed(clean_redis: str
         assert await _is_refused(store)
 
 
-async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, start: Program) -> None:
+async def test_a_store_refused_by_one_program_is_refused_by_all(redis: PrivateRedis, start: Program) -> None:
     store = start()
     await _use(store)
     await _restart(redis, copy=NOTHING)
@@ -222,7 +220,7 @@ async def test_what_one_program_refuses_no_other_one_uses(redis: PrivateRedis, s
     assert newcomer.redis.guard.current.fleet == "", "it gives the store no identity of its own"
 
 
-async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program) -> None:
+async def test_a_program_does_not_increment_the_counter_of_an_older_store(start: Program) -> None:
     store = start()
     await _use(store)
     await store.redis.call("HINCRBY", keys.STORE_IDENTITY, "counter", -MAX_COUNTER_LAG - 1)
@@ -231,7 +229,7 @@ async def test_a_program_does_not_help_an_older_store_to_catch_up(start: Program
     assert await _is_refused(store)
 
 
-async def test_every_program_goes_on_when_the_operator_accepts_the_store(
+async def test_every_program_continues_when_the_operator_accepts_the_store(
     redis: PrivateRedis, start_with_file: Program
 ) -> None:
     running, stopped, console = start_with_file(), start_with_file(), start_with_file()
@@ -253,10 +251,8 @@ async def test_every_program_goes_on_when_the_operator_accepts_the_store(
     assert await _is_refused(running)
 
 
-async def test_programs_that_share_no_file_go_on_when_the_operator_accepts_a_new_store(
-    redis: PrivateRedis, start: Program
-) -> None:
-    """The console began after the loss, so that it knows nothing of the fleet's id."""
+async def test_programs_without_a_shared_file_continue_after_acceptance(redis: PrivateRedis, start: Program) -> None:
+    """The console started after the loss, so that it does not know the fleet's id."""
     bot = start()
     await _use(bot)
     await _restart(redis, copy=NOTHING)
@@ -269,21 +265,21 @@ async def test_programs_that_share_no_file_go_on_when_the_operator_accepts_a_new
     assert not await _is_refused(bot)
 
 
-async def test_two_programs_that_begin_at_once_agree(start: Program) -> None:
+async def test_two_programs_that_start_together_agree(start: Program) -> None:
     one, other = start(), start()
     await asyncio.gather(one.identity.refresh(), other.identity.refresh())
     await asyncio.gather(one.ping(), other.ping())
     assert one.redis.guard.trusted == other.redis.guard.trusted
 
 
-async def test_the_counter_grows_as_slowly_for_many_programs(start: Program) -> None:
+async def test_many_programs_increment_the_counter_as_slowly_as_one(start: Program) -> None:
     many = [start() for _ in range(5)]
     for store in many:
         await store.identity.refresh()
     assert many[-1].redis.guard.current.counter <= 2
 
 
-async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(clean_cluster: RedisCluster) -> None:
+async def test_a_cluster_is_refused_if_the_identity_is_lost(clean_cluster: RedisCluster) -> None:
     async with programs(clean_cluster.urls) as begin:
         store = begin()
         await _use(store)
@@ -296,7 +292,7 @@ async def test_a_cluster_is_refused_when_the_node_that_has_the_identity_lost_it(
             await begin().redis.call_many([("SET", f"name:{number}", 1) for number in range(100)])
 
 
-async def test_a_redis_that_is_away_is_not_a_refused_one(redis: PrivateRedis, start: Program) -> None:
+async def test_an_unavailable_redis_is_not_a_refused_store(redis: PrivateRedis, start: Program) -> None:
     store = start()
     await _use(store)
     await redis.stop()
@@ -323,13 +319,13 @@ def test_a_store_is_refused_for_a_reason(found: StoreIdentity, reason: str) -> N
     assert refusal_reason(found, TrustedIdentity("f", 10, 1_000)) == reason
 
 
-def test_a_fleet_that_has_not_used_its_store_yet_takes_an_empty_one() -> None:
+def test_an_unused_fleet_accepts_an_empty_store() -> None:
     assert refusal_reason(StoreIdentity(), TrustedIdentity("f")) == ""
     assert refusal_reason(StoreIdentity("g", 10), TrustedIdentity("f")) == OTHER_FLEET
 
 
-def test_a_reply_that_is_read_late_is_no_loss() -> None:
-    """A process that stood still reads it after others made the counter grow, and after it has seen that."""
+def test_a_late_reply_is_not_taken_for_data_loss() -> None:
+    """A stopped process reads the reply after other processes have incremented the counter."""
     guard = IdentityGuard("")
     guard.evaluate(StoreIdentity("f", 100, 1_000), None)
     asked_with = guard.trusted
@@ -339,7 +335,7 @@ def test_a_reply_that_is_read_late_is_no_loss() -> None:
     assert guard.trusted == TrustedIdentity("f", 200, 2_000)
 
 
-def test_the_file_keeps_what_was_seen_last(tmp_path: Path) -> None:
+def test_the_file_keeps_the_newest_identity(tmp_path: Path) -> None:
     file = IdentityFile(tmp_path / "identity.json")
     assert file.read() is None
     file.write(TrustedIdentity("f", 10, 2_000))

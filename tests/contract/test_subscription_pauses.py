@@ -35,7 +35,7 @@ def told(batch: Batch | None) -> list[tuple[int, int | None]]:
     return [(item.version, item.after_version) for item in (batch.items if batch else ())]
 
 
-async def test_while_paused_nothing_is_queued_and_afterwards_all_of_it_is_one_item(store: Store) -> None:
+async def test_a_pause_queues_nothing_and_ends_with_one_item(store: Store) -> None:
     (channel,) = await followed(store)
     assert await store.pauses.pause(ALICE, [channel.id]) == [channel.id]
     assert await store.pauses.pause(ALICE, [channel.id]) == []
@@ -51,7 +51,7 @@ async def test_while_paused_nothing_is_queued_and_afterwards_all_of_it_is_one_it
     assert (await store.pauses.resume(ALICE, [channel.id])).withheld == {}
 
 
-async def test_what_was_queued_before_a_pause_is_withheld_with_it_and_what_is_in_flight_goes_out(store: Store) -> None:
+async def test_a_pause_withholds_queued_items_but_not_batches_in_flight(store: Store) -> None:
     one, other = await followed(store, 2)
     await give(store, one, 2)
     flying = await claim(store)
@@ -66,7 +66,7 @@ async def test_what_was_queued_before_a_pause_is_withheld_with_it_and_what_is_in
     assert told(await claim(store)) == [(4, 2)]
 
 
-async def test_a_pause_in_a_pause_of_what_was_withheld_forgets_nothing(store: Store) -> None:
+async def test_a_second_pause_keeps_withheld_versions(store: Store) -> None:
     (channel,) = await followed(store)
     await store.pauses.pause(ALICE, [channel.id])
     await give(store, channel, 2, 3)
@@ -77,7 +77,7 @@ async def test_a_pause_in_a_pause_of_what_was_withheld_forgets_nothing(store: St
     assert told(await claim(store)) == [(4, 1)]
 
 
-async def test_a_pause_in_which_nothing_came_ends_in_silence(store: Store) -> None:
+async def test_a_pause_without_versions_queues_nothing(store: Store) -> None:
     (channel,) = await followed(store)
     await store.pauses.pause(ALICE, [channel.id])
     assert (await store.pauses.resume(ALICE, [channel.id])).withheld == {channel.id: 0}
@@ -92,7 +92,7 @@ async def test_resuming_tells_whether_saved_searches_were_paused(store: Store) -
     assert not (await store.pauses.resume(ALICE, [], saved_searches=True)).saved_searches_resumed
 
 
-async def test_what_we_paused_ourselves_is_resumed_apart_from_what_they_paused(store: Store) -> None:
+async def test_automatic_pauses_end_without_ending_the_users_pauses(store: Store) -> None:
     one, other = await followed(store, 2)
     both = [one.id, other.id]
     await store.pauses.pause(ALICE, [one.id])
@@ -116,7 +116,7 @@ async def test_a_paused_subscription_that_moves_stays_paused_under_its_number(st
     assert (await store.pauses.resume(ALICE, [new.id], automatic=True)).withheld == {new.id: 1}
 
 
-async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(store: Store) -> None:
+async def test_matches_of_paused_saved_searches_are_counted(store: Store) -> None:
     channel = await make_channel(store)
     await store.redis.call("HSET", keys.saved_searches(UID), 1, "")
     hits = [SavedSearchHit(UID, (MatchedSearch(1, "x", (0, 2)),))]
@@ -129,7 +129,7 @@ async def test_while_everything_is_paused_what_standing_queries_meet_is_counted(
     assert told(await claim(store)) == [(3, None)]
 
 
-async def test_preferences_go_with_their_subscription(store: Store) -> None:
+async def test_preferences_are_deleted_with_their_subscription(store: Store) -> None:
     (channel,) = await followed(store)
     mine = {1: Preferences(muted=True), FOR_ALL: Preferences(edits=False)}
     for number, preferences in mine.items():
@@ -142,11 +142,11 @@ async def test_preferences_go_with_their_subscription(store: Store) -> None:
 
 
 def articles(*names: str) -> ArticleHashes:
-    """Articles at the positions from 0, each with a mark of its own and one that others share."""
+    """Return articles at the positions from 0; each has a hash of its own and a hash shared by all channels."""
     return tuple((n, (f"own {name}".encode().ljust(8), name.encode().ljust(8))) for n, name in enumerate(names))
 
 
-async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
+async def test_withheld_articles_do_not_count_as_delivered(store: Store) -> None:
     one, other = await followed(store, 2)
     await give(store, one, 2, parts=VersionParts(articles("x", "y")))
     ((queued,),) = await store.outbox.queued_items({UID: ""}, 10)
@@ -159,7 +159,7 @@ async def test_what_is_withheld_counts_as_told_by_nobody(store: Store) -> None:
 
 
 @pytest.mark.parametrize("behind", [0, 1])
-async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_were(store: Store, behind: int) -> None:
+async def test_only_examined_items_are_claimed(store: Store, behind: int) -> None:
     (channel,) = await followed(store)
     await give(store, channel, *range(2, 2 + behind))
     (looked_at,) = await store.outbox.queued_items({UID: ""}, 10)
@@ -170,7 +170,7 @@ async def test_an_item_that_nobody_has_looked_at_is_not_claimed_with_those_that_
     assert told(await claim(store)) == [(2 + behind, None)]
 
 
-async def test_what_is_to_be_told_later_stays_and_lets_others_by_and_it_is_noted_when_a_channel_was_told(
+async def test_deferred_items_stay_queued_and_delivery_times_are_recorded(
     store: Store,
 ) -> None:
     one, other = await followed(store, 2)
@@ -194,7 +194,7 @@ async def test_what_is_to_be_told_later_stays_and_lets_others_by_and_it_is_noted
 
 
 @pytest.mark.parametrize("own", [False, True])
-async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before(store: Store, *, own: bool) -> None:
+async def test_a_reachable_user_keeps_their_own_pauses(store: Store, *, own: bool) -> None:
     one, other = await followed(store, 2)
     both = [one.id, other.id]
     if own:
@@ -213,7 +213,7 @@ async def test_who_was_unreachable_and_comes_back_has_their_own_pauses_as_before
     assert await store.redis.call("HEXISTS", keys.user(UID), "unheard") == own
 
 
-async def test_what_never_reached_somebody_unreachable_is_told_after_all_when_they_are_back(store: Store) -> None:
+async def test_bounced_items_are_delivered_when_the_user_is_reachable(store: Store) -> None:
     one, other = await followed(store, 2)
     await give(store, one, 2, 3)
     flying = await claim(store)

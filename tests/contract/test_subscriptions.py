@@ -19,7 +19,7 @@ UID = keys.user_id(ALICE)
 
 
 class DyingLink(RedisClient):
-    """A link whose process dies after so many round trips."""
+    """A client whose process fails after a number of round trips."""
 
     def __init__(self, link: RedisClient, survives: int) -> None:
         self._link, self._left = link, survives
@@ -72,7 +72,7 @@ async def test_subscribing_to_a_channel_that_does_not_exist_leaves_nothing(store
 
 @pytest.mark.parametrize("first", ["nothing", "subscribed", "left"])
 @pytest.mark.parametrize("change", ["subscribe", "unsubscribe"])
-async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
+async def test_both_indexes_agree_after_a_crash_at_any_step(
     store: Store, monkeypatch: pytest.MonkeyPatch, first: str, change: str
 ) -> None:
     channel = await make_channel(store)
@@ -102,7 +102,7 @@ async def test_whatever_step_a_process_dies_at_both_indexes_agree_after_healing(
     pytest.fail("the change never got through")
 
 
-async def test_what_was_left_behind_before_the_clock_was_set_back_is_healed(store: Store) -> None:
+async def test_intents_from_before_a_clock_change_are_healed(store: Store) -> None:
     channel = await make_channel(store)
     dying = DyingLink(store.redis, 4)
     with pytest.raises(StoreUnavailable):
@@ -112,7 +112,7 @@ async def test_what_was_left_behind_before_the_clock_was_set_back_is_healed(stor
     assert await store.subscriptions.count(channel.id) == len(await store.subscriptions.of_user(ALICE)) == 1
 
 
-async def test_a_late_replay_of_an_old_intent_does_not_undo_a_later_change_of_mind(store: Store) -> None:
+async def test_a_late_replay_of_an_intent_does_not_undo_a_later_change(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     await store.subscriptions.unsubscribe(ALICE, channel.id)
@@ -169,7 +169,7 @@ async def test_after_an_unsubscribe_nothing_of_that_channel_is_queued_or_in_flig
     assert await store.outbox.enqueue([UID], gone.id, 4, 5.0, VersionParts()) == [UID]
 
 
-async def test_a_user_with_nothing_left_stops_waiting_when_next_looked_at(store: Store) -> None:
+async def test_a_user_without_items_is_removed_from_the_waiting_list(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
@@ -178,7 +178,7 @@ async def test_a_user_with_nothing_left_stops_waiting_when_next_looked_at(store:
     assert await store.outbox.waiting_users() == []
 
 
-async def test_a_dead_letter_is_parked_and_does_not_hold_up_the_rest(store: Store) -> None:
+async def test_a_dead_letter_does_not_delay_other_batches(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
@@ -188,7 +188,7 @@ async def test_a_dead_letter_is_parked_and_does_not_hold_up_the_rest(store: Stor
     assert await store.redis.call("XLEN", keys.DEAD_LETTERS) == 1
 
 
-async def test_waking_tells_who_was_queued_since(store: Store) -> None:
+async def test_a_wake_up_names_the_users_with_new_items(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
     nobody, place = await store.outbox.wait_for_wakeups("", 0.01)
@@ -197,7 +197,7 @@ async def test_waking_tells_who_was_queued_since(store: Store) -> None:
     assert (await store.outbox.wait_for_wakeups(place, 5.0))[0] == [UID]
 
 
-async def test_a_rate_limit_counts_per_person_and_thing(store: Store) -> None:
+async def test_a_rate_limit_counts_per_user_and_action(store: Store) -> None:
     allowed = [await store.users.count_use(ALICE, "command", 2, 60) for _ in range(3)]
     assert allowed == [True, True, False]
     assert await store.users.count_use(ALICE, "url", 2, 60)

@@ -8,18 +8,18 @@ ALICE, BEN = "alice@localhost", "ben@localhost"
 DAILY = UserSettings("Europe/Berlin", None, DigestSchedule("day"), language="de")
 
 
-async def test_of_a_stranger_nothing_is_known(store: Store) -> None:
+async def test_an_unknown_user_has_the_default_state(store: Store) -> None:
     assert await store.users.user_settings([user_id(ALICE)]) == [DEFAULT_USER_SETTINGS]
     assert (await store.users.get(ALICE)).user_settings == DEFAULT_USER_SETTINGS
 
 
-async def test_habits_are_kept_per_person(store: Store) -> None:
+async def test_settings_are_stored_per_user(store: Store) -> None:
     await store.users.set_user_settings(ALICE, DAILY)
     assert await store.users.user_settings([user_id(BEN), user_id(ALICE)]) == [DEFAULT_USER_SETTINGS, DAILY]
     assert (await store.users.get(ALICE)).user_settings == DAILY
 
 
-async def test_what_a_client_says_undoes_no_choice_and_no_choice_undoes_it(store: Store) -> None:
+async def test_client_language_and_user_settings_do_not_overwrite_each_other(store: Store) -> None:
     await store.users.set_client_language(ALICE, "fr")
     (user_settings,) = await store.users.user_settings([user_id(ALICE)])
     assert (user_settings.language, user_settings.effective_language) == ("", "fr")

@@ -1,4 +1,4 @@
-"""Hub subscriptions: changed by compare-and-set, and never lost to an upkeep that walks the registry."""
+"""Hub subscriptions: changed by compare-and-set, and never lost to the maintenance that lists the registry."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ def _failed_once_more(state: HubState | None) -> HubState:
     return msgspec.structs.replace(STATE, failures=state.failures + 1 if state else 1)
 
 
-async def test_of_many_who_change_a_subscription_at_once_exactly_one_does(store: Store) -> None:
+async def test_exactly_one_of_concurrent_changes_succeeds(store: Store) -> None:
     changed = [msgspec.structs.replace(STATE, token=str(number)) for number in range(8)]
     done = await asyncio.gather(*(store.websub.compare_and_set(CID, None, state) for state in changed))
     assert done.count(True) == 1
@@ -30,7 +30,7 @@ async def test_no_change_is_lost_when_several_decide_at_once(store: Store) -> No
     assert await store.websub.get(CID) == msgspec.structs.replace(STATE, failures=4)
 
 
-async def test_what_is_subscribed_is_found_by_its_part_of_the_id_space(store: Store) -> None:
+async def test_hub_subscriptions_are_found_by_bucket(store: Store) -> None:
     assert await store.websub.compare_and_set(CID, None, STATE)
     assert await store.websub.ids_in_buckets(["aa", "ab", "ac"]) == [CID]
     assert await store.websub.compare_and_set(CID, STATE, None)
@@ -42,7 +42,7 @@ async def test_what_is_subscribed_is_found_by_its_part_of_the_id_space(store: St
 LARGE, FULL = Push(b"x" * 3_000_000), Push(b"x" * 5 * 1024 * 1024)
 
 
-async def test_what_is_pushed_for_a_channel_takes_no_more_than_one_document_may(store: Store) -> None:
+async def test_queued_pushes_of_a_channel_are_limited_in_size(store: Store) -> None:
     await store.websub.queue_push(CID, LARGE)
     await store.websub.queue_push(CID, Push(b"<feed/>"))
     assert len(await store.websub.take_pushes(CID)) == 2
@@ -51,13 +51,13 @@ async def test_what_is_pushed_for_a_channel_takes_no_more_than_one_document_may(
     assert await store.websub.take_pushes(CID) == [Push()], "they become one poll"
 
 
-async def test_what_asks_for_a_poll_stands_for_all_that_is_pushed_until_it_is_taken(store: Store) -> None:
+async def test_an_empty_push_replaces_all_pushes_until_taken(store: Store) -> None:
     for push in (Push(b"<feed/>"), Push(), LARGE, Push(b"<feed/>")):
         await store.websub.queue_push(CID, push)
     assert await store.websub.take_pushes(CID) == [Push()]
 
 
-async def test_pushes_of_all_channels_share_a_bounded_memory_in_which_large_ones_leave_room(store: Store) -> None:
+async def test_pushes_of_all_channels_are_limited_in_total_size(store: Store) -> None:
     cids = [f"{number:040x}" for number in range(12)]
     for cid in cids:
         await store.websub.queue_push(cid, FULL)
@@ -71,7 +71,7 @@ async def test_pushes_of_all_channels_share_a_bounded_memory_in_which_large_ones
     assert await store.websub.take_pushes(CID) == [FULL], "what was dropped takes no room"
 
 
-async def test_what_nobody_took_in_time_takes_no_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_pushes_take_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.store.channels.websub._PUSH_TTL_MS", 1)
     for number in range(30):
         await store.websub.queue_push(f"{number:040x}", FULL)

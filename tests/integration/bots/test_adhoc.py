@@ -1,4 +1,4 @@
-"""Ad-hoc commands over a real Prosody, as a client's menu carries them out."""
+"""Ad-hoc commands on a real Prosody, used as in a client's menu."""
 
 import asyncio
 
@@ -22,11 +22,11 @@ FEED, OTHER = "https://example.org/feed", "https://example.org/other"
 
 @pytest.fixture
 def at(bot: Bot) -> str:
-    """Where the bot takes orders."""
+    """Return the JID that receives the bot's ad-hoc commands."""
     return where(bot)
 
 
-async def test_every_command_is_in_the_menu_and_can_be_begun(at: str, person: Person) -> None:
+async def test_every_command_is_listed_and_opens_a_form(at: str, person: Person) -> None:
     alice = await person()
     items = await software(alice).plugin["xep_0050"].get_commands(at, timeout=10)
     listed = {node: name for _, node, name in items["disco_items"]["items"]}
@@ -37,7 +37,7 @@ async def test_every_command_is_in_the_menu_and_can_be_begun(at: str, person: Pe
         assert command["status"] in ("executing", "completed"), node
 
 
-async def test_a_feed_is_subscribed_to_listed_and_left_by_forms_alone(at: str, person: Person, store: Store) -> None:
+async def test_a_feed_is_subscribed_listed_and_unsubscribed_by_forms(at: str, person: Person, store: Store) -> None:
     alice = await person()
     errand = Errand(alice, at, "subscribe")
     assert set((await errand.step())["form"].get_fields()) == {"url", "selector"}
@@ -54,7 +54,7 @@ async def test_a_feed_is_subscribed_to_listed_and_left_by_forms_alone(at: str, p
     assert not await store.subscriptions.of_user(alice.jid)
 
 
-async def test_several_are_left_at_once_and_all_only_after_a_question(at: str, person: Person, store: Store) -> None:
+async def test_unsubscribing_from_all_requires_a_confirmation(at: str, person: Person, store: Store) -> None:
     alice = await person()
     for number in range(4):
         channel = await make_channel(store, f"https://example.org/{number}")
@@ -87,7 +87,7 @@ async def test_a_choice_of_feeds_is_the_next_form(at: str, person: Person, store
     assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [channel_id(OTHER)]
 
 
-async def test_what_is_wrong_is_said_in_the_form_that_can_mend_it(at: str, person: Person) -> None:
+async def test_errors_are_shown_in_the_form_again(at: str, person: Person) -> None:
     alice = await person()
     errand = Errand(alice, at, "quiet")
     await errand.step()
@@ -100,12 +100,12 @@ async def test_what_is_wrong_is_said_in_the_form_that_can_mend_it(at: str, perso
 
 @pytest.fixture
 def one_errand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bots that remember one errand."""
+    """Limit bots to one ad-hoc session."""
     monkeypatch.setattr(adhoc_session, "MAX_SESSIONS", 1)
 
 
 @pytest.mark.usefixtures("one_errand")
-async def test_nobody_goes_on_with_anothers_errand_or_with_a_forgotten_one(at: str, person: Person) -> None:
+async def test_a_session_of_another_user_or_an_expired_one_is_refused(at: str, person: Person) -> None:
     alice, eve = await asyncio.gather(person(), person())
     first, second = Errand(alice, at, "subscribe"), Errand(alice, at, "timezone")
     await first.step()

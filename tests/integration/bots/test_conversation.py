@@ -1,4 +1,4 @@
-"""People talk to a bot over a real Prosody; it remembers in a real Redis; a scripted worker looks at URLs."""
+"""Conversations of users with a bot on a real Prosody and a real Redis; a scripted worker answers its requests."""
 
 import asyncio
 
@@ -28,11 +28,11 @@ async def test_a_stranger_is_welcomed_once_and_answered(person: Person) -> None:
     assert "Hello" not in await alice.say("help subscribe")
 
 
-async def test_a_stranger_who_greets_is_greeted_once(person: Person) -> None:
+async def test_a_greeting_of_a_new_user_gets_one_welcome(person: Person) -> None:
     assert (await (await person()).say("hi")).count("Hello") == 1
 
 
-async def test_subscribing_shows_the_latest_entry_and_lasts(person: Person, store: Store) -> None:
+async def test_a_subscription_shows_the_latest_entry_and_is_durable(person: Person, store: Store) -> None:
     alice = await person()
     async with scripted_worker(store, {FEED: None}):
         answer = await alice.say(f"subscribe {FEED}")
@@ -42,7 +42,7 @@ async def test_subscribing_shows_the_latest_entry_and_lasts(person: Person, stor
     assert "#1 A feed" in await alice.say("ls")
 
 
-async def test_a_polled_channel_is_joined_without_asking_a_worker(person: Person, store: Store) -> None:
+async def test_subscribing_to_a_polled_channel_needs_no_worker(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
@@ -58,7 +58,7 @@ async def test_several_feeds_are_offered_by_number(person: Person, store: Store)
         assert "Subscribed to *A feed*" in await alice.say("2")
 
 
-async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(person: Person, store: Store) -> None:
+async def test_a_page_without_a_feed_is_watched_after_a_confirmation(person: Person, store: Store) -> None:
     alice = await person()
     async with scripted_worker(store, {"https://example.org/prices": ProbeReply(page=True)}):
         assert "Shall I monitor the page itself" in await alice.say("example.org/prices")
@@ -71,7 +71,7 @@ async def test_a_page_without_a_feed_is_watched_itself_if_the_person_likes(perso
     ]
 
 
-async def test_who_subscribes_to_a_channel_that_moved_is_led_to_its_successor(person: Person, store: Store) -> None:
+async def test_a_subscription_to_a_moved_channel_goes_to_its_successor(person: Person, store: Store) -> None:
     alice = await person()
     old, new = await make_channel(store, "https://old.example/feed"), await make_channel(store, FEED)
     await store.redis.call("HSET", keys.channel(old.id), "moved_to", new.id, "dormant", "1")
@@ -79,7 +79,7 @@ async def test_who_subscribes_to_a_channel_that_moved_is_led_to_its_successor(pe
     assert [held.channel for held in await store.subscriptions.of_user(alice.jid)] == [new.id]
 
 
-async def test_channels_that_moved_in_a_circle_are_still_answered(person: Person, store: Store) -> None:
+async def test_a_cycle_of_moved_channels_gets_a_reply(person: Person, store: Store) -> None:
     alice = await person()
     one, two = (
         await make_channel(store, "https://one.example/feed"),
@@ -90,7 +90,7 @@ async def test_channels_that_moved_in_a_circle_are_still_answered(person: Person
     assert "No worker is free to check" in await alice.say(one.url)
 
 
-async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> None:
+async def test_errors_get_specific_replies(person: Person, store: Store) -> None:
     alice = await person()
     script = {
         "https://example.org/gone": BadStatus("example.org answered 410.", status=410),
@@ -102,7 +102,7 @@ async def test_what_went_wrong_is_said_plainly(person: Person, store: Store) -> 
     assert "No worker" in await alice.say("example.org/other")
 
 
-async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person: Person, store: Store) -> None:
+async def test_a_blocked_host_is_refused_and_explained(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
@@ -115,7 +115,7 @@ async def test_at_a_blocked_host_nothing_can_be_followed_and_why_says_so(person:
         assert "Subscribed to *A feed*" in await bob.say(FEED)
 
 
-async def test_numbers_of_others_are_as_unknown_as_numbers_of_nobody(person: Person, store: Store) -> None:
+async def test_numbers_of_other_users_are_unknown(person: Person, store: Store) -> None:
     alice, eve = await asyncio.gather(person(), person())
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)

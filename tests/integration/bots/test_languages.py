@@ -1,4 +1,4 @@
-"""A person's language, from their client or their own word, to what they are told much later."""
+"""The language of replies, notifications and forms: chosen by the user, or declared by the user's client."""
 
 from bots.bot import Bot
 from service.store import Store
@@ -12,7 +12,7 @@ SEVEN = [str(number) for number in range(7)]
 
 
 async def told(store: Store, client: ChatClient) -> str:
-    """Tell somebody who has just subscribed of seven entries; return the last line, which counts those not shown."""
+    """Deliver seven entries to a new subscriber; return the last line, which counts the entries that are not shown."""
     channel = await make_channel(store)
     await store.subscriptions.subscribe(client.jid, channel.id)
     await tell(store, [client], channel, *SEVEN)
@@ -20,7 +20,7 @@ async def told(store: Store, client: ChatClient) -> str:
     return message.body.splitlines()[-1]
 
 
-async def test_who_chooses_a_language_is_answered_and_told_in_it(bot: Bot, person: Person, store: Store) -> None:
+async def test_replies_and_notifications_are_in_the_chosen_language(bot: Bot, person: Person, store: Store) -> None:
     alice = await person()
     assert (await alice.say("language deutsch")).splitlines()[-1].startswith("Ab jetzt schreibe ich Ihnen auf Deutsch.")
     assert await alice.say("list") == (
@@ -31,7 +31,7 @@ async def test_who_chooses_a_language_is_answered_and_told_in_it(bot: Bot, perso
     assert bot.connection.connected.is_set()
 
 
-async def test_who_chooses_none_is_spoken_to_in_that_of_their_client(bot: Bot, person: Person, store: Store) -> None:
+async def test_without_a_choice_the_clients_language_is_used(bot: Bot, person: Person, store: Store) -> None:
     alice = await person()
     alice.send_raw(
         f"<message to='{bot.connection.address}' type='chat' xml:lang='fr-CA'>"
@@ -45,7 +45,7 @@ async def test_who_chooses_none_is_spoken_to_in_that_of_their_client(bot: Bot, p
     assert (await alice.say("digest daily")).startswith("Saved."), "this client has said that it speaks English"
 
 
-async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person) -> None:
+async def test_a_chosen_language_overrides_the_clients_language(bot: Bot, person: Person) -> None:
     alice = await person()
     await alice.say("language es")
     alice.send_raw(
@@ -56,7 +56,7 @@ async def test_a_choice_stays_whatever_the_client_says(bot: Bot, person: Person)
     assert (await alice.say("language auto")).startswith("From now on I'll write to you in English")
 
 
-async def test_forms_are_in_the_language_that_was_chosen(bot: Bot, person: Person) -> None:
+async def test_forms_are_in_the_chosen_language(bot: Bot, person: Person) -> None:
     alice = await person()
     at = where(bot)
     assert "You have no subscriptions" in Errand.note(await Errand(alice, at, "list").step())[1]

@@ -1,4 +1,7 @@
-"""What people set counts at once and loses nothing: pauses, mutes, filters, titles, templates, and being forgotten."""
+"""Pauses, filters, intervals and quiet times of users, which apply at once and lose no entry.
+
+Erasure and invitations.
+"""
 
 import asyncio
 
@@ -20,7 +23,7 @@ pytestmark = pytest.mark.parametrize("login", ["component"])
 
 
 async def subscribed(store: Store, people: list[ChatClient], name: str = "feed") -> Channel:
-    """A channel that these people follow as their next number."""
+    """Return a channel to which these users are subscribed."""
     channel = await make_channel(store, f"https://example.org/{name}")
     for person in people:
         await store.subscriptions.subscribe(person.jid, channel.id)
@@ -28,7 +31,7 @@ async def subscribed(store: Store, people: list[ChatClient], name: str = "feed")
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_pause_is_silent_and_ends_in_one_message_with_all_of_it(person: Person, store: Store) -> None:
+async def test_a_pause_ends_with_one_message_about_all_versions(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channel = await subscribed(store, [alice, bob])
     assert "is paused" in await alice.say("pause #1")
@@ -45,7 +48,7 @@ async def test_a_pause_is_silent_and_ends_in_one_message_with_all_of_it(person: 
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_filter_counts_at_once_and_hides_an_article_from_no_other_channel(person: Person, store: Store) -> None:
+async def test_a_filter_applies_at_once_and_only_to_its_subscription(person: Person, store: Store) -> None:
     alice = await person()
     one = await subscribed(store, [alice], "one")
     other = await subscribed(store, [alice], "other")
@@ -73,7 +76,7 @@ async def tell_delta(store: Store, who: ChatClient, channel: Channel, version: i
     await store.outbox.enqueue([user_id(who.jid)], channel.id, version, 2_000.0, split_version(delta))
 
 
-async def test_settings_hold_for_a_bot_that_takes_over(store: Store, person: Person, settings: Settings) -> None:
+async def test_settings_apply_after_a_takeover(store: Store, person: Person, settings: Settings) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channel = await subscribed(store, [alice, bob])
     silent = await subscribed(store, [alice], "silent")
@@ -90,7 +93,7 @@ async def test_settings_hold_for_a_bot_that_takes_over(store: Store, person: Per
         assert not await store.outbox.count_waiting() or [m for m in alice.notifications if "unheard" in m.body] == []
 
 
-async def test_who_asks_to_be_forgotten_is_and_can_begin_anew(bot: Bot, person: Person, store: Store) -> None:
+async def test_an_erased_user_can_start_again(bot: Bot, person: Person, store: Store) -> None:
     alice = await person()
     await alice.befriend()
     await until_so(lambda: alice.sees_the_bot == "both", "they are each other's contacts")
@@ -117,9 +120,7 @@ async def nothing_waits(store: Store) -> bool:
     return not await store.outbox.count_waiting()
 
 
-async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
-    store: Store, person: Person, settings: Settings
-) -> None:
+async def test_an_uninvited_user_gets_one_reply_and_no_record(store: Store, person: Person, settings: Settings) -> None:
     private = settings.model_copy(update={"who_may_use": "invited", "allowed_users": ("example.org",)})
     alice = await person()
     async with serving(private, store):
@@ -131,7 +132,7 @@ async def test_who_is_not_invited_gets_one_answer_and_leaves_no_trace(
 
 
 @pytest.mark.usefixtures("bot")
-async def test_who_is_busy_is_told_when_they_are_free_again_and_not_before(person: Person, store: Store) -> None:
+async def test_messages_to_a_busy_user_wait_until_they_are_available(person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     channel = await subscribed(store, [alice, bob])
     assert "accept my request" in await alice.say("quiet presence")
@@ -149,9 +150,7 @@ async def test_who_is_busy_is_told_when_they_are_free_again_and_not_before(perso
     assert "accept" not in await alice.say("quiet off")
 
 
-async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
-    person: Person, store: Store, settings: Settings
-) -> None:
+async def test_a_returning_user_gets_a_greeting_and_a_summary(person: Person, store: Store, settings: Settings) -> None:
     alice = await person()
     channel = await subscribed(store, [alice])
     await store.users.update(alice.jid, welcomed=True)
@@ -165,7 +164,7 @@ async def test_who_was_suspended_is_welcomed_back_and_told_in_brief(
         assert not (await alice.say("status")).startswith("Welcome back!")
 
 
-async def test_a_channel_is_told_at_once_after_silence_and_then_at_intervals(
+async def test_an_interval_delays_only_messages_after_the_first(
     person: Person, store: Store, settings: Settings
 ) -> None:
     alice = await person()

@@ -1,4 +1,4 @@
-"""Lists of feeds at a URL: a worker fetches them, each feed is subscribed to once, and a crash loses none."""
+"""Import of OPML lists: a worker fetches a list, each feed is subscribed to once, and a crash loses none."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,13 +27,13 @@ UNNAMED = "/mine"
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    """A bot and a fleet that may look at loopback, which is where the feeds are."""
+    """Settings of a bot and a fleet that may connect to loopback, where the feeds are."""
     return settings.model_copy(update={"allow_private": True, "max_subscriptions_per_user": 5, "lease_ttl_s": 1.0})
 
 
 @pytest_asyncio.fixture
 async def publisher() -> AsyncIterator[RawPublisher]:
-    """A list of four feeds, of which one is not there."""
+    """A publisher of a list with four feeds, one of which does not exist."""
 
     async def answer(head: str, writer: asyncio.StreamWriter) -> None:
         path = head.split()[1]
@@ -62,7 +62,7 @@ async def worker(settings: Settings, store: Store) -> AsyncIterator[None]:
 
 
 @pytest.mark.usefixtures("bot", "worker")
-async def test_a_list_at_a_url_is_imported_and_its_end_is_told(person: Person, publisher: RawPublisher) -> None:
+async def test_a_list_at_a_url_is_imported_and_the_user_is_notified(person: Person, publisher: RawPublisher) -> None:
     alice = await person()
     assert "4 feeds" in await alice.say(f"import {publisher.url(LIST)}")
     told = (await alice.wait_for(lambda message: "Your list is imported" in message.body)).body
@@ -76,14 +76,14 @@ async def test_a_list_at_a_url_is_imported_and_its_end_is_told(person: Person, p
 
 
 @pytest.mark.usefixtures("bot", "worker")
-async def test_an_address_that_leads_to_a_list_is_imported(person: Person, publisher: RawPublisher) -> None:
+async def test_a_subscription_to_the_url_of_a_list_imports_it(person: Person, publisher: RawPublisher) -> None:
     alice = await person()
     assert "4 feeds" in await alice.say(publisher.url(UNNAMED))
     await alice.wait_for(lambda message: "3 new subscriptions" in message.body)
 
 
 @pytest.mark.usefixtures("bot", "worker")
-async def test_a_list_that_is_sent_as_text_is_imported(person: Person, publisher: RawPublisher) -> None:
+async def test_a_list_sent_as_text_is_imported(person: Person, publisher: RawPublisher) -> None:
     alice = await person()
     listed = opml.write("Mine", [OpmlSubscription(publisher.url("/a"), "A")]).decode()
     assert "1 feed" in await alice.say(f"import {listed}")
@@ -91,7 +91,7 @@ async def test_a_list_that_is_sent_as_text_is_imported(person: Person, publisher
     assert "not OPML" in await alice.say("import <html>a page</html>")
 
 
-async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
+async def test_the_next_bot_continues_an_import_up_to_the_limit(
     store: Store, person: Person, settings: Settings
 ) -> None:
     alice = await person()
@@ -107,7 +107,7 @@ async def test_what_a_bot_left_behind_is_imported_by_the_next_up_to_the_limit(
 
 
 @pytest.mark.usefixtures("bot")
-async def test_more_lists_than_one_person_may_have_waiting_are_refused(store: Store, person: Person) -> None:
+async def test_the_number_of_queued_lists_is_limited(store: Store, person: Person) -> None:
     alice = await person()
     feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MAX_QUEUED_FEEDS)]
     await store.import_queue.add(alice.jid, feeds, "another-bot.example")
@@ -116,6 +116,6 @@ async def test_more_lists_than_one_person_may_have_waiting_are_refused(store: St
 
 
 @pytest.mark.usefixtures("worker")
-async def test_a_list_is_fetched_behind_the_guard(store: Store) -> None:
+async def test_a_list_is_fetched_through_the_address_guard(store: Store) -> None:
     with pytest.raises(AddressRefused):
         await store.worker_requests.outline("http://10.0.0.1/list.opml")

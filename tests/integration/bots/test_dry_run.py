@@ -1,4 +1,4 @@
-"""What somebody would be answered is what they are answered, and nothing is done for it."""
+"""Dry runs of commands and previews of messages: they equal the bot's real replies and change nothing."""
 
 import contextlib
 from typing import Any
@@ -26,7 +26,7 @@ COMMANDS = (
 
 
 async def _held(store: Store) -> dict[bytes, Any]:
-    """Return all that is in Redis but for what only counts, or waits."""
+    """Return all data in Redis, without counters and waiting requests."""
     found: dict[bytes, Any] = {}
     for key in sorted(await store.redis.call("KEYS", "*")):
         passing = (
@@ -49,7 +49,7 @@ async def _held(store: Store) -> dict[bytes, Any]:
 
 
 async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list[str]]:
-    """Return the last answer, and what would be done for it."""
+    """Return the replies to the last command, and its effects."""
 
     async def there() -> bool:
         return bool(await store.redis.call("EXISTS", keys.BOT_AVAILABLE))
@@ -59,7 +59,7 @@ async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list
     return list(line.replies), list(line.effects)
 
 
-async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Person, store: Store) -> None:
+async def test_a_dry_run_returns_the_bots_replies_and_changes_nothing(person: Person, store: Store) -> None:
     alice = await person()
     await make_channel(store, OTHER)
     async with scripted_worker(store, {FEED: None}):
@@ -83,7 +83,7 @@ async def test_a_rehearsal_says_what_the_bot_says_and_changes_nothing(person: Pe
     assert rehearsed["set #1 title Other"][1] == ["Change the preferences for #1."]
 
 
-async def test_a_question_is_answered_by_the_next_command(person: Person, store: Store) -> None:
+async def test_the_next_command_answers_a_question(person: Person, store: Store) -> None:
     alice = await person()
     async with scripted_worker(store, {FEED: None}):
         await alice.say(FEED)
@@ -93,9 +93,7 @@ async def test_a_question_is_answered_by_the_next_command(person: Person, store:
     assert len(await store.subscriptions.of_user(alice.jid)) == 1
 
 
-async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_would_be(
-    person: Person, store: Store
-) -> None:
+async def test_new_suspended_and_refused_users_get_their_real_replies(person: Person, store: Store) -> None:
     (said,), _ = await _answered(store, "new@example.org", "status")
     assert said.startswith("Hello! I'm Coronet")
     assert not (await store.users.get("new@example.org")).welcomed
@@ -110,7 +108,7 @@ async def test_strangers_the_suspended_and_the_blocked_are_answered_as_they_woul
     assert await _answered(store, alice.jid, "list") == ([], ["No reply, because the user is suspended."])
 
 
-async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None:
+async def test_a_preview_equals_the_message_to_subscribers(store: Store) -> None:
     channel = await make_channel(store, FEED)
 
     async def drafted() -> str:
@@ -121,7 +119,7 @@ async def test_a_draft_is_the_message_that_subscribers_get(store: Store) -> None
     assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"
 
 
-async def test_a_draft_can_be_of_a_channel_that_there_is_not(store: Store) -> None:
+async def test_a_preview_of_a_missing_channel_is_possible(store: Store) -> None:
     channel, seen = Channel("a" * 40, FEED, "A *new* feed"), (Entry("k", "First", OTHER), Entry("l", "Before"))
 
     async def drafted() -> str:

@@ -1,4 +1,4 @@
-"""What one account finds and watches of what others follow: nothing that is theirs alone, not even from old names."""
+"""Search and saved searches: users find public channels and their own, never the private channels of others."""
 
 import pytest
 
@@ -28,7 +28,7 @@ async def published(store: Store, channel: Channel, title: str) -> None:
     await FanOut(store, 3).run(channel.id, state.epoch)
 
 
-async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Person, store: Store) -> None:
+async def test_a_second_user_finds_only_public_channels(person: Person, store: Store) -> None:
     bob = await person()
     assert "Saved as search #1: tag=python" in await bob.say("watch tag=python")
     channels = [await followed(store, url, count) for url, count in ((SECRET, 9), (FEWS, 2), (OURS, 3))]
@@ -63,12 +63,12 @@ async def test_a_second_account_meets_nothing_that_is_not_everybodys(person: Per
 
 
 async def _stored(store: Store) -> list[bytes]:
-    """Return the keys of all that is stored, but for what was just said, and how much."""
+    """Return all keys in Redis, without those of received messages and usage counts."""
     passing = (b":unread", b":heard", b":answers", b":rate:")
     return sorted(key for key in await store.redis.call("KEYS", "*") if not any(part in key for part in passing))
 
 
-async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(person: Person, store: Store) -> None:
+async def test_invalid_queries_store_nothing(person: Person, store: Store) -> None:
     eve = await person()
     await eve.say("watch tag=python")
     await eve.say("unwatch #1")
@@ -89,7 +89,7 @@ async def test_what_is_no_query_or_none_that_can_be_watched_for_leaves_nothing(p
     assert await _stored(store) == before
 
 
-async def test_people_find_what_they_follow_themselves_and_nobody_else_does(person: Person, store: Store) -> None:
+async def test_users_find_their_own_private_channels(person: Person, store: Store) -> None:
     alice, bob = await person(), await person()
     few, public = await followed(store, FEWS, 1), await followed(store, OURS, 3)
     for channel in (few, public):

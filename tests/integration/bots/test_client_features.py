@@ -1,4 +1,4 @@
-"""What clients expect of each other, over a real server: markers, what is said of links, blocking, carbons."""
+"""Features of XMPP clients on a real server: chat markers, link previews, blocking and carbons."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
 
 
 def stanzas_to(client: ChatClient) -> list[Any]:
-    """Collect the messages that come to somebody, as they are."""
+    """Collect the stanzas of the messages that a client receives."""
     found: list[Any] = []
 
     def collected(stanza: Any) -> Any:
@@ -36,7 +36,7 @@ async def nothing_waits(store: Store) -> bool:
     return not await store.outbox.count_waiting()
 
 
-async def test_what_people_want_marked_is_marked_as_read_once_and_nothing_else(bot: Bot, person: Person) -> None:
+async def test_a_requested_marker_is_sent_once(bot: Bot, person: Person) -> None:
     alice = await person()
     came = stanzas_to(alice)
     address = bot.connection.address
@@ -57,9 +57,7 @@ async def test_what_people_want_marked_is_marked_as_read_once_and_nothing_else(b
     assert len([each for each in came if each.find(f"{{{MARKERS}}}displayed") is not None]) == 1, "no marker of markers"
 
 
-async def test_a_marker_of_a_message_is_as_good_as_its_receipt_but_promises_none(
-    bot: Bot, person: Person, store: Store
-) -> None:
+async def test_a_marker_completes_a_message_like_a_receipt(bot: Bot, person: Person, store: Store) -> None:
     alice, bob = await asyncio.gather(person(), person())
     bob.give_receipts(willing=False)
     channel = await make_channel(store)
@@ -83,9 +81,7 @@ async def test_a_marker_of_a_message_is_as_good_as_its_receipt_but_promises_none
 
 
 @pytest.mark.usefixtures("bot")
-async def test_a_message_that_is_but_a_link_says_what_that_is_and_one_of_two_entries_does_not(
-    person: Person, store: Store
-) -> None:
+async def test_only_a_message_with_a_single_link_has_a_preview(person: Person, store: Store) -> None:
     alice = await person()
     came = stanzas_to(alice)
     channel = await make_channel(store)
@@ -103,9 +99,7 @@ async def test_a_message_that_is_but_a_link_says_what_that_is_and_one_of_two_ent
 
 
 @pytest.mark.usefixtures("bot")
-async def test_who_blocks_us_is_told_nothing_and_all_of_it_when_they_want_us_again(
-    person: Person, store: Store
-) -> None:
+async def test_a_user_who_blocked_the_bot_gets_everything_after_unblocking(person: Person, store: Store) -> None:
     alice = await person()
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)
@@ -122,14 +116,14 @@ async def test_who_blocks_us_is_told_nothing_and_all_of_it_when_they_want_us_aga
 
 
 async def blocking(client: ChatClient, what: str) -> None:
-    """Have somebody's server block the bot, or let it through again (XEP-0191)."""
+    """Make a user's server block the bot, or unblock it (XEP-0191)."""
     request = client._xmpp.make_iq_set()
     asked = f"<{what} xmlns='urn:xmpp:blocking'><item jid='{client.bot_jid}'/></{what}>"
     request.append(fromstring(asked))  # noqa: S314 - we wrote it
     await request.send(timeout=10)  # type: ignore[no-untyped-call] # slixmpp left it untyped
 
 
-async def test_forged_carbons_say_nothing_for_anybody(bot: Bot, person: Person, store: Store) -> None:
+async def test_forged_carbons_are_ignored(bot: Bot, person: Person, store: Store) -> None:
     alice, eve = await asyncio.gather(person(), person())
     channel = await make_channel(store)
     await store.subscriptions.subscribe(alice.jid, channel.id)

@@ -1,4 +1,4 @@
-"""Replies and reactions to a notification, as clients send them."""
+"""Replies and reactions to notifications, as clients send them."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.chat import ChatClient, Received
 
 
 async def told(store: Store, person: ChatClient, *urls: str) -> Received:
-    """Have the person follow these channels, and be told of all in one message."""
+    """Subscribe a user to these channels, and deliver entries of all channels in one message."""
     channels = [await make_channel(store, url) for url in urls]
     for channel in channels:
         await store.subscriptions.subscribe(person.jid, channel.id)
@@ -19,7 +19,7 @@ async def told(store: Store, person: ChatClient, *urls: str) -> Received:
     return await person.wait_for(lambda message: "Entry news-0" in message.body)
 
 
-async def test_a_reaction_to_a_notification_ends_its_subscription(bot: Bot, person: Person, store: Store) -> None:
+async def test_a_reaction_to_a_notification_unsubscribes(bot: Bot, person: Person, store: Store) -> None:
     alice = await person()
     news = await told(store, alice, "https://example.org/feed")
     to, reaction = bot.connection.address, "<reaction>{}</reaction>"
