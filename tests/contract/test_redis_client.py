@@ -17,6 +17,7 @@ from service.store import Store
 from service.store.client import keys
 from service.store.client.connection import _PROMPT_CONNECTIONS, MAX_BLOCK_S, RedisClient, script_command
 from tests.support.channels import make_channel
+from tests.support.redis_nodes import on_every_node
 from tests.support.waiting import until, until_so
 
 ALICE = "alice@localhost"
@@ -146,3 +147,30 @@ async def test_a_heartbeat_does_not_wait_for_busy_connections(link: RedisClient,
     for task in busy:
         task.cancel()
     await asyncio.wait(busy)
+
+
+async def test_a_script_is_sent_once_and_again_after_redis_has_removed_it(store: Store) -> None:
+    """Whether it is sent alone or in a pipeline."""
+    channels = [await make_channel(store, f"https://example.org/{number}") for number in range(3)]
+
+    async def listed() -> list[bool]:
+        found = await store.channels.get_many([channel.id for channel in channels])
+        return [channel is not None and channel.listed for channel in found]
+
+    for value in ("1", "", "1"):
+        commands = [script_command("channel_set_field", (keys.channel(each.id),), "listed", value) for each in channels]
+        await on_every_node(store, "SCRIPT", "FLUSH")
+        await store.redis.call_many(commands)
+        assert await listed() == [bool(value)] * 3
+        await on_every_node(store, "SCRIPT", "FLUSH")
+        await store.redis.call(*commands[0])
+        before = await evals(store)
+        await store.redis.call_many(commands[:1])
+        assert await evals(store) == before, "by its digest"
+
+
+async def evals(store: Store) -> int:
+    """Return how often scripts were sent in full."""
+    return sum(
+        stats.get("cmdstat_eval", {"calls": 0})["calls"] for stats in await on_every_node(store, "INFO", "commandstats")
+    )

@@ -11,6 +11,8 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from hashlib import sha1
 from typing import Any
 
 import hiredis
@@ -31,6 +33,8 @@ Value = str | bytes | int | float
 Command = tuple[Value, ...]
 Address = tuple[str, int]
 """Host and port."""
+
+_MAX_SCRIPTS = 500
 
 READ_ONLY_MARKER = "-- read-only"
 """First line of a script that writes nothing."""
@@ -114,9 +118,11 @@ async def close_pool(pool: Redis) -> None:
 
 
 def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a subclass of the driver's connection class ``kind`` with three changes.
+    """Return a subclass of the driver's connection class ``kind`` with four changes.
 
     - Commands are packed in C, four times as fast as the asynchronous driver does it.
+    - A script is sent in full only once per connection (``EVAL``), and by its digest afterwards (``EVALSHA``). If Redis
+      does not know a digest (``SCRIPT FLUSH``), the command, which has not run, is sent again (see ``_run_pipeline``).
     - No connection is opened after its pool was closed (``is_closed``).
     - A task that is cancelled while it sends a command ends at once. The driver sends within ``asyncio.wait_for``,
       which before Python 3.12 drops a cancellation that arrives when its inner task ends. The cancelled task would then
@@ -126,8 +132,13 @@ def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection
     class PatchedConnection(kind):  # type: ignore[valid-type,misc]  # the base depends on the URL
         is_closed = False
 
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**options)
+            self.sent_scripts = _SentScripts()
+
         async def _connect(self) -> None:
             self._check_open()
+            self.sent_scripts.clear()
             await super()._connect()
             if self.is_closed:
                 await self.disconnect(nowait=True)
@@ -138,6 +149,8 @@ def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection
                 raise NoConnection("The store is closed.")
 
         def pack_command(self, *args: Value) -> list[bytes]:
+            if args[0] == "EVAL":
+                args = self.sent_scripts.shorten(args)
             return [hiredis.pack_command(args)]  # type: ignore[arg-type]  # the stub allows only one argument
 
         async def send_packed_command(self, command: Iterable[bytes], check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's own signature
@@ -148,6 +161,37 @@ def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection
                 raise asyncio.CancelledError
 
     return PatchedConnection
+
+
+class _SentScripts:
+    """The scripts that were sent over one connection. Redis knows them until somebody removes all scripts."""
+
+    removals = 0
+    """How often Redis did not know a script that had been sent: all connections then begin anew."""
+
+    def __init__(self) -> None:
+        self._digests = set[str]()
+        self._removals = self.removals
+
+    def clear(self) -> None:
+        """Begin anew, because the connection is a new one."""
+        self._digests.clear()
+
+    def shorten(self, command: Command) -> Command:
+        """Return a command of the form ``EVAL script …`` as ``EVALSHA digest …`` if the script was sent before."""
+        if self._removals != _SentScripts.removals:
+            self._removals = _SentScripts.removals
+            self._digests.clear()
+        digest = _script_digest(str(command[1]))
+        if digest in self._digests:
+            return ("EVALSHA", digest, *command[2:])
+        self._digests.add(digest)
+        return command
+
+
+@lru_cache(_MAX_SCRIPTS)
+def _script_digest(script: str) -> str:
+    return sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
 def _cancellation_count() -> int:
@@ -220,7 +264,7 @@ class NodePools:
         self._check_usable()
         if self._slots.map is None:
             try:
-                return await self._pool(None).execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+                return await _run_command(self._pool(None), command)
             except exceptions.MovedError:
                 await self._fetch_slot_map(self._seed_addresses())
             except _NO_REPLY:
@@ -411,8 +455,30 @@ class NodePools:
         return Redis.from_pool(pool)
 
 
+async def _run_command(client: Redis, command: Command) -> Any:
+    try:
+        return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
+    except exceptions.NoScriptError:
+        _SentScripts.removals += 1
+        return await client.execute_command(*command)  # type: ignore[no-untyped-call]
+
+
 async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Run commands in a pipeline. The reply of a failed command is its exception."""
+    """Run commands in a pipeline. The reply of a failed command is its exception.
+
+    Scripts that Redis did not know are sent again, in full. Only then does a command run after one that follows it.
+    """
+    replies = await _send_pipeline(client, commands)
+    missing = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+    if missing:
+        _SentScripts.removals += 1
+        again = await _send_pipeline(client, [commands[place] for place in missing])
+        for place, reply in zip(missing, again, strict=True):
+            replies[place] = reply
+    return replies
+
+
+async def _send_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
     async with client.pipeline(transaction=False) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)

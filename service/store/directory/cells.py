@@ -32,7 +32,6 @@ from hashlib import blake2b
 from typing import Any
 
 import msgspec
-from redis.exceptions import NoScriptError
 
 from service.discovery import cell
 from service.discovery.cell import CellAnswer, CellState, Command, Match, Membership, NameRecord, transition
@@ -83,14 +82,7 @@ class MatrixCells(BatchedRepository):
         ]
 
     async def _run_scripts(self, asked: Sequence[_ScriptCall]) -> list[Any]:
-        """Run scripts by their digests, to send fewer bytes; if Redis does not know a digest, send all scripts in full.
-
-        The scripts are idempotent, so that a script that has run may run again.
-        """
-        try:
-            return await self._redis.call_many([_named(*each) for each in asked])
-        except NoScriptError:
-            return await self._redis.call_many([_whole(*each) for each in asked])
+        return await self._redis.call_many([_redis_command(*each) for each in asked])
 
     async def _by_steps(self, command: Command) -> CellAnswer:
         if isinstance(command, cell.FetchRecords):
@@ -130,14 +122,7 @@ def _look(place: CellAddress) -> redis.Command:
     return ("HMGET", keys.cell(place)[0], "m", "x", "n", "w", "q")
 
 
-def _named(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> redis.Command:
-    if not name:
-        return _look(place)
-    own = keys.cell(place)
-    return ("EVALSHA", redis.script_digest(name), len(own), *own, place.pair.encode("latin-1"), *arguments)
-
-
-def _whole(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> redis.Command:
+def _redis_command(name: str, place: CellAddress, arguments: Sequence[redis.Value]) -> redis.Command:
     if not name:
         return _look(place)
     return redis.script_command(name, keys.cell(place), place.pair.encode("latin-1"), *arguments)
