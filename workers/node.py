@@ -50,7 +50,7 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.model import ChannelId, NodeId, NodeInfo
-from service.observability.metrics import CHANNELS_BY_CONSTRAINT, MATRIX_CELLS, OWNED_CHANNELS, POLL_BUDGET
+from service.observability.metrics import CHANNELS_BY_CONSTRAINT, MATRIX_CELLS, OWNED_CHANNELS, POLL_BUDGET, GaugeShare
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
@@ -143,6 +143,8 @@ class Node:
         self._store = store = context.store
         self._clock = context.clock
         self._protocol = NodeProtocol(info.id, context.settings.policy())
+        self._by_level = GaugeShare(OWNED_CHANNELS)
+        self._by_constraint = GaugeShare(CHANNELS_BY_CONSTRAINT)
         self.ring = RingView(-1, ())
         """The ring as this node last read it."""
         self._inbox_cursor = "0"
@@ -213,6 +215,8 @@ class Node:
                 periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
                 await self._ended
         finally:
+            self._by_level.set({})
+            self._by_constraint.set({})
             await self._tasks.cancel()
 
     def explain_polling(self, channel_id: ChannelId) -> PollExplanation | None:
@@ -283,12 +287,9 @@ class Node:
 
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
-        OWNED_CHANNELS.clear()
-        for level, channels in self._protocol.plans.count_by_level().items():
-            OWNED_CHANNELS.labels(str(level)).set(channels)
-        CHANNELS_BY_CONSTRAINT.clear()
-        for constraint, channels in self._protocol.plans.count_by_constraint().items():
-            CHANNELS_BY_CONSTRAINT.labels(constraint).set(channels)
+        plans, fleet_s = self._protocol.plans, self.polling.fleet_s()
+        self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
+        self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
         changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
         try:
             await self._store.poll_rate_history.record(changed)

@@ -5,7 +5,7 @@ and the channel's exact factors. So nodes have to agree on one number only, and 
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import inf, sqrt
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_s
 from service.corona.level_steps import LevelSteps, decode_steps
 from service.corona.messages import CONTINUOUS, Aggregate
 from service.corona.objectives import Floats, size_for_wait, weights
-from service.corona.poll_explanation import ROUNDING, BindingConstraint, SizeLimits, limited_size
+from service.corona.poll_explanation import LIMIT_CONSTRAINTS, ROUNDING, BindingConstraint, SizeLimits, limited_size
 from service.corona.polling_levels import LevelChoices, line_part
+from service.corona.polling_limits import LimitReason
 from service.corona.tradeoff_clusters import decode, encode, summarise
 
 POLL_COST = 1.0
@@ -97,7 +98,7 @@ def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -
         return bounds
     least = size_for_wait(bounds.longest_wait_s, policy.poll_interval_s)
     most, _ = limited_size(sqrt(channel_weight(policy, channel) / POLL_COST), channel.site_scale, least, bounds)
-    return msgspec.structs.replace(bounds, host_budget=most)
+    return msgspec.structs.replace(bounds, host_budget=most) if most < bounds.most()[0] else bounds
 
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
@@ -129,17 +130,28 @@ def size_bounds(policy: FleetPolicy, nodes: float, channels: FactorTable) -> tup
 
 
 def count_by_constraint(
-    policy: FleetPolicy, nodes: int, channels: FactorTable, scale: float
+    policy: FleetPolicy,
+    nodes: int,
+    channels: FactorTable,
+    scale: float,
+    choices: LevelChoices | None = None,
+    *,
+    reason: Callable[[int], LimitReason | None] = lambda _: None,
 ) -> Counter[BindingConstraint]:
-    """Return the number of channels by the constraint that determines their polls at this scale, on ``nodes`` nodes.
+    """Return the number of channels by the constraint that determines their polls, as their explanations name it.
 
-    The constraint of a channel is that of :func:`limited_size`. All limits that publishers, pauses and failures set
-    count as ``BindingConstraint.PUBLISHER``.
+    Args:
+        policy: The fleet's policy.
+        nodes: Number of nodes on the ring.
+        channels: The channels.
+        scale: The fleet's scale.
+        choices: The channels' polling levels; None if numbers of polls are continuous.
+        reason: Returns the kind of the publisher's limit of the channel in a row of ``channels``; None is a hint.
     """
     if scale < 0:
-        return Counter({BindingConstraint.FLEET_BUDGET: len(channels)})
+        return +Counter({BindingConstraint.FLEET_BUDGET: len(channels)})
     interval_s, problem = policy.poll_interval_s, allocation_problem(policy, nodes, channels)
-    least, _ = size_bounds(policy, nodes, channels)
+    least, most_without_site = size_bounds(policy, nodes, channels)
     with np.errstate(divide="ignore"):
         limits = {
             BindingConstraint.CHANNEL_INTERVAL: interval_s / channels["shortest_interval_s"],
@@ -147,16 +159,25 @@ def count_by_constraint(
             BindingConstraint.CHANNEL_BUDGET: np.where(
                 channels["private"], inf, _polite_sizes(policy, _subscribers(channels))
             ),
-            BindingConstraint.HOST_BUDGET: np.where(np.isfinite(channels["site_scale"]), problem.most, inf),
+            BindingConstraint.HOST_BUDGET: np.where(problem.most < most_without_site, problem.most, inf),
             BindingConstraint.NODES: np.maximum(policy.most_polls_per_node * nodes, least),
         }
     sizes_allowed = np.stack(list(limits.values()))
     most, wanted = sizes_allowed.min(axis=0), scale * problem.slopes()
     at_most = np.maximum(wanted, least) >= most * (1 - ROUNDING)
     raised = ~at_most & (wanted < least)
+    if choices is not None:  # a channel may be kept from a larger wedge, although its size is below its upper bound
+        unlimited = AllocationProblem(problem.weights, problem.costs, problem.least, np.full(len(channels), inf))
+        at_most |= ~raised & (choices.rates(unlimited, wanted) > choices.rates(problem, wanted))
     own_wait = raised & (channels["longest_wait_s"] > 0)
-    places = np.bincount(sizes_allowed.argmin(axis=0)[at_most], minlength=len(limits))
-    found = Counter(dict(zip(limits, places.tolist(), strict=True)))
+    places = sizes_allowed.argmin(axis=0)
+    found = Counter[BindingConstraint]()
+    for place, constraint in enumerate(limits):
+        rows = np.flatnonzero(at_most & (places == place)).tolist()
+        if constraint is BindingConstraint.PUBLISHER:
+            found.update(LIMIT_CONSTRAINTS[reason(row) or LimitReason.HINT] for row in rows)
+        else:
+            found[constraint] = len(rows)
     found[BindingConstraint.CHANNEL_WAIT] = int(own_wait.sum())
     found[BindingConstraint.LONGEST_WAIT] = int((raised & ~own_wait).sum())
     found[BindingConstraint.NONE] = int((~at_most & ~raised).sum())

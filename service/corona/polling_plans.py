@@ -83,8 +83,8 @@ class PollingPlans:
         self._plans: dict[ChannelId, _ChannelPlan] = {}
         self._is_aggregate_current = False
         """Whether this node's aggregate describes its channels as they are."""
-        self._summarised: FactorTable | None = None
-        """The factors of this node's channels in its aggregate."""
+        self._summarised: tuple[FactorTable, Sequence[_ChannelPlan], LevelChoices | None] | None = None
+        """The factors of this node's channels in its aggregate, with their plans and polling levels."""
         self._sites = SiteBudgets(node_id, policy)
         self._channels_per_site: Counter[str] = Counter()
         """Number of this node's channels per site."""
@@ -145,8 +145,9 @@ class PollingPlans:
         if is_maintenance or not self._is_aggregate_current:
             self._is_aggregate_current = True
             has_budget = self._policy.objective.budget_polls_per_minute is not None
-            self._summarised = table = self._table(list(self._plans.values()), fleet_s, is_present=has_budget)
-            choices = self._choices(tuple(self._plans), self._policy.objective.levels)
+            plans, choices = [*self._plans.values()], self._choices(tuple(self._plans), self._policy.objective.levels)
+            table = self._table(plans, fleet_s, is_present=has_budget)
+            self._summarised = table, plans, choices
             self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
         yield from self._aggregation.tick(now_s)
 
@@ -282,14 +283,22 @@ class PollingPlans:
             counts[round(level_of(size, self._nodes, base))] += channels
         return counts
 
-    def count_by_constraint(self) -> Counter[BindingConstraint]:
+    def count_by_constraint(self, fleet_s: float) -> Counter[BindingConstraint]:
         """Return how many channels have their number of polls from each constraint, as of their last summary.
 
-        The limits of publishers, pauses and failures count as one. There are none before the fleet's scale is known.
+        The result is empty before the fleet's scale is known. ``fleet_s`` is fleet time.
         """
         if self.scale is None or self._summarised is None:
             return Counter()
-        return node_optimizer.count_by_constraint(self._policy, self._nodes, self._summarised, self.scale)
+        table, plans, choices = self._summarised
+        return node_optimizer.count_by_constraint(
+            self._policy,
+            self._nodes,
+            table,
+            self.scale,
+            choices,
+            reason=lambda row: plans[row].limits.shortest_interval(fleet_s)[1],
+        )
 
     def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.

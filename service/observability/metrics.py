@@ -4,6 +4,7 @@ Label values come from a fixed set in the code, such as outcomes, never from URL
 can increase the number of time series.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram, Info
@@ -48,7 +49,8 @@ OWNED_CHANNELS: Final = Gauge(
 
 CHANNELS_BY_CONSTRAINT: Final = Gauge(
     "coronet_channels_by_constraint",
-    "Channels that this worker owns, by the constraint that determines how often they are polled.",
+    "Channels that this worker owns, by the constraint that determines how often they are polled: none, longest-wait,"
+    " channel-wait, channel-interval, publisher, failure, pause, nodes, channel-budget, host-budget, fleet-budget.",
     ["constraint"],
 )
 
@@ -136,3 +138,18 @@ CACHE_ENTRIES: Final = Gauge("coronet_content_cache_entries", "Channel versions 
 FILTER_BITS: Final = Gauge("coronet_filter_bits", "Width in bits of the attenuated Bloom filters for content location.")
 
 VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the Redis client in this process.")
+
+
+class GaugeShare:
+    """One node's share of a gauge with one label, whose values are sums over all nodes of the process."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        """Create a share that adds nothing to ``gauge`` yet."""
+        self._gauge = gauge
+        self._values: Mapping[str, float] = {}
+
+    def set(self, values: Mapping[str, float]) -> None:
+        """Replace this share by ``values``, by the value of the label."""
+        for label in {*self._values, *values}:
+            self._gauge.labels(label).inc(values.get(label, 0.0) - self._values.get(label, 0.0))
+        self._values = dict(values)

@@ -25,6 +25,7 @@ import msgspec
 from rich.table import Table
 
 from service.clock import Clock, SystemClock
+from service.corona.fleet_policy import FleetObjective, Levels
 from service.corona.poll_explanation import BindingConstraint
 from service.embedded.ports import is_ready
 from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
@@ -62,6 +63,7 @@ BOT_SILENCE_LIMIT_S = 30.0
 _XMPP_TIMEOUT_S = 5.0
 _MAX_READ_BYTES = 16_384
 _DEFAULT_PORTS = {"component": 5347, "client": 5222}
+_LEVEL_METRIC = re.compile(r'^coronet_owned_channels\{level="(\d+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE)
 _CONSTRAINT_METRIC = re.compile(
     r'^coronet_channels_by_constraint\{constraint="([\w-]+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE
 )
@@ -189,26 +191,47 @@ async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
 
 
 async def check_polling(settings: Settings) -> list[CheckResult]:
-    """Check that the optimum acts, by the metrics of all workers; [] if there are none or Redis is unavailable."""
-    nodes = await _read_store(settings, lambda store: store.ring.nodes())
-    urls = {node.metrics_url for node in nodes or () if node.metrics_url}
+    """Check at which polling levels channels are, and that the optimum acts, by the metrics of all workers.
+
+    The result is [] if there are no workers or Redis is unavailable.
+    """
+
+    async def read(store: Store) -> tuple[set[str], FleetObjective]:
+        urls = {node.metrics_url for node in await store.ring.nodes() if node.metrics_url}
+        return urls, await store.fleet_policy.get() or settings.policy().objective
+
+    urls, objective = await _read_store(settings, read) or (set[str](), FleetObjective())
     if not urls:
         return []
     async with ProcessClient(settings.metrics_token.get_secret_value()) as processes:
-        counts = await asyncio.gather(*(_channels_by_constraint(processes, url) for url in urls))
-    return [judge_polling(sum(counts, Counter()))]
-
-
-async def _channels_by_constraint(processes: ProcessClient, metrics_url: str) -> Counter[BindingConstraint]:
-    found = Counter[BindingConstraint]()
-    try:
-        text = await processes.metrics(metrics_url)
-    except Unreachable:
-        return found
-    for name, value in _CONSTRAINT_METRIC.findall(text):
+        texts = await asyncio.gather(*(_metrics(processes, url) for url in urls))
+    by_level, by_constraint = Counter[str](), Counter[BindingConstraint]()
+    for level, value in (found for text in texts for found in _LEVEL_METRIC.findall(text)):
+        by_level[level] += int(float(value))
+    for name, value in (found for text in texts for found in _CONSTRAINT_METRIC.findall(text)):
         with contextlib.suppress(ValueError):  # a worker of another release
-            found[BindingConstraint(name)] += int(float(value))
-    return found
+            by_constraint[BindingConstraint(name)] += int(float(value))
+    return [judge_levels(objective.levels, +by_level, texts.count("")), judge_polling(+by_constraint)]
+
+
+async def _metrics(processes: ProcessClient, url: str) -> str:
+    """Return the metrics of the process at ``url``, or "" if it does not show them."""
+    with contextlib.suppress(Unreachable):
+        return await processes.metrics(url)
+    return ""
+
+
+def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> CheckResult:
+    """Return how many ``channels`` are at each polling level; nothing about that is a problem.
+
+    ``levels`` are those of the policy. ``unread`` is the number of workers whose metrics could not be read.
+    """
+    kind = "any number of nodes" if levels is Levels.CONTINUOUS else f"base {levels}"
+    counts = ", ".join(f"{channels[level]} at level {level}" for level in sorted(channels, key=int))
+    details = f"{kind}; channels: {counts or 'none planned yet'}"
+    if unread:
+        details += f"; the metrics of {unread} of the workers cannot be read from here"
+    return CheckResult("Polling levels", ok=True, details=details)
 
 
 def judge_polling(channels: Mapping[BindingConstraint, int]) -> CheckResult:

@@ -12,6 +12,9 @@ from service.corona.poll_explanation import BindingConstraint
 ONE_BOUND_SHARE: Final = 0.9
 """Share of all channels at one constraint above which the optimum is said to have no effect."""
 
+MIN_CHANNELS: Final = 10
+"""With fewer channels, the same limit of all may be a coincidence."""
+
 BOUND_LABELS: Final = {
     BindingConstraint.NONE: "regular share of all polls",
     BindingConstraint.LONGEST_WAIT: "at the policy's maximum delay",
@@ -57,9 +60,10 @@ def one_bound_warning(channels: Mapping[BindingConstraint, int]) -> str:
     """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels are at the same constraint, else "".
 
     It says what can be changed. ``channels`` are the numbers of channels by constraint. Channels that no constraint
-    binds are no reason to warn: they are where the optimum puts them.
+    binds are no reason to warn: they are where the optimum puts them. Nor are fewer than ``MIN_CHANNELS`` channels.
     """
     bound, share = next(iter(bound_shares(channels).items()), (BindingConstraint.NONE, 0.0))
-    if bound is BindingConstraint.NONE or share <= ONE_BOUND_SHARE:
+    is_few = sum(channels.values()) < MIN_CHANNELS
+    if is_few or bound is BindingConstraint.NONE or share <= ONE_BOUND_SHARE:
         return ""
     return f"{100 * share:.0f} % of the channels have the same limit ({BOUND_LABELS[bound]}). {_ADVICE[bound]}"

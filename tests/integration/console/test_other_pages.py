@@ -37,7 +37,7 @@ async def test_a_policy_is_previewed_before_it_is_applied(store: Store, ada: Vis
 
 
 async def test_the_policy_page_shows_what_limits_channels_and_the_longest_delays(store: Store, ada: Visitor) -> None:
-    channels = [await make_channel(store, f"https://site{number}.example/feed", listed=True) for number in range(3)]
+    channels = [await make_channel(store, f"https://site{number}.example/feed", listed=True) for number in range(10)]
     await store.subscriptions.subscribe("bob@example.org", channels[0].id)
     _, text = await ada.get(f"/policy?goal=lite&{WHAT_IF}0.001")
     assert "100 % of the channels have the same limit" in text
@@ -46,8 +46,7 @@ async def test_the_policy_page_shows_what_limits_channels_and_the_longest_delays
     assert "The fleet&#39;s poll budget is too small" in limits
     assert "100 %" in limits
     slowest = text.partition("Longest delays after the change")[2].partition("</table>")[0]
-    assert slowest.count("<tr>") == 4
-    assert all(f'href="/channels/{channel.id}"' in slowest for channel in channels)
+    assert sum(f'href="/channels/{channel.id}"' in slowest for channel in channels) == 5
 
 
 async def test_a_policy_is_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:

@@ -16,6 +16,7 @@ from service.corona.poll_explanation import BindingConstraint
 from service.embedded.prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health import serve_health
+from service.observability.metrics import OWNED_CHANNELS, GaugeShare
 from service.operations.doctor import (
     CheckResult,
     as_text,
@@ -23,6 +24,7 @@ from service.operations.doctor import (
     check_console,
     check_file_limit,
     check_parser,
+    check_polling,
     check_store,
     check_xmpp,
     examine,
@@ -30,7 +32,7 @@ from service.operations.doctor import (
     judge_polling,
     judge_redis,
 )
-from service.store import connect
+from service.store import connect, opened
 from tests.support.bot_in_process import serving
 from tests.support.waiting import until
 
@@ -273,6 +275,32 @@ def test_channels_that_nearly_all_have_one_limit_are_reported_with_advice() -> N
     assert result.details == "channels: 95 % at the request limit per channel, 5 % regular share of all polls"
     assert judge_polling({BindingConstraint.CHANNEL_BUDGET: 90, BindingConstraint.NONE: 10}).ok
     assert judge_polling({}).ok
+
+
+async def test_polling_levels_are_those_of_all_workers(clean_redis: str, tmp_path: Path) -> None:
+    effective = settings.load({}, redis_url=clean_redis, levels="4")
+    assert await check_polling(effective) == []
+    levels = GaugeShare(OWNED_CHANNELS)
+    levels.set({"0": 2, "10": 1, "1": 10})
+    health = await serve_health("127.0.0.1", 0, _do_nothing)
+    try:
+        async with opened(effective) as store:
+            await store.ring.join("w1", f"{health.url}/metrics", 600.0, lambda _: "0" * 40)
+            whole, _ = await check_polling(effective)
+            await store.ring.join("w2", "http://127.0.0.1:1/metrics", 600.0, lambda _: "8" * 40)
+            partial, _ = await check_polling(effective)
+    finally:
+        levels.set({})
+        await health.close()
+    assert whole.ok
+    assert whole.details == "base 4; channels: 2 at level 0, 10 at level 1, 1 at level 10"
+    assert partial.ok
+    assert "the metrics of 1 of the workers cannot be read" in partial.details
+    assert await check_polling(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock")) == []
+
+
+async def _do_nothing() -> None:
+    """Be always ready."""
 
 
 async def test_no_bots_are_reported_with_advice() -> None:

@@ -28,3 +28,8 @@ def test_more_than_nine_tenths_at_one_limit_are_warned_of_with_advice(bound: Bin
 def test_channels_without_a_limit_are_no_reason_to_warn() -> None:
     assert one_bound_warning({BindingConstraint.NONE: 100}) == ""
     assert one_bound_warning({}) == ""
+
+
+def test_a_few_channels_with_the_same_limit_are_no_reason_to_warn() -> None:
+    assert one_bound_warning({BindingConstraint.NODES: 9}) == ""
+    assert one_bound_warning({BindingConstraint.NODES: 10}) != ""
