@@ -26,14 +26,14 @@ from service.model import Channel
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client.keys import user_id
-from tests.bench.bench_fanout import PASSWORD, Crowd, make_accounts, rates
+from tests.bench.bench_fanout import PASSWORD, Crowd, make_accounts, measure_rates
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel, publish
 from tests.support.prosody import ForgetfulProsody
 from tests.support.waiting import until
 
 
-async def measured(
+async def measure_bots(
     settings: Settings, store: Store, channel: Channel, crowd: Crowd, jids: list[str], **plan: int
 ) -> list[float]:
     """Return the messages per second of each round with ``count`` bots; ``first`` is the first version's number."""
@@ -52,7 +52,7 @@ async def measured(
     with tempfile.TemporaryDirectory() as logs:
         async with bots(settings, Path(logs), plan["count"]):
             await until(shared, f"{plan['count']} bots serve", within_s=60.0)
-            return await rates(send, crowd, len(jids), plan["rounds"])
+            return await measure_rates(send, crowd, len(jids), plan["rounds"])
 
 
 async def measure(directory: Path, users: int, rounds: int) -> dict[str, object]:
@@ -79,8 +79,8 @@ async def measure(directory: Path, users: int, rounds: int) -> dict[str, object]
             channel = await make_channel(store)
             for jid in jids:
                 await store.subscriptions.subscribe(jid, channel.id)
-            one = await measured(settings, store, channel, crowd, jids, count=1, first=1, rounds=rounds)
-            two = await measured(settings, store, channel, crowd, jids, count=2, first=rounds + 1, rounds=rounds)
+            one = await measure_bots(settings, store, channel, crowd, jids, count=1, first=1, rounds=rounds)
+            two = await measure_bots(settings, store, channel, crowd, jids, count=2, first=rounds + 1, rounds=rounds)
         finally:
             await crowd.stop()
             await store.close()

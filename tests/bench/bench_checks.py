@@ -26,7 +26,7 @@ from service.model import Channel, Validators
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.channels.channels import Snapshot
-from tests.bench.bench_idle import cpu_s, family
+from tests.bench.bench_idle import cpu_s, process_tree
 from tests.support.waiting import until
 
 _BARE_REQUESTS = 3_000
@@ -51,7 +51,7 @@ class Publisher:
 
 
 @asynccontextmanager
-async def publishing() -> AsyncIterator[Publisher]:
+async def run_publisher() -> AsyncIterator[Publisher]:
     """Run the plain publisher."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.plain_publisher"),
@@ -67,7 +67,7 @@ async def publishing() -> AsyncIterator[Publisher]:
 
 
 @asynccontextmanager
-async def working(redis: PrivateRedis, poll_interval_s: float) -> AsyncIterator[int]:
+async def run_worker(redis: PrivateRedis, poll_interval_s: float) -> AsyncIterator[int]:
     """Run one worker; yield its process id."""
     environment = {
         "CORONET_REDIS_URL": redis.url,
@@ -99,7 +99,7 @@ async def add_channels(store: Store, origin: str, path: str, count: int, known: 
         await store.channels.create(channel, Snapshot(known, b"", "Plain", origin), (), time.time())
 
 
-async def checks(
+async def measure_polls(
     path: str, channels: int, poll_interval_s: float, for_s: float, *, rounds: int = 3, known: Validators = UNKNOWN
 ) -> dict[str, float]:
     """Return the cost of polls of channels under ``path``, after warm-up rounds.
@@ -107,19 +107,19 @@ async def checks(
     Where the content is ``known`` at the start, no memory of it is ever needed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        async with publishing() as publisher, PrivateRedis(Path(folder) / "redis") as redis:
+        async with run_publisher() as publisher, PrivateRedis(Path(folder) / "redis") as redis:
             store = await connect(Settings(redis_url=redis.url))
             try:
                 await add_channels(store, publisher.origin, path, channels, known)
-                async with working(redis, poll_interval_s) as worker:
+                async with run_worker(redis, poll_interval_s) as worker:
 
                     async def warmed_up() -> bool:
                         return await publisher.answered() >= rounds * channels
 
                     await until(warmed_up, "every channel polled", within_s=8 * poll_interval_s + 60)
-                    before = await publisher.answered(), sum(map(cpu_s, family(worker))), cpu_s(redis.pid)
+                    before = await publisher.answered(), sum(map(cpu_s, process_tree(worker))), cpu_s(redis.pid)
                     await asyncio.sleep(for_s)
-                    after = await publisher.answered(), sum(map(cpu_s, family(worker))), cpu_s(redis.pid)
+                    after = await publisher.answered(), sum(map(cpu_s, process_tree(worker))), cpu_s(redis.pid)
                     memory = own_memory_mb(worker)
             finally:
                 await store.close()
@@ -134,9 +134,9 @@ async def checks(
     }
 
 
-async def bare(path: str) -> float:
+async def measure_bare_poll(path: str) -> float:
     """Return the CPU seconds of 1,000 requests by a bare aiohttp client."""
-    async with publishing() as publisher, aiohttp.ClientSession() as session:
+    async with run_publisher() as publisher, aiohttp.ClientSession() as session:
         began_s = time.process_time()
         for number in range(_BARE_REQUESTS):
             headers = {"If-None-Match": '"1"'}
@@ -148,11 +148,12 @@ async def bare(path: str) -> float:
 async def main(channels: int, poll_interval_s: float, for_s: float) -> None:
     """Run the benchmark and print its results."""
     found = {
-        path: await checks(path, channels, poll_interval_s, for_s) | {"bare_aiohttp_cpu_s_per_1000": await bare(path)}
+        path: await measure_polls(path, channels, poll_interval_s, for_s)
+        | {"bare_aiohttp_cpu_s_per_1000": await measure_bare_poll(path)}
         for path in ("304", "full")
     }
     few, many = [
-        await checks("304", count, 90.0, 1.0, rounds=2, known=KNOWN)
+        await measure_polls("304", count, 90.0, 1.0, rounds=2, known=KNOWN)
         for count in (FULL_CACHES, FULL_CACHES + MORE_CHANNELS)
     ]
     kb = (many["worker_mb"] - few["worker_mb"]) * 1024 / MORE_CHANNELS

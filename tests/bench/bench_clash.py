@@ -48,12 +48,12 @@ def population(subscriptions: int, channels: int) -> list[tuple[str, str]]:
     return shuffled
 
 
-async def memory(store: Store) -> int:
+async def redis_memory_bytes(store: Store) -> int:
     """Return Redis's memory in bytes."""
     return int((await store.redis.call("INFO", "memory"))["used_memory"])
 
 
-async def subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> float:
+async def measure_subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> float:
     """Subscribe all pairs; return subscriptions per second."""
     began = time.perf_counter()
     for first in range(0, len(pairs), AT_ONCE):
@@ -62,7 +62,7 @@ async def subscribing(store: Store, pairs: Sequence[tuple[str, ChannelId]]) -> f
     return len(pairs) / (time.perf_counter() - began)
 
 
-async def enumerating(store: Store, cid: ChannelId) -> tuple[int, float, float]:
+async def measure_enumeration(store: Store, cid: ChannelId) -> tuple[int, float, float]:
     """Enumerate a channel's subscribers; return their number, the rate, and the rate per second of CPU time."""
     found, cursor, began, busy = 0, "", time.perf_counter(), time.process_time()
     while True:
@@ -72,14 +72,16 @@ async def enumerating(store: Store, cid: ChannelId) -> tuple[int, float, float]:
             return found, found / (time.perf_counter() - began), found / (time.process_time() - busy)
 
 
-async def bare(store: Store, pairs: Sequence[tuple[str, ChannelId]], hottest: ChannelId) -> dict[str, float]:
-    """Return the same of Redis alone: writes as many at once, a walk through a hash, and the memory of a sorted set."""
+async def measure_bare_redis(
+    store: Store, pairs: Sequence[tuple[str, ChannelId]], hottest: ChannelId
+) -> dict[str, float]:
+    """Return the figures of Redis alone: concurrent writes, reads of a hash page by page, and a sorted set's memory."""
     entries = [(keys.user_id(jid), cid) for jid, cid in pairs]
-    before, began = await memory(store), time.perf_counter()
+    before, began = await redis_memory_bytes(store), time.perf_counter()
     for first in range(0, len(entries), AT_ONCE):
         some = entries[first : first + AT_ONCE]
         await store.redis.call_many([("ZADD", "bare", 0, bytes.fromhex(cid) + uid.encode()) for uid, cid in some])
-    written_s, grown = time.perf_counter() - began, await memory(store) - before
+    written_s, grown = time.perf_counter() - began, await redis_memory_bytes(store) - before
     own = [value for uid, cid in entries if cid == hottest for value in (uid, 1)]
     await store.redis.call("HSET", "hash", *own)
     began, cursor, found = time.perf_counter(), "0", 0
@@ -95,7 +97,7 @@ async def bare(store: Store, pairs: Sequence[tuple[str, ChannelId]], hottest: Ch
 
 
 async def measure(subscriptions: int, channels: int) -> dict[str, float]:
-    """Return everything."""
+    """Run all measurements and return the figures."""
     with tempfile.TemporaryDirectory() as directory:
         async with PrivateRedis(Path(directory)) as redis:
             store = await connect(Settings(redis_url=redis.url))
@@ -111,9 +113,9 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
     for first in range(0, len(urls), AT_ONCE):
         await asyncio.gather(*(make_channel(store, url) for url in urls[first : first + AT_ONCE]))
     wanted = [(jid, channel_id(url)) for jid, url in pairs]
-    before = await memory(store)
-    rate = await subscribing(store, wanted)
-    grown = await memory(store) - before
+    before = await redis_memory_bytes(store)
+    rate = await measure_subscribing(store, wanted)
+    grown = await redis_memory_bytes(store) - before
     index = sum(
         await store.redis.call_many([("MEMORY", "USAGE", name, "SAMPLES", 0) for name in await _of_index(store)])
     )
@@ -122,9 +124,9 @@ async def _measure(store: Store, subscriptions: int, channels: int) -> dict[str,
         [("MEMORY", "USAGE", keys.user_index(keys.user_id(jid)), "SAMPLES", 0) for jid in people]
     )
     hottest = channel_id("https://site0.example/0")
-    rounds = [await enumerating(store, hottest) for _ in range(ROUNDS)]
+    rounds = [await measure_enumeration(store, hottest) for _ in range(ROUNDS)]
     assert {found for found, _, _ in rounds} == set(await store.channel_index.count([hottest]))
-    alone = await bare(store, wanted, hottest)
+    alone = await measure_bare_redis(store, wanted, hottest)
     return {
         "subscriptions": len(pairs),
         "people": len(people),

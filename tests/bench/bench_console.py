@@ -58,7 +58,7 @@ async def fill(store: Store, channels: int) -> None:
 
 
 @asynccontextmanager
-async def serving(redis_url: str) -> AsyncIterator[tuple[str, int]]:
+async def run_console(redis_url: str) -> AsyncIterator[tuple[str, int]]:
     """Run a console; its URL and process id."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -111,7 +111,7 @@ async def measure(channels: int) -> dict[str, object]:
         async with PrivateRedis(Path(directory)) as redis:
             store = await connect(Settings(redis_url=redis.url))
             await fill(store, channels)
-            async with serving(redis.url) as (url, pid), logged_in(url, store) as ada:
+            async with run_console(redis.url) as (url, pid), logged_in(url, store) as ada:
                 figures = await _pages(ada, channels)
                 figures["resident_mb"] = round(resident_bytes(pid) / 1e6, 1)
                 figures["core_share_of_50_overviews"] = round(await watched_share(ada, pid), 4)

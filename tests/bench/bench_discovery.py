@@ -71,7 +71,7 @@ def population(count: int) -> list[frozenset[str]]:
     ]
 
 
-async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
+async def measure_registration(store: Store, names: Sequence[frozenset[str]]) -> float:
     """Register all names in batches, two at a time; return names per second."""
     began_s = time.perf_counter()
     batches = iter(range(0, len(names), AT_ONCE))
@@ -87,7 +87,7 @@ async def registering(store: Store, names: Sequence[frozenset[str]]) -> float:
     return len(names) / (time.perf_counter() - began_s)
 
 
-async def asking(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[float], float, int]:
+async def measure_queries(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[float], float, int]:
     """Send all queries concurrently; return their durations (s), queries per second, and the number of cells asked."""
     waiting, took_s, cells = list(queries), list[float](), 0
     began_s = time.perf_counter()
@@ -106,14 +106,14 @@ async def asking(store: Store, queries: Sequence[frozenset[str]]) -> tuple[list[
     return took_s, len(queries) / (time.perf_counter() - began_s), cells
 
 
-async def upkeep(store: Store) -> None:
+async def maintain(store: Store) -> None:
     """Execute the maintenance requests of cells, like workers."""
     while True:
         await asyncio.sleep(UPKEEP_EVERY_S)
         await store.channel_directory.maintain()
 
 
-async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
+async def finds_exactly(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
     """Return whether queries without a limit find exactly the names that a full scan finds."""
     for pairs in queries:
         found = await store.channel_directory.find(pairs, len(names))
@@ -122,7 +122,7 @@ async def exact(store: Store, names: Sequence[frozenset[str]], queries: Sequence
     return True
 
 
-def standing(count: int) -> tuple[list[SearchCondition], list[SearchableEntry]]:
+def make_saved_searches(count: int) -> tuple[list[SearchCondition], list[SearchableEntry]]:
     """Return standing queries, one in ten a phrase, and entries."""
     drawn = random.Random(6)  # noqa: S311 - repeatable, not secret
     languages, domains = ["en", "de", "fr", "es", "pt"], Zipf(drawn, "site{}.example", 5_000)
@@ -153,9 +153,9 @@ def standing(count: int) -> tuple[list[SearchCondition], list[SearchableEntry]]:
     return [query(number) for number in range(count)], subjects
 
 
-def matching(count: int) -> dict[str, float | bool]:
-    """Return how many entries a second one core matches, from the entry to whom to tell, and whether it is exact."""
-    queries, subjects = standing(count)
+def measure_matching(count: int) -> dict[str, float | bool]:
+    """Return the entries per second that one core matches with saved searches, and whether the matches are exact."""
+    queries, subjects = make_saved_searches(count)
     matcher = SavedSearchIndex()
     began_s = time.perf_counter()
     for number, wanted in enumerate(queries):
@@ -177,7 +177,7 @@ def matching(count: int) -> dict[str, float | bool]:
     }
 
 
-async def bench(names: int, queries: int) -> dict[str, object]:
+async def measure(names: int, queries: int) -> dict[str, object]:
     drawn = random.Random(7)  # noqa: S311 - repeatable, not secret
     made = population(names)
     asked = [frozenset(drawn.sample(sorted(drawn.choice(made)), drawn.randint(1, 4))) for _ in range(queries)]
@@ -185,12 +185,12 @@ async def bench(names: int, queries: int) -> dict[str, object]:
         async with PrivateRedis(Path(folder)) as redis:
             store = await connect(Settings(redis_url=redis.url))
             before = int((await store.redis.call("INFO", "memory"))["used_memory"])
-            keeping = asyncio.create_task(upkeep(store))
-            registered = await registering(store, made)
-            refreshed = await registering(store, made[: names // 10])
-            took_s, per_s, cells = await asking(store, asked)
+            keeping = asyncio.create_task(maintain(store))
+            registered = await measure_registration(store, made)
+            refreshed = await measure_registration(store, made[: names // 10])
+            took_s, per_s, cells = await measure_queries(store, asked)
             keeping.cancel()
-            is_exact = await exact(store, made, asked[:CHECKED])
+            is_exact = await finds_exactly(store, made, asked[:CHECKED])
             used = int((await store.redis.call("INFO", "memory"))["used_memory"]) - before
             largest = max(
                 (size.partitions * size.replicas for size in (await store.channel_directory.matrix_sizes()).values()),
@@ -218,8 +218,8 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=20_000)
     parser.add_argument("--standing", type=int, default=100_000)
     given = parser.parse_args()
-    found = asyncio.run(bench(given.names, given.queries)) if given.names else {}
-    print(json.dumps(found | (matching(given.standing) if given.standing else {}), indent=1))  # noqa: T201 - its output
+    found = asyncio.run(measure(given.names, given.queries)) if given.names else {}
+    print(json.dumps(found | (measure_matching(given.standing) if given.standing else {}), indent=1))  # noqa: T201 - its output
 
 
 if __name__ == "__main__":

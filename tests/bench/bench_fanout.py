@@ -84,7 +84,7 @@ class Crowd:
         await self._process.wait()
 
 
-async def rates(send: Send, crowd: Crowd, users: int, rounds: int) -> list[float]:
+async def measure_rates(send: Send, crowd: Crowd, users: int, rounds: int) -> list[float]:
     """Return messages per second of each round."""
     found = []
     for number in range(1, rounds + 1):
@@ -93,7 +93,7 @@ async def rates(send: Send, crowd: Crowd, users: int, rounds: int) -> list[float
     return found
 
 
-async def bare_loop(
+async def measure_bare_loop(
     prosody: PrivateProsody, jids: list[str], crowd: Crowd, rounds: int, *, receipts: bool
 ) -> list[float]:
     """Measure slixmpp with one message object per user."""
@@ -108,12 +108,12 @@ async def bare_loop(
             stream.send_message(mto=jid, mbody=BODY, mtype="chat", mfrom=prosody.component_jid)
         return began_s
 
-    found = await rates(send, crowd, len(jids), rounds)
+    found = await measure_rates(send, crowd, len(jids), rounds)
     await stream.disconnect()
     return found
 
 
-async def coronet(settings: Settings, store: Store, jids: list[str], crowd: Crowd, rounds: int) -> list[float]:
+async def measure_coronet(settings: Settings, store: Store, jids: list[str], crowd: Crowd, rounds: int) -> list[float]:
     """Measure the bot with one entry in every user's outbox."""
     channel = await make_channel(store)
     for jid in jids:
@@ -126,7 +126,7 @@ async def coronet(settings: Settings, store: Store, jids: list[str], crowd: Crow
         return time.monotonic()
 
     async with serving(settings, store):
-        return await rates(send, crowd, len(jids), rounds)
+        return await measure_rates(send, crowd, len(jids), rounds)
 
 
 async def measure(directory: Path, users: int, rounds: int, *, receipts: bool) -> dict[str, object]:
@@ -146,10 +146,10 @@ async def measure(directory: Path, users: int, rounds: int, *, receipts: bool) -
         crowd = await Crowd.start(prosody, names, receipts=receipts)
         try:
             jids = [f"{name}@{prosody.jid_domain}" for name in names]
-            bare = await bare_loop(prosody, jids, crowd, rounds, receipts=receipts)
+            bare = await measure_bare_loop(prosody, jids, crowd, rounds, receipts=receipts)
             if receipts:
                 await store.users.mark_receipts([user_id(jid) for jid in jids])
-            ours = await coronet(settings, store, jids, crowd, rounds)
+            ours = await measure_coronet(settings, store, jids, crowd, rounds)
         finally:
             await crowd.stop()
             await store.close()

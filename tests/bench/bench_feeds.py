@@ -38,29 +38,29 @@ def per_s(work: Callable[[], int]) -> float:
     return max(rates)
 
 
-def polled(body: bytes, memory: bytes) -> bytes:
+def state_after(body: bytes, memory: bytes) -> bytes:
     """Return the state after parsing a body."""
     return detect_changes(DetectChanges((Document(body, URL, HEADERS),), memory, URL, "feed", NOW_S)).baseline
 
 
-def changed(bodies: Sequence[bytes], memory: bytes) -> int:
+def poll_changed(bodies: Sequence[bytes], memory: bytes) -> int:
     """Poll a known channel that changes every time."""
     seen = ""
     for body in bodies:
         found = hashlib.sha256(body).hexdigest()
         if found != seen:
-            seen, memory = found, polled(body, memory)
+            seen, memory = found, state_after(body, memory)
     return len(bodies)
 
 
-def first(bodies: Sequence[bytes]) -> int:
-    """Poll channels of which nothing is known."""
+def poll_first(bodies: Sequence[bytes]) -> int:
+    """Poll channels for the first time."""
     for body in bodies:
-        polled(body, b"")
+        state_after(body, b"")
     return len(bodies)
 
 
-def unchanged(bodies: Sequence[bytes]) -> int:
+def poll_unchanged(bodies: Sequence[bytes]) -> int:
     """Poll channels that never change."""
     known = [(body, hashlib.sha256(body).hexdigest()) for body in bodies]
     polls = 2_000
@@ -69,14 +69,14 @@ def unchanged(bodies: Sequence[bytes]) -> int:
     return polls
 
 
-def read(bodies: Sequence[bytes]) -> int:
+def parse_each(bodies: Sequence[bytes]) -> int:
     """Parse each body."""
     for body in bodies:
         assert parse(body, url=URL, headers=HEADERS).entries
     return len(bodies)
 
 
-def read_by_feedparser(bodies: Sequence[bytes]) -> int:
+def parse_by_feedparser(bodies: Sequence[bytes]) -> int:
     """Parse each body with feedparser's default options."""
     for body in bodies:
         loaded = feedparser.parse(
@@ -86,18 +86,18 @@ def read_by_feedparser(bodies: Sequence[bytes]) -> int:
     return len(bodies)
 
 
-def measured(build: Callable[..., bytes]) -> dict[str, float]:
+def measure(build: Callable[..., bytes]) -> dict[str, float]:
     """Return the figures for one dialect."""
     size = next(entries for entries in count(1) if len(build(range(100 - entries, 100))) >= BODY_BYTES)
     bodies = [build(range(newest - size, newest)) for newest in range(100, 100 + DOCUMENTS)]
-    known = polled(bodies[0], b"")
+    known = state_after(bodies[0], b"")
     gc.freeze()  # as the child does that reads feeds
-    ours, theirs = per_s(lambda: read(bodies)), per_s(lambda: read_by_feedparser(bodies))
+    ours, theirs = per_s(lambda: parse_each(bodies)), per_s(lambda: parse_by_feedparser(bodies))
     return {
         "body_kb": round(len(bodies[0]) / 1024, 1),
-        "changed_per_s": round(per_s(lambda: changed(bodies[1:], known))),
-        "first_per_s": round(per_s(lambda: first(bodies))),
-        "unchanged_per_s": round(per_s(lambda: unchanged(bodies))),
+        "changed_per_s": round(per_s(lambda: poll_changed(bodies[1:], known))),
+        "first_per_s": round(per_s(lambda: poll_first(bodies))),
+        "unchanged_per_s": round(per_s(lambda: poll_unchanged(bodies))),
         "parse_per_s": round(ours),
         "feedparser_per_s": round(theirs),
         "parse_to_feedparser": round(ours / theirs, 1),
@@ -105,4 +105,4 @@ def measured(build: Callable[..., bytes]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({build.__name__: measured(build) for build in (typical_rss, typical_atom)}, indent=1))  # noqa: T201 - the result
+    print(json.dumps({build.__name__: measure(build) for build in (typical_rss, typical_atom)}, indent=1))  # noqa: T201 - the result

@@ -25,10 +25,10 @@ CHANNELS = 1_000
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
-def family(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
     """Return a process and its descendants."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
-    return [pid, *(one for child in children for one in family(int(child)))]
+    return [pid, *(one for child in children for one in process_tree(int(child)))]
 
 
 def cpu_s(pid: int) -> float:
@@ -53,13 +53,15 @@ async def add_channels(store: Store, origin: str) -> None:
 
 async def measure(product: Product, requests: Path, for_s: float) -> dict[str, object]:
     """Return the CPU time and memory of all programs during the measurement."""
-    parts = {kind: [one for pid in product.pids(kind) for one in family(pid)] for kind in product.ready["processes"]}
+    parts = {
+        kind: [one for pid in product.pids(kind) for one in process_tree(pid)] for kind in product.ready["processes"]
+    }
     before = {kind: sum(map(cpu_s, pids)) for kind, pids in parts.items()}
     asked, began_s = requests.read_bytes().count(b"\n"), time.monotonic()
     await asyncio.sleep(for_s)
     took_s = time.monotonic() - began_s
     cores = {kind: round((sum(map(cpu_s, pids)) - before[kind]) / took_s, 4) for kind, pids in parts.items()}
-    workers = [sum(map(memory_mb, family(pid))) for pid in product.pids("workers")]
+    workers = [sum(map(memory_mb, process_tree(pid))) for pid in product.pids("workers")]
     return {
         "polls_per_s": round((requests.read_bytes().count(b"\n") - asked) / took_s, 2),
         "share_of_a_core": cores,

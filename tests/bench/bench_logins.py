@@ -39,12 +39,12 @@ async def measure() -> dict[str, object]:
         async with PrivateRedis(Path(directory)) as redis:
             store = await connect(Settings(redis_url=redis.url))
             try:
-                return await _with(store, redis.url)
+                return await _measure_with_console(store, redis.url)
             finally:
                 await store.close()
 
 
-async def _with(store: Store, redis_url: str) -> dict[str, object]:
+async def _measure_with_console(store: Store, redis_url: str) -> dict[str, object]:
     account = Account(await Passwords().hash("correct horse battery"), 0.0)
     await store.accounts.change("ada", account, {})
     port = unused_port()
@@ -57,12 +57,12 @@ async def _with(store: Store, redis_url: str) -> dict[str, object]:
         jar = aiohttp.CookieJar(unsafe=True)
         jar.update_cookies({SESSION_COOKIE: await store.sessions.open("ada", account)}, URL(url))
         async with aiohttp.ClientSession(url, cookie_jar=jar) as reader:
-            await until(lambda: _answers(reader), "the console answers")
-            await _read(reader, 1.0)
-            alone_ms = await _read(reader, _SECONDS)
+            await until(lambda: _is_available(reader), "the console answers")
+            await _read_pages(reader, 1.0)
+            alone_ms = await _read_pages(reader, _SECONDS)
             answered: dict[int, int] = {}
-            guessers = [asyncio.create_task(_guess(url, number, answered)) for number in range(_GUESSERS)]
-            crowded_ms = await _read(reader, _SECONDS)
+            guessers = [asyncio.create_task(_guess_passwords(url, number, answered)) for number in range(_GUESSERS)]
+            crowded_ms = await _read_pages(reader, _SECONDS)
             for guesser in guessers:
                 guesser.cancel()
             await asyncio.gather(*guessers, return_exceptions=True)
@@ -74,7 +74,7 @@ async def _with(store: Store, redis_url: str) -> dict[str, object]:
     return {"alone_ms": alone, "crowded_ms": crowded, "logins_answered": answered, "slower": slower}
 
 
-async def _answers(http: aiohttp.ClientSession) -> bool:
+async def _is_available(http: aiohttp.ClientSession) -> bool:
     try:
         async with http.get("/readyz") as answer:
             return answer.status == 200
@@ -82,7 +82,7 @@ async def _answers(http: aiohttp.ClientSession) -> bool:
         return False
 
 
-async def _read(http: aiohttp.ClientSession, for_s: float) -> list[float]:
+async def _read_pages(http: aiohttp.ClientSession, for_s: float) -> list[float]:
     took_ms = []
     ends = time.monotonic() + for_s
     while time.monotonic() < ends:
@@ -96,7 +96,7 @@ async def _read(http: aiohttp.ClientSession, for_s: float) -> list[float]:
     return took_ms
 
 
-async def _guess(url: str, number: int, answered: dict[int, int]) -> None:
+async def _guess_passwords(url: str, number: int, answered: dict[int, int]) -> None:
     """Try passwords from a separate loopback address (127.0.0.0/8)."""
     connector = aiohttp.TCPConnector(local_addr=(f"127.0.1.{number + 1}", 0))
     jar = aiohttp.CookieJar(unsafe=True)

@@ -25,7 +25,7 @@ CONTENT_BYTES = 2_500
 NEIGHBOURS, FURTHER = 6, 9
 
 
-def name(number: int) -> str:
+def channel_url(number: int) -> str:
     """Return a random id of a worker or channel."""
     return f"{number:040x}"
 
@@ -46,19 +46,19 @@ class Weights:
         self.of[part] = round((after - before) / self._channels - besides, 1)
 
 
-def weigh(channels: int) -> dict[str, float]:
+def measure_memory(channels: int) -> dict[str, float]:
     """Return bytes per channel."""
     luck = Random(1)  # noqa: S311 - no secret
     shape = next_shape(FilterShape(0, 64, 1, DEPTH), channels * (1 + FURTHER / NEIGHBOURS), FALSE_POSITIVES)
-    cids = [name(number) for number in range(channels)]
+    cids = [channel_url(number) for number in range(channels)]
     heard = [
         (source, LocalFilter(shape, (f"{source} {number}" for number in range(channels))).bits)
-        for source in map(name, range(1, NEIGHBOURS + FURTHER + 1))
+        for source in map(channel_url, range(1, NEIGHBOURS + FURTHER + 1))
     ]
     tracemalloc.start()
     weights = Weights(channels)
     weights.of["filter_bits"] = shape.width
-    cache, node = ContentCache(1 << 40, 3600.0), LocationNode(name(0), shape)
+    cache, node = ContentCache(1 << 40, 3600.0), LocationNode(channel_url(0), shape)
     with weights.weighed("cache_besides_contents", besides=CONTENT_BYTES):
         for cid in cids:
             content = Content(luck.randbytes(CONTENT_BYTES - 500), luck.randbytes(500))
@@ -67,7 +67,7 @@ def weigh(channels: int) -> dict[str, float]:
         node.change(digest.hex() for digest in cache.digests)
     with weights.weighed("filters_of_neighbours"):
         for number, (source, bits) in enumerate(heard):
-            neighbour = name(1 + number % NEIGHBOURS)
+            neighbour = channel_url(1 + number % NEIGHBOURS)
             if number < NEIGHBOURS:
                 node.add_link(neighbour, luck.random())
                 node.on_message(neighbour, Hello(shape))
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--channels", type=int, help="only so many, in this process")
     given = parser.parse_args()
     if given.channels:
-        print(json.dumps(weigh(given.channels)))  # noqa: T201 - this is its output
+        print(json.dumps(measure_memory(given.channels)))  # noqa: T201 - this is its output
         return
     for channels in CHANNELS:
         command = [sys.executable, "-m", "tests.bench.bench_peers", "--channels", str(channels)]

@@ -19,8 +19,8 @@ from service.model import Channel, Validators
 from service.settings import PRESETS
 from service.store import Store
 from service.store.channels.channels import Snapshot
-from tests.bench.bench_checks import publishing
-from tests.bench.bench_idle import cpu_s, family, memory_mb
+from tests.bench.bench_checks import run_publisher
+from tests.bench.bench_idle import cpu_s, memory_mb, process_tree
 from tests.support.product_process import Product, running
 
 POLL_INTERVAL_S = 10_000.0
@@ -57,7 +57,7 @@ class Reading:
 
     def __init__(self, product: Product, info: dict[str, Any]) -> None:
         self.at_s = time.monotonic()
-        self.workers_s = sum(cpu_s(pid) for worker in product.pids("workers") for pid in family(worker))
+        self.workers_s = sum(cpu_s(pid) for worker in product.pids("workers") for pid in process_tree(worker))
         self.redis_s = float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
         self.log_bytes = int(info["aof_current_size"])
         self.commands = int(info["total_commands_processed"])
@@ -89,7 +89,7 @@ async def main(channels: int, workers: int, settle_s: float, for_s: float) -> No
     with tempfile.TemporaryDirectory() as folder:
         options = ("--workers", str(workers), "--no-sample-feeds", "--poll-interval", str(POLL_INTERVAL_S))
         async with (
-            publishing() as publisher,
+            run_publisher() as publisher,
             running(Path(folder) / "state", *options) as product,
             product.store() as store,
         ):
@@ -104,7 +104,7 @@ async def main(channels: int, workers: int, settle_s: float, for_s: float) -> No
             found = await measure(product, store, channels, for_s)
             polls = await publisher.answered() - polls
             info = await redis_info(store)
-            memory = [sum(map(memory_mb, family(pid))) for pid in product.pids("workers")]
+            memory = [sum(map(memory_mb, process_tree(pid))) for pid in product.pids("workers")]
             print(  # noqa: T201 - the result
                 json.dumps(
                     {
