@@ -23,7 +23,7 @@ OFFLINE_FROM_S, OFFLINE_S = 100.0, 70.0
 WORKERS = 3
 
 
-async def live(seconds: int, seed: int, poll_interval_s: float) -> str:
+async def run(seconds: int, seed: int, poll_interval_s: float) -> str:
     """Run it; return the report."""
     options = ("--workers", str(WORKERS), "--poll-interval", str(poll_interval_s), "--no-sample-feeds")
     async with contextlib.AsyncExitStack() as stack:
@@ -34,7 +34,7 @@ async def live(seconds: int, seed: int, poll_interval_s: float) -> str:
         subscribed = [await subscribe(person, publisher, feed) for person in people for feed in range(FEEDS)]
         await asyncio.sleep(poll_interval_s / WORKERS)  # every polling set has begun
         probes, started_s = len(publisher.requests), time.time()
-        await asyncio.gather(publish(publisher, plan(seconds, seed)), be_away(people[1]))
+        await asyncio.gather(publish(publisher, plan(seconds, seed)), stay_offline(people[1]))
         ended_s = time.time()
         held = {person.jid: set(range(FEEDS)) for person in people}
 
@@ -48,9 +48,9 @@ async def live(seconds: int, seed: int, poll_interval_s: float) -> str:
         with contextlib.suppress(AssertionError):  # the verdict says it better
             await until(all_told, "all that is owed", within_s=60)
         during = sum(started_s <= at_s <= ended_s for at_s in publisher.requests)
-        waits = waited(publisher.published, people[0])
+        waits = delivery_delays(publisher.published, people[0])
         asked = f"{probes} requests before, {during} in {ended_s - started_s:.0f} s (at most {MOST_REQUESTS} in all)"
-        return "\n".join([asked, *map(told, waits.items()), f"ledger: {verdict()}"])
+        return "\n".join([asked, *map(format_line, waits.items()), f"ledger: {verdict()}"])
 
 
 async def subscribe(person: ChatClient, publisher: TwentyFeeds, feed: int) -> Subscribed:
@@ -68,7 +68,7 @@ async def publish(publisher: TwentyFeeds, feeds: list[int]) -> None:
         publisher.publish(feed)
 
 
-async def be_away(person: ChatClient) -> None:
+async def stay_offline(person: ChatClient) -> None:
     """Be offline for a while."""
     await asyncio.sleep(OFFLINE_FROM_S)
     await person.vanish()
@@ -76,7 +76,7 @@ async def be_away(person: ChatClient) -> None:
     await person.start()
 
 
-def waited(published: list[PublishedEntry], person: ChatClient) -> dict[str, list[float]]:
+def delivery_delays(published: list[PublishedEntry], person: ChatClient) -> dict[str, list[float]]:
     """Return how long a person who was there all the while waited for each entry, by kind of feed."""
     waits: dict[str, list[float]] = {"all": [], "one guid for all": [], "dated half an hour ago": []}
     for entry in published:
@@ -88,7 +88,7 @@ def waited(published: list[PublishedEntry], person: ChatClient) -> dict[str, lis
     return waits
 
 
-def told(waits: tuple[str, list[float]]) -> str:
+def format_line(waits: tuple[str, list[float]]) -> str:
     """Return one line of the report."""
     kind, values = waits
     if not values:
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--poll-interval", type=float, default=26.5)
     given = parser.parse_args()
-    print(asyncio.run(live(given.seconds, given.seed, given.poll_interval)))  # noqa: T201 - this is its output
+    print(asyncio.run(run(given.seconds, given.seed, given.poll_interval)))  # noqa: T201 - this is its output
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ _ITEM = "<item><guid>{name}</guid><title>{name}</title><link>http://example.com/
 
 
 class Hub:
-    """Takes every subscription, verifies it, and pushes."""
+    """A hub that accepts and verifies every subscription, and pushes documents."""
 
     def __init__(self, http: aiohttp.ClientSession) -> None:
         self.subscribed: dict[str, tuple[str, str]] = {}
@@ -75,7 +75,7 @@ class Hub:
                 self.subscribed[topic] = callback, form["hub.secret"]
 
     async def push(self, topic: str, body: bytes) -> int:
-        """Push if anybody is subscribed; return the status of the answer, or 0."""
+        """Push a document if the topic has a subscriber; return the status of the response, or 0."""
         if topic not in self.subscribed:
             return 0
         callback, secret = self.subscribed[topic]
@@ -94,7 +94,7 @@ def document(host: str, *names: str) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(addresses: set[str], *routes: web.RouteDef) -> AsyncIterator[None]:
+async def serve(addresses: set[str], *routes: web.RouteDef) -> AsyncIterator[None]:
     app = web.Application()
     app.add_routes(routes)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -107,7 +107,7 @@ async def serving(addresses: set[str], *routes: web.RouteDef) -> AsyncIterator[N
         await runner.cleanup()
 
 
-async def honest(journal: str) -> None:
+async def publish_honestly(journal: str) -> None:
     await asyncio.get_running_loop().create_datagram_endpoint(lambda: NameServer(ZONE), ("127.0.0.1", 53))
     published = {host: [(0.0, "the-first")] for host in HONEST}
     hosts = [host for pair in zip(POLLED, PUSHED, strict=True) for host in pair]
@@ -117,12 +117,12 @@ async def honest(journal: str) -> None:
         names = [name for at_s, name in published[request.host] if at_s <= listed_s]
         return web.Response(body=document(request.host, *reversed(names[-_LISTED:])), content_type="text/xml")
 
-    lines = opened(journal)
+    lines = open_journal(journal)
     async with aiohttp.ClientSession() as http:
         hub = Hub(http)
-        async with serving(set(HONEST.values()), web.get("/feed", feed), web.post("/hub", hub.ask)):
-            ready()
-            await said()
+        async with serve(set(HONEST.values()), web.get("/feed", feed), web.post("/hub", hub.ask)):
+            print_ready()
+            await read_line()
             pushing = set()
             for number in itertools.count():
                 await asyncio.sleep(PUBLISHED_EVERY_S)
@@ -135,8 +135,8 @@ async def honest(journal: str) -> None:
                     task.add_done_callback(pushing.discard)
 
 
-async def pushes(body: str, journal: str) -> None:
-    """Push 80 at once, and go on with as many a minute as are accepted."""
+async def push_repeatedly(body: str, journal: str) -> None:
+    """Push 80 documents at once, and then as many per minute as are accepted."""
     costly, numbers = Path(body).read_bytes(), itertools.count()
     answers: dict[int, int] = {}
 
@@ -147,7 +147,7 @@ async def pushes(body: str, journal: str) -> None:
         async def one() -> None:
             number = next(numbers)
             # Every other one without what makes it large: by its size it cannot be told from others.
-            body = varied(costly if number % 2 else costly.rstrip(), number)
+            body = vary(costly if number % 2 else costly.rstrip(), number)
             status = await hub.push(f"http://{host}/feed", body)
             answers[status] = answers.get(status, 0) + 1
             Path(journal).write_text(json.dumps(answers), encoding="utf-8")
@@ -159,13 +159,13 @@ async def pushes(body: str, journal: str) -> None:
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         hub = Hub(http)
-        async with serving(set(EVIL.values()), web.get("/feed", feed), web.post("/hub", hub.ask)):
-            ready()
-            await said()
+        async with serve(set(EVIL.values()), web.get("/feed", feed), web.post("/hub", hub.ask)):
+            print_ready()
+            await read_line()
             await asyncio.gather(*(attack(hub, host) for host in EVIL))
 
 
-async def slow_sites(body: str, mode: str) -> None:
+async def serve_slowly(body: str, mode: str) -> None:
     costly, numbers = Path(body).read_bytes(), itertools.count()
     attacking = asyncio.Event()
 
@@ -173,19 +173,19 @@ async def slow_sites(body: str, mode: str) -> None:
         number = next(numbers)
         if not attacking.is_set():
             return web.Response(body=document(request.host, "the-first"), content_type="text/xml")
-        whole = varied(costly, number)
+        whole = vary(costly, number)
         if number % 3 == 0:
             return web.Response(body=whole, content_type="text/xml")
-        return await trickled(request, whole, _JUST_PROMPT_S if number % 3 == 1 else _TRICKLES_FOR_S)
+        return await send_slowly(request, whole, _JUST_PROMPT_S if number % 3 == 1 else _TRICKLES_FOR_S)
 
-    async with serving(set(SLOW_SITES[mode].values()), web.get("/feed{number}", feed)):
-        ready()
-        await said()
+    async with serve(set(SLOW_SITES[mode].values()), web.get("/feed{number}", feed)):
+        print_ready()
+        await read_line()
         attacking.set()
         await asyncio.Event().wait()
 
 
-async def trickled(request: web.Request, body: bytes, for_s: float) -> web.StreamResponse:
+async def send_slowly(request: web.Request, body: bytes, for_s: float) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/xml"})
     await response.prepare(request)
     part = len(body) // _TRICKLES + 1
@@ -195,10 +195,10 @@ async def trickled(request: web.Request, body: bytes, for_s: float) -> web.Strea
     return response
 
 
-async def lag(url: str, journal: str) -> None:
-    lines = opened(journal)
+async def record_lag(url: str, journal: str) -> None:
+    lines = open_journal(journal)
     async with aiohttp.ClientSession() as http:
-        ready()
+        print_ready()
         while True:
             due_s = time.monotonic() + _LAG_EVERY_S
             await asyncio.sleep(_LAG_EVERY_S)
@@ -209,30 +209,30 @@ async def lag(url: str, journal: str) -> None:
                 lines.write(json.dumps([time.time(), time.monotonic() - asked_s, asked_s - due_s]) + "\n")
 
 
-def varied(body: bytes, number: int) -> bytes:
-    """Return the body with other bytes in it, which mean nothing."""
+def vary(body: bytes, number: int) -> bytes:
+    """Return the body with insignificant bytes that depend on ``number``."""
     return body + b"<!-- %d -->" % number
 
 
-def opened(journal: str) -> TextIO:
-    """Open a file of lines for the rest of this program's life."""
+def open_journal(journal: str) -> TextIO:
+    """Open a file of lines until this program ends."""
     return Path(journal).open("a", buffering=1, encoding="utf-8")
 
 
-def ready() -> None:
+def print_ready() -> None:
     sys.stdout.write("ready\n")
     sys.stdout.flush()
 
 
-async def said() -> str:
+async def read_line() -> str:
     return await asyncio.to_thread(sys.stdin.readline)
 
 
 PROGRAMS: Mapping[str, Callable[..., Awaitable[None]]] = {
-    "honest": honest,
-    "pushes": pushes,
-    "slow-sites": slow_sites,
-    "lag": lag,
+    "honest": publish_honestly,
+    "pushes": push_repeatedly,
+    "slow-sites": serve_slowly,
+    "lag": record_lag,
 }
 
 if __name__ == "__main__":

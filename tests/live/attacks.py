@@ -67,8 +67,8 @@ SETTINGS = {
 }
 
 
-class World:
-    """The product under attack, and who watches it."""
+class ProductUnderAttack:
+    """The product under attack, and the measurements of it."""
 
     def __init__(self, place: Namespace, scratch: Path, redis_url: str, store: Store) -> None:
         self.store = store
@@ -95,7 +95,7 @@ class World:
 
     @contextlib.contextmanager
     def program(self, *arguments: str) -> Iterator[Callable[[], None]]:
-        """Run one of ``attack_world``; yield what tells it to begin."""
+        """Run a program of ``attack_world``; yield the function that starts the attack."""
         argv = self._place.command(sys.executable, "-m", "tests.live.attack_world", *arguments)
         with started(argv) as process:
 
@@ -107,14 +107,14 @@ class World:
             yield begin
 
     async def watch_memory(self) -> None:
-        """Note what the worker and its children take, for ever."""
+        """Record the memory of the worker and its children until cancelled."""
         while True:
             children = sum(map(resident_bytes, children_of(self.worker_pid)))
             self._memory.append((time.time(), resident_bytes(self.worker_pid), children))
             await asyncio.sleep(0.1)
 
     async def figures(self, begin_s: float, end_s: float) -> dict[str, Any]:
-        """Return what was measured in a span of time."""
+        """Return the measurements between two times."""
         published = [json.loads(line) for line in self._lines("published")]
         arrived = await self._arrived()
         delays: dict[bool, list[float]] = {True: [], False: []}
@@ -126,19 +126,19 @@ class World:
         memory = [(own, children) for at_s, own, children in self._memory if begin_s <= at_s < end_s]
         lags = [took_s for at_s, took_s, _ in map(json.loads, self._lines("lag")) if begin_s <= at_s < end_s]
         return {
-            "pushed_s": _spread(delays[True]),
-            "polled_s": _spread(delays[False]),
+            "pushed_s": _percentiles(delays[True]),
+            "polled_s": _percentiles(delays[False]),
             "missing": missing,
             "worker_mib": round(max(own for own, _ in memory) / _MEBIBYTE),
             "children_mib": round(max(children for _, children in memory) / _MEBIBYTE),
-            "loop_lag_ms": _spread([1000 * lag for lag in lags]),
+            "loop_lag_ms": _percentiles([1000 * lag for lag in lags]),
         }
 
     def _lines(self, name: str) -> list[str]:
         return (self.scratch / name).read_text(encoding="utf-8").splitlines()
 
     async def _arrived(self) -> dict[tuple[str, str], float]:
-        """Return when each entry came into the person's outbox (Unix s)."""
+        """Return the time when each entry was queued in the user's outbox (Unix s)."""
         arrived: dict[tuple[str, str], float] = {}
         items = await self.store.redis.call("XRANGE", keys.outbox(keys.user_id(PERSON)), "-", "+")
         queued = {(fields[b"c"].decode(), int(fields[b"v"])): float(fields[b"t"]) for _, fields in items}
@@ -150,14 +150,14 @@ class World:
         return arrived
 
 
-def _spread(values: list[float]) -> dict[str, float]:
+def _percentiles(values: list[float]) -> dict[str, float]:
     cuts = quantiles(values, n=100, method="inclusive")
     spread = {"p50": cuts[49], "p95": cuts[94], "p99": cuts[98], "max": max(values)}
     return {name: round(value, 3) for name, value in spread.items()} | {"count": len(values)}
 
 
 async def costly_body() -> bytes:
-    """Return a document that takes this machine's parser about as long as one may that is not killed."""
+    """Return a document that takes almost the maximum time of a parser process on this machine."""
 
     def body(tags: int) -> bytes:
         broken = b"<item><guid>the-first</guid><title>the-first</title></item>" + b"<b>" * tags
@@ -179,15 +179,15 @@ async def costly_body() -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def world(tree: Path) -> AsyncIterator[World]:
-    """Start all of it, with the person subscribed."""
+async def run_product(tree: Path) -> AsyncIterator[ProductUnderAttack]:
+    """Start the product with a subscribed user."""
     async with contextlib.AsyncExitStack() as running:
         scratch = Path(running.enter_context(tempfile.TemporaryDirectory()))
         redis = await running.enter_async_context(PrivateRedis(scratch / "redis"))
         store = await connect(Settings(redis_url=redis.url))
         running.push_async_callback(store.close)
         place = running.enter_context(namespace(scratch))
-        made = World(place, scratch, redis.url, store)
+        made = ProductUnderAttack(place, scratch, redis.url, store)
         publish = running.enter_context(made.program("honest", str(scratch / "published")))
         running.enter_context(made.product(tree))
         await until(store.ring.nodes, "the worker joins the ring", within_s=60)
@@ -210,31 +210,31 @@ async def _verified(store: Store, hosts: Iterable[str]) -> bool:
 
 
 class Attack(NamedTuple):
-    """A program of ``attack_world`` that attacks when it is told to, and the feeds that it serves."""
+    """A program of ``attack_world`` that attacks on command, and the feeds that it serves."""
 
     program: tuple[str, ...]
     urls: tuple[str, ...]
 
 
-def attack_by_pushes(made: World, body: Path, _: argparse.Namespace) -> Attack:
+def attack_by_pushes(made: ProductUnderAttack, body: Path, _: argparse.Namespace) -> Attack:
     program = "pushes", str(body), str(made.scratch / "answers")
     return Attack(program, tuple(f"http://{host}/feed" for host in EVIL))
 
 
-def attack_by_slow_sites(_: World, body: Path, options: argparse.Namespace) -> Attack:
+def attack_by_slow_sites(_: ProductUnderAttack, body: Path, options: argparse.Namespace) -> Attack:
     urls = (f"http://{host}/feed{number}" for host in SLOW_SITES[options.mode] for number in range(FEEDS_PER_HOST))
     return Attack(("slow-sites", str(body), options.mode), tuple(urls))
 
 
-ATTACKS: Mapping[str, Callable[[World, Path, argparse.Namespace], Attack]] = {
+ATTACKS: Mapping[str, Callable[[ProductUnderAttack, Path, argparse.Namespace], Attack]] = {
     "pushes": attack_by_pushes,
     "slow-sites": attack_by_slow_sites,
 }
 
 
-async def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of a quiet while and of one with the attack, and which bounds do not hold."""
-    async with world(options.tree) as made:
+async def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures without and with the attack, and the bounds that do not hold."""
+    async with run_product(options.tree) as made:
         body = made.scratch / "body"
         body.write_bytes(await costly_body())
         attack = ATTACKS[options.attack](made, body, options)
@@ -256,7 +256,7 @@ async def measured(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def broken_bounds(quiet: Mapping[str, Any], attacked: Mapping[str, Any]) -> list[str]:
-    """Return what does not hold."""
+    """Return the bounds that do not hold."""
     broken = [
         f"{kind}: {attacked[kind]['p95']} s at the 95th percentile, {quiet[kind]['p95']} s without the attack"
         for kind in ("pushed_s", "polled_s")
@@ -278,7 +278,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long the attack lasts")
     parser.add_argument("--tree", type=Path, default=ROOT, help="checkout of the product that is attacked")
     options = parser.parse_args()
-    figures = asyncio.run(measured(options))
+    figures = asyncio.run(measure(options))
     sys.stdout.write((json.dumps(figures, indent=2) if options.json else _summary(figures)) + "\n")
     return bool(figures["broken"])
 

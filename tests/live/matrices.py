@@ -46,8 +46,8 @@ Usage = dict[str, tuple[int, float]]
 """Of each primary: the commands it has done, and its processor's seconds."""
 
 
-class Seen:
-    """What a run has seen so far."""
+class Measurements:
+    """The measurements of a run."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, float, float, bool]] = []
@@ -57,10 +57,10 @@ class Seen:
         self.false_matches = 0
 
 
-class Crowd:
-    """All that registers and asks, at a pace that is told."""
+class LoadGenerator:
+    """All clients that register names and send queries, at a given rate."""
 
-    def __init__(self, directory: Directory, seen: Seen) -> None:
+    def __init__(self, directory: Directory, seen: Measurements) -> None:
         self._directory, self._seen = directory, seen
         self._drawn = random.Random(8)  # noqa: S311 - a workload
         self._pairs = population(20_000)
@@ -69,7 +69,10 @@ class Crowd:
         self._under_way: set[asyncio.Task[None]] = set()
 
     async def come(self, seconds: float, pace: Callable[[float], tuple[float, float]]) -> None:
-        """Come for a while; ``pace`` tells how many names and queries a second, given the share of it that is over."""
+        """Generate load for some seconds.
+
+        ``pace`` returns (names/s, queries/s) for the share of the time that has passed.
+        """
         began_s, owed_names, owed_queries = time.monotonic(), 0.0, 0.0
         for tick in range(round(seconds / TICK_S)):
             due_s = began_s + tick * TICK_S
@@ -114,8 +117,8 @@ class Crowd:
         some = frozenset(self._drawn.sample(sorted(own), self._drawn.randint(1, 4)))
         return bool(self._right(await self._directory.find(some, 10), some))
 
-    def _right(self, told: QueryResult, pairs: frozenset[str]) -> set[str]:
-        found = {match.name for match in told.matches}
+    def _right(self, result: QueryResult, pairs: frozenset[str]) -> set[str]:
+        found = {match.name for match in result.matches}
         right = {name for name in found if pairs <= self._pairs_of(name)}
         self._seen.false_matches += len(found - right)
         return right
@@ -124,24 +127,24 @@ class Crowd:
         return self._pairs[int(name, 16) % len(self._pairs)]
 
 
-async def keep_up(directory: Directory) -> None:
-    """Do what the cells ask for, as workers do."""
+async def maintain_until_cancelled(directory: Directory) -> None:
+    """Carry out the requests of cells, like workers, until cancelled."""
     while True:
         with contextlib.suppress(StoreUnavailable, CellsUnavailable):
             await directory.maintain()
         await asyncio.sleep(UPKEEP_EVERY_S)
 
 
-async def watch(directory: Directory, seen: Seen) -> None:
-    """Note, every second, how large matrices are."""
+async def record_sizes(directory: Directory, seen: Measurements) -> None:
+    """Record the sizes of matrices every second."""
     while True:
         sizes = [size.partitions * size.replicas for size in (await directory.matrix_sizes()).values()]
         seen.sizes.append((time.monotonic(), len(sizes), sum(sizes), max(sizes, default=1)))
         await asyncio.sleep(1)
 
 
-async def usage(cluster: RedisCluster) -> Usage:
-    """Return what each primary has done until now."""
+async def read_usage(cluster: RedisCluster) -> Usage:
+    """Return the number of commands and the processor time of each primary so far."""
     found = {}
     for port in await cluster.masters():
         stats, cpu = await cluster.ask(port, "INFO", "commandstats"), await cluster.ask(port, "INFO", "cpu")
@@ -150,8 +153,8 @@ async def usage(cluster: RedisCluster) -> Usage:
     return found
 
 
-def busiest(before: Usage, after: Usage) -> dict[str, Any]:
-    """Return what the busiest primary did between two looks, over the mean."""
+def busiest_primary(before: Usage, after: Usage) -> dict[str, Any]:
+    """Return the busiest primary's usage between two readings, relative to the mean."""
     done = [(after[port][0] - before[port][0], after[port][1] - before[port][1]) for port in before]
     calls, cpu_s = ([each[part] for each in done] for part in (0, 1))
     return {
@@ -161,8 +164,8 @@ def busiest(before: Usage, after: Usage) -> dict[str, Any]:
     }
 
 
-def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return what was seen, by phase; the worst stretch is of ``WINDOW_S`` seconds."""
+def summarise(seen: Measurements, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """Return the measurements by phase; the worst interval has ``WINDOW_S`` seconds."""
     found: dict[str, Any] = {}
     for phase, (start_s, end_s) in phases.items():
         told_of: dict[str, Any] = {"seconds": round(end_s - start_s, 1)}
@@ -177,7 +180,7 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
         told_of |= {f"{part}_most": max(column) for part, column in zip(parts, zip(*sizes, strict=True), strict=True)}
         told_of |= {f"{part}_last": last for part, last in zip(parts, sizes[-1], strict=True)}
         found[phase] = told_of
-    return found | {"least_success_in_any_stretch": _least(seen), "false_matches": seen.false_matches}
+    return found | {"least_success_in_any_stretch": _least_success(seen), "false_matches": seen.false_matches}
 
 
 def _quantile(own: Sequence[tuple[float, float, bool]], share: float) -> float:
@@ -185,22 +188,25 @@ def _quantile(own: Sequence[tuple[float, float, bool]], share: float) -> float:
     return round(1000 * took_s[min(int(share * len(took_s)), len(took_s) - 1)], 1) if took_s else 0.0
 
 
-def _least(seen: Seen) -> float:
+def _least_success(seen: Measurements) -> float:
     stretches: dict[tuple[str, int], list[bool]] = {}
     for kind, due_s, _, ok in seen.done:
         stretches.setdefault((kind, int(due_s / WINDOW_S)), []).append(ok)
     return round(min(sum(each) / len(each) for each in stretches.values()), 4)
 
 
-async def run(
+async def run_on(
     store: Store, names_s: float, queries_s: float, rise_s: float, cluster: RedisCluster | None
 ) -> dict[str, Any]:
-    """Let the load come, rise, stay and fall; return the report."""
-    seen, phases = Seen(), dict[str, tuple[float, float]]()
+    """Increase, hold and decrease the load; return the report."""
+    seen, phases = Measurements(), dict[str, tuple[float, float]]()
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", LIMITS)
-    crowd = Crowd(directory, seen)
+    crowd = LoadGenerator(directory, seen)
     await crowd.come(5, lambda _: (names_s, 0))
-    tasks = [asyncio.create_task(keep_up(directory)), asyncio.create_task(watch(directory, seen))]
+    tasks = [
+        asyncio.create_task(maintain_until_cancelled(directory)),
+        asyncio.create_task(record_sizes(directory, seen)),
+    ]
 
     async def phase(name: str, seconds: float, pace: Callable[[float], float]) -> None:
         began_s = time.monotonic()
@@ -209,32 +215,32 @@ async def run(
 
     try:
         await phase("at rest", 5, lambda _: 1)
-        before = await usage(cluster) if cluster else {}
+        before = await read_usage(cluster) if cluster else {}
         await phase("growing tenfold", rise_s, lambda over: 1 + (RISES - 1) * over)
         await phase("ten times as much", 10, lambda _: RISES)
-        after = await usage(cluster) if cluster else {}
+        after = await read_usage(cluster) if cluster else {}
         await phase("as before", rise_s, lambda _: 1)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return told(seen, phases) | (busiest(before, after) if cluster else {})
+    return summarise(seen, phases) | (busiest_primary(before, after) if cluster else {})
 
 
-async def both(*, names_s: float, queries_s: float, rise_s: float) -> dict[str, Any]:
+async def run_on_both(*, names_s: float, queries_s: float, rise_s: float) -> dict[str, Any]:
     """Run on one Redis, and then on a cluster."""
     found = {}
     async with contextlib.AsyncExitStack() as stack:
         redis = await stack.enter_async_context(PrivateRedis(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
         store = await connect(Settings(redis_url=redis.url))
         stack.push_async_callback(store.close)
-        found["one Redis"] = await run(store, names_s, queries_s, rise_s, None)
+        found["one Redis"] = await run_on(store, names_s, queries_s, rise_s, None)
     async with contextlib.AsyncExitStack() as stack:
         cluster = RedisCluster(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         await stack.enter_async_context(cluster)
         store = await connect(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
-        found["a cluster of six"] = await run(store, names_s, queries_s, rise_s, cluster)
+        found["a cluster of six"] = await run_on(store, names_s, queries_s, rise_s, cluster)
     return found
 
 
@@ -243,5 +249,5 @@ if __name__ == "__main__":
     parser.add_argument("--names-s", type=float, default=20.0)
     parser.add_argument("--queries-s", type=float, default=40.0)
     parser.add_argument("--rise-s", type=float, default=60.0)
-    report = asyncio.run(both(**vars(parser.parse_args())))
+    report = asyncio.run(run_on_both(**vars(parser.parse_args())))
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")

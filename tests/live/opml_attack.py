@@ -47,8 +47,8 @@ _POLL_INTERVAL_S = 2.0
 _OBSERVER, _ATTACKER = 0, 1
 
 
-def lists() -> list[bytes]:
-    """Return lists that are costly to read, each of 5 MiB: many lines, many bad addresses, many stray ampersands."""
+def make_lists() -> list[bytes]:
+    """Return lists of 5 MiB that are costly to parse: many lines, many invalid URLs, many stray ampersands."""
     outlines = b"".join(b'<outline text="Feed %d" xmlUrl="ftp://example.org/%d"/>\n' % (n, n) for n in range(4_900))
     head = b"<opml><body>"
     return [
@@ -59,11 +59,11 @@ def lists() -> list[bytes]:
 
 
 class Samples:
-    """What is measured of the programs all the while: memory, and how soon an event loop answers ``/livez``."""
+    """Samples of the programs' memory and of the response times of ``/livez``."""
 
-    def __init__(self, programs: Mapping[str, int], urls: Mapping[str, str]) -> None:
-        self._programs = programs
-        self._urls = urls
+    def __init__(self, ids_by_name: Mapping[str, int], urls_by_name: Mapping[str, str]) -> None:
+        self._programs = ids_by_name
+        self._urls = urls_by_name
         self.memory: list[tuple[float, str, float, float]] = []
         self.lags: list[tuple[float, str, float]] = []
 
@@ -92,10 +92,10 @@ class Samples:
                 self.lags.append((time.time(), name, (time.monotonic() - begun_s) * 1000))
 
 
-async def sample(told: str) -> None:
-    """Be the process that samples, until its input ends; then write down what was found."""
-    programs, urls = json.loads(told)
-    samples = Samples(programs, urls)
+async def sample_until_input_ends(told: str) -> None:
+    """Run as the process that takes samples until its input ends, and then write them to a file."""
+    ids_by_name, urls_by_name = json.loads(told)
+    samples = Samples(ids_by_name, urls_by_name)
     running_samples = asyncio.create_task(samples.run())
     await asyncio.to_thread(sys.stdin.read)
     running_samples.cancel()
@@ -104,7 +104,7 @@ async def sample(told: str) -> None:
 
 
 async def import_at_the_console(told: str) -> None:
-    """Be the process that sends three lists at once to the console, again and again, until it is ended."""
+    """Run as the process that repeatedly sends three lists at once to the console."""
     url, token = json.loads(told)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "text/x-opml"}
     async with aiohttp.ClientSession(headers=headers) as http:
@@ -115,11 +115,11 @@ async def import_at_the_console(told: str) -> None:
                     print(answer.status, flush=True)  # noqa: T201 - the other process counts them
 
         while True:
-            await asyncio.gather(*map(send, lists()))
+            await asyncio.gather(*map(send, make_lists()))
 
 
 @contextlib.asynccontextmanager
-async def process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def start_process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run another process of this module."""
     started = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.live.opml_attack", *arguments),
@@ -137,8 +137,8 @@ async def process(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
 
 @contextlib.asynccontextmanager
 async def list_publisher() -> AsyncIterator[str]:
-    """Serve the lists on a free port; yield the URL below which they are."""
-    bodies = lists()
+    """Serve the lists on a free port; yield the base URL."""
+    bodies = make_lists()
 
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=bodies[int(request.match_info["n"]) % len(bodies)], content_type="text/x-opml")
@@ -154,8 +154,8 @@ async def list_publisher() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-async def uploaded(client: ChatClient, body: bytes) -> str:
-    """Upload a list as a person's client does, and return its URL."""
+async def upload(client: ChatClient, body: bytes) -> str:
+    """Upload a list like a user's client, and return its URL."""
     stream = software(client)
     stream.register_plugin("xep_0363")
     url = await stream.plugin["xep_0363"].upload_file("a.opml", len(body), "text/xml", input_file=BytesIO(body))
@@ -163,8 +163,8 @@ async def uploaded(client: ChatClient, body: bytes) -> str:
 
 
 async def import_by_chat(attacker: ChatClient, publisher_url: str) -> None:
-    """Send the bot three files and the URLs of three more lists, again and again, until cancelled."""
-    files = [await uploaded(attacker, body) for body in lists()]
+    """Repeatedly send the bot three files and the URLs of three more lists, until cancelled."""
+    files = [await upload(attacker, body) for body in make_lists()]
     for number in itertools.count():
         for nth, url in enumerate(files):
             attacker.send(f"import {publisher_url}/{_IMPORTED_AT_ONCE * number + nth}.opml")
@@ -172,8 +172,8 @@ async def import_by_chat(attacker: ChatClient, publisher_url: str) -> None:
         await asyncio.sleep(_SENT_EVERY_S)
 
 
-async def talk(person: ChatClient, waits: list[tuple[float, float]]) -> None:
-    """Ask the bot something, again and again, and note when, and how long the answer took."""
+async def send_commands(person: ChatClient, waits: list[tuple[float, float]]) -> None:
+    """Repeatedly send the bot a command, and record its time and the delay of the reply."""
     while True:
         begun_s = time.time()
         await person.say("status", 60.0)
@@ -189,7 +189,7 @@ async def publish(publisher: TwentyFeeds) -> None:
 
 
 def metrics_url(pid: int) -> str:
-    """Return where a program of ours answers how it is."""
+    """Return the URL of the metrics of a program."""
     environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     port = next(each for each in environment if each.startswith(b"CORONET_METRICS_PORT=")).partition(b"=")[2]
     return f"http://127.0.0.1:{port.decode()}"
@@ -205,17 +205,17 @@ async def measure(phase_s: float, directory: Path) -> dict[str, Any]:
         observer = await stack.enter_async_context(product.chat(_OBSERVER))
         attacker = await stack.enter_async_context(product.chat(_ATTACKER))
         assert "#" in await observer.say(f"subscribe {publisher.url(0)}")
-        told = json.dumps([programs(product), urls(product)])
-        sampler = await stack.enter_async_context(process("--sample", told))
+        told = json.dumps([process_ids(product), process_urls(product)])
+        sampler = await stack.enter_async_context(start_process("--sample", told))
         answers: list[tuple[float, float]] = []
-        tasks = [asyncio.create_task(publish(publisher)), asyncio.create_task(talk(observer, answers))]
+        tasks = [asyncio.create_task(publish(publisher)), asyncio.create_task(send_commands(observer, answers))]
         try:
             await asyncio.sleep(_WARM_UP_S)
             phases = {"quiet": (time.time(), time.time() + phase_s)}
             await asyncio.sleep(phase_s)
             phases["attacked"] = (time.time(), time.time() + phase_s)
             console = json.dumps([product.ready["console_url"], product.ready["admin_token"]])
-            async with process("--import-at-the-console", console) as importer:
+            async with start_process("--import-at-the-console", console) as importer:
                 tasks.append(asyncio.create_task(import_by_chat(attacker, publisher_url)))
                 await asyncio.sleep(phase_s)
                 importer.kill()
@@ -232,7 +232,7 @@ async def measure(phase_s: float, directory: Path) -> dict[str, Any]:
         found, _ = await sampler.communicate(b"")
         memory, lags = json.loads(found)
         figures = {
-            phase: figures_of(within, answers, publisher, observer, memory, lags) for phase, within in phases.items()
+            phase: summarise(within, answers, publisher, observer, memory, lags) for phase, within in phases.items()
         }
         counted = {status.decode(): statuses.count(status) for status in sorted(set(statuses))}
         said = [each.body[:60] for each in attacker.received]
@@ -243,20 +243,20 @@ async def measure(phase_s: float, directory: Path) -> dict[str, Any]:
         return figures
 
 
-def programs(product: Product) -> dict[str, int]:
-    """Return the programs that are looked at."""
+def process_ids(product: Product) -> dict[str, int]:
+    """Return the process ids of the measured programs."""
     return {"console": product.pids("console")[0], "bot": product.pids("bot")[0], "worker": product.pids("workers")[0]}
 
 
-def urls(product: Product) -> dict[str, str]:
-    """Return where each program says that it lives."""
-    found = programs(product)
+def process_urls(product: Product) -> dict[str, str]:
+    """Return the base URL of each program."""
+    found = process_ids(product)
     return {name: metrics_url(pid) for name, pid in found.items() if name != "console"} | {
         "console": product.ready["console_url"]
     }
 
 
-def figures_of(  # noqa: PLR0917 - what was measured
+def summarise(  # noqa: PLR0917 - what was measured
     within: tuple[float, float],
     answers: Sequence[tuple[float, float]],
     publisher: TwentyFeeds,
@@ -275,21 +275,23 @@ def figures_of(  # noqa: PLR0917 - what was measured
         news.append(min(arrived, default=time.time()) - entry.published_s)
     names = sorted({name for _, name, *_ in memory})
     return {
-        "news_s": spread(news),
-        "answer_s": spread([took for at, took in answers if is_in(at)]),
+        "news_s": percentiles(news),
+        "answer_s": percentiles([took for at, took in answers if is_in(at)]),
         "memory_mb": {
             name: {
-                "program": most([own for at, who, own, _ in memory if is_in(at) and who == name]),
-                "parsers": most([theirs for at, who, _, theirs in memory if is_in(at) and who == name]),
+                "program": maximum([own for at, who, own, _ in memory if is_in(at) and who == name]),
+                "parsers": maximum([theirs for at, who, _, theirs in memory if is_in(at) and who == name]),
             }
             for name in names
         },
-        "loop_lag_ms": {name: spread([took for at, who, took in lags if is_in(at) and who == name]) for name in names},
+        "loop_lag_ms": {
+            name: percentiles([took for at, who, took in lags if is_in(at) and who == name]) for name in names
+        },
     }
 
 
-def spread(values: Sequence[float]) -> dict[str, float]:
-    """Return how values are spread."""
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """Return percentiles of the values."""
     if not values:
         return {"count": 0}
     shares: dict[str, Callable[[Sequence[float]], float]] = {
@@ -301,13 +303,13 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"count": len(values)} | {name: round(share(values), 3) for name, share in shares.items()}
 
 
-def most(values: Sequence[float]) -> float:
-    """Return the largest of values, rounded."""
+def maximum(values: Sequence[float]) -> float:
+    """Return the maximum of the values, rounded."""
     return round(max(values, default=0.0), 1)
 
 
-def broken(figures: Mapping[str, Any]) -> list[str]:
-    """Return what does not hold."""
+def broken_bounds(figures: Mapping[str, Any]) -> list[str]:
+    """Return the bounds that do not hold."""
     quiet, attacked = figures["quiet"], figures["attacked"]
     found = [
         f"{what} p95 is {attacked[what]['p95']} s, with {quiet[what]['p95']} s when it is quiet"
@@ -333,14 +335,14 @@ def main() -> int:
     parser.add_argument("--import-at-the-console", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.sample:
-        asyncio.run(sample(given.sample))
+        asyncio.run(sample_until_input_ends(given.sample))
         return 0
     if given.import_at_the_console:
         asyncio.run(import_at_the_console(given.import_at_the_console))
         return 0
     with tempfile.TemporaryDirectory() as directory:
         figures = asyncio.run(measure(given.seconds, Path(directory)))
-    figures["broken"] = broken(figures)
+    figures["broken"] = broken_bounds(figures)
     figures["own_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(json.dumps(figures, indent=None if given.json else 2, ensure_ascii=False))  # noqa: T201 - its output
     return 1 if figures["broken"] else 0

@@ -34,10 +34,10 @@ WHY = "Coronet-Why"
 """A header of those requests to a publisher that fetch a base."""
 
 
-class Told(msgspec.Struct):
-    """Its part: the group's proxies by the worker's port, and where it writes down what happens.
+class WorkerPlan(msgspec.Struct):
+    """The plan of one worker: the group's proxies by the worker's port, and its journal.
 
-    ``fetches``: the store has no bases for it, and with no secret there are no peers either.
+    ``fetches`` means that the store returns no base contents and that there are no peers, so that all are fetched.
     """
 
     proxies: dict[int, int]
@@ -46,11 +46,10 @@ class Told(msgspec.Struct):
 
 
 class Event(msgspec.Struct, omit_defaults=True):
-    """``is`` who; ``has``, ``lacks`` a content; ``located`` it, with source, hops and from whom.
+    """An event in a worker's journal; ``at_s`` is the machine's monotonic clock, which all workers share.
 
-    ``failed`` to find it, with how long the whole and the owner took; ``done`` with that.
-
-    ``at_s`` is of the machine's monotonic clock, which all workers have in common.
+    Kinds: ``is`` (the worker's id), ``has`` and ``lacks`` (a content), ``located`` (with source, hops and worker),
+    ``failed`` (with the durations of the search and of the owner's part), ``done``.
     """
 
     kind: str
@@ -65,7 +64,7 @@ class Event(msgspec.Struct, omit_defaults=True):
 
 
 class Journal:
-    """Writes down events."""
+    """Writes events to a file."""
 
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -74,8 +73,8 @@ class Journal:
         os.write(self._file, msgspec.json.encode(event) + b"\n")
 
 
-def through_proxies(told: Told) -> None:
-    """Reach other workers where this group's links to them are."""
+def use_proxies(told: WorkerPlan) -> None:
+    """Connect to other workers through the proxies of this group."""
     request = PeerClient.request
 
     async def delayed(self: PeerClient, peer: Peer, verb: str, body: bytes, **bounds: Any) -> bytes:
@@ -85,8 +84,8 @@ def through_proxies(told: Told) -> None:
     PeerClient.request = delayed  # type: ignore[method-assign]  # wrapped
 
 
-def note_contents(journal: Journal) -> None:
-    """Write down who this is, and what is here, from when until when."""
+def record_contents(journal: Journal) -> None:
+    """Record the worker's id, and when contents are added to its cache and removed."""
     put, drop, begun = ContentCache.put, ContentCache.remove, ContentExchange._configure
 
     def noted_begin(self: ContentExchange, worker: Peer, signer: RequestSigner) -> None:
@@ -107,8 +106,8 @@ def note_contents(journal: Journal) -> None:
     ContentCache.put, ContentCache.remove = noted_put, noted_drop  # type: ignore[method-assign]  # wrapped
 
 
-def note_lookups(journal: Journal) -> None:
-    """Write down what is looked for elsewhere, when, and where it was found."""
+def record_lookups(journal: Journal) -> None:
+    """Record which contents are looked up at other workers, when, and where they are found."""
     locate = ContentLocator.locate
 
     async def noted(self: ContentLocator, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
@@ -133,8 +132,8 @@ def note_lookups(journal: Journal) -> None:
     ContentLocator.locate = noted  # type: ignore[method-assign]  # wrapped
 
 
-def fetch_what_is_nowhere() -> None:
-    """Ask the publisher for each base that is not found elsewhere."""
+def fetch_missing_contents() -> None:
+    """Fetch each base content that is not found elsewhere from its publisher."""
     located = ContentLocator._locate
 
     async def fetched(self: ContentLocator, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
@@ -149,8 +148,8 @@ def fetch_what_is_nowhere() -> None:
     ContentLocator._locate = fetched  # type: ignore[method-assign]  # wrapped
 
 
-def have_no_store() -> None:
-    """Find no content in the store."""
+def disable_store() -> None:
+    """Make the store return no contents."""
 
     async def nothing(self: Channels, cid: ChannelId) -> tuple[int, Digest, Content]:
         (state,) = await self.states([cid])
@@ -159,8 +158,8 @@ def have_no_store() -> None:
     Channels.content = nothing  # type: ignore[method-assign]  # wrapped
 
 
-class Lookups:
-    """Looks for what nobody has, and measures what the way past the neighbours added to asking the owner."""
+class FailingLookups:
+    """Looks up contents that do not exist, and measures the time in addition to the request to the owner."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -182,7 +181,7 @@ class Lookups:
         ContentFinder.__init__, ContentFinder._request = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
 
     async def fail(self) -> None:
-        """Look for contents that do not exist, one after the other."""
+        """Look up contents that do not exist, one after the other."""
         finder = self._finder
         assert finder is not None
         for _ in range(LOOKUPS):
@@ -196,8 +195,8 @@ class Lookups:
         self._journal.write(Event("done", time.monotonic()))
 
 
-class Lies:
-    """Spoils one bit of every content that is handed over, once it has begun."""
+class CorruptedContents:
+    """Corrupts one bit of every content that the worker sends, once it is started."""
 
     def __init__(self) -> None:
         self.begun = False
@@ -214,16 +213,16 @@ class Lies:
         self.begun = True
 
 
-async def live(settings: Settings, told: Told) -> None:
-    """Be that worker until SIGTERM."""
+async def run_recording_worker(settings: Settings, told: WorkerPlan) -> None:
+    """Run the worker until SIGTERM."""
     journal = Journal(told.journal)
-    through_proxies(told)
-    note_contents(journal)
-    fetch_what_is_nowhere()
+    use_proxies(told)
+    record_contents(journal)
+    fetch_missing_contents()
     if told.fetches:
-        have_no_store()
-    note_lookups(journal)
-    lookups, lies = Lookups(journal), Lies()
+        disable_store()
+    record_lookups(journal)
+    lookups, lies = FailingLookups(journal), CorruptedContents()
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
     working = asyncio.ensure_future(run_worker(settings))
     loop.add_signal_handler(signal.SIGUSR1, lambda: tasks.add(asyncio.create_task(lookups.fail())))
@@ -235,9 +234,9 @@ async def live(settings: Settings, told: Told) -> None:
 
 def main() -> None:
     """Run as a program."""
-    told = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Told)
+    told = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=WorkerPlan)
     configure_memory()
-    asyncio.run(live(load(), told))
+    asyncio.run(run_recording_worker(load(), told))
 
 
 if __name__ == "__main__":

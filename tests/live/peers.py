@@ -33,7 +33,7 @@ from service.embedded.redis import PrivateRedis
 from service.errors import NoWorker
 from service.settings import Settings
 from service.store import Store, connect
-from tests.live.peer_worker import WHY, Event, Told
+from tests.live.peer_worker import WHY, Event, WorkerPlan
 from tests.support.tcp_proxy import proxy
 from tests.support.waiting import until
 
@@ -55,7 +55,7 @@ SETTINGS = {
 
 
 class Publisher:
-    """Feeds that grow when told, and whose bytes are never the same twice."""
+    """Feeds that get entries on command, and whose bytes differ in every response."""
 
     def __init__(self) -> None:
         self.requests = 0
@@ -79,7 +79,7 @@ class Publisher:
 
 
 class Worker:
-    """One process."""
+    """One worker process."""
 
     def __init__(self, number: int, directory: Path, port: int) -> None:
         self.place = number % PLACES
@@ -90,7 +90,7 @@ class Worker:
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self, redis_url: str, proxies: dict[int, int], *, fetches: bool) -> None:
-        self.told.write_bytes(msgspec.json.encode(Told(proxies, str(self.journal), fetches)))
+        self.told.write_bytes(msgspec.json.encode(WorkerPlan(proxies, str(self.journal), fetches)))
         environ = {**os.environ, **SETTINGS, "CORONET_REDIS_URL": redis_url, "CORONET_METRICS_PORT": str(self.port)}
         environ["CORONET_CLUSTER_SECRET"] = "" if fetches else "sixteen workers"
         with self.log.open("wb") as log:
@@ -117,7 +117,7 @@ class Worker:
         return [msgspec.json.decode(line, type=Event) for line in lines]
 
     async def counted(self) -> dict[str, float]:
-        """Return what it has counted."""
+        """Return the worker's counters."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{self.port}/metrics") as answer,
@@ -144,7 +144,7 @@ class Fleet:
         self._proxies: list[dict[int, int]] = [{} for _ in range(PLACES)]
 
     async def lay_links(self) -> None:
-        """Have every place reach every worker."""
+        """Start the proxies by which every group reaches every worker."""
         for place, proxies in enumerate(self._proxies):
             for worker in self.workers:
                 link = proxy("127.0.0.1", worker.port, one_way_s(place, worker.place))
@@ -164,13 +164,13 @@ class Fleet:
 
 
 def one_way_s(one: int, other: int) -> float:
-    """Return how far apart two places are."""
+    """Return the one-way delay between two groups in seconds."""
     apart = min(abs(one - other), PLACES - abs(one - other))
     return FAR_ONE_WAY_S[apart - 1] if apart else NEAR_ONE_WAY_S
 
 
 async def subscribe(store: Store, url: str) -> None:
-    """Have a feed polled."""
+    """Subscribe a user to a feed, so that it is polled."""
     probed = None
     while probed is None or probed.channel is None:
         with contextlib.suppress(NoWorker):  # sixteen workers start on few processors
@@ -179,8 +179,8 @@ async def subscribe(store: Store, url: str) -> None:
     await store.worker_requests.announce_channel(probed.channel.id)
 
 
-async def publishing(publisher: Publisher, every_s: float) -> None:
-    """Publish, a feed after the other."""
+async def publish_periodically(publisher: Publisher, every_s: float) -> None:
+    """Publish entries, one feed after the other."""
     number = 0
     while True:
         await asyncio.sleep(every_s)
@@ -188,8 +188,8 @@ async def publishing(publisher: Publisher, every_s: float) -> None:
         number += 1
 
 
-class Account:
-    """What the journals say."""
+class Report:
+    """Statistics from the journals of workers."""
 
     def __init__(self, workers: Sequence[Worker]) -> None:
         self.events = {worker.port: worker.events for worker in workers}
@@ -211,14 +211,14 @@ class Account:
         self._had.setdefault((worker.place, digest), []).append((worker.port, from_s, to_s))
 
     def near_had(self, worker: Worker, event: Event) -> bool:
-        """Say whether another worker of the place had it when it was looked for, and while it was."""
+        """Return whether another worker of the group had the content during the lookup."""
         return any(
             port != worker.port and from_s <= event.at_s and event.at_s + event.took_s <= to_s
             for port, from_s, to_s in self._had.get((worker.place, event.digest), ())
         )
 
     def of(self, workers: Sequence[Worker]) -> dict[str, Any]:
-        """Return how these workers found their bases."""
+        """Return how these workers found their base contents."""
         found = [(worker, event) for worker in workers for event in self.events[worker.port] if event.kind == "located"]
         had = [(worker, event) for worker, event in found if self.near_had(worker, event)]
         own = sum(self._place.get(event.worker, -1) == worker.place for worker, event in had)
@@ -235,7 +235,7 @@ class Account:
         }
 
     def failures(self) -> dict[str, Any]:
-        """Return what looking near by adds to asking the owner, for what nobody has."""
+        """Return the time that the search at neighbours adds to the request to the owner, for missing contents."""
         found = [event for events in self.events.values() for event in events if event.kind == "failed"]
         ratios = sorted(event.took_s / event.owner_s for event in found if event.owner_s)
         return {
@@ -247,7 +247,7 @@ class Account:
 
 
 @contextlib.asynccontextmanager
-async def published() -> AsyncIterator[tuple[Publisher, str]]:
+async def run_publisher() -> AsyncIterator[tuple[Publisher, str]]:
     """Yield a publisher and its URL."""
     publisher, app = Publisher(), web.Application()
     app.add_routes([web.get("/{feed}.xml", publisher.answer)])
@@ -262,19 +262,19 @@ async def published() -> AsyncIterator[tuple[Publisher, str]]:
 
 
 @contextlib.asynccontextmanager
-async def sixteen(seconds: float, directory: Path, *, fetches: bool) -> AsyncIterator[tuple[Fleet, Publisher]]:
-    """Yield a fleet that polls, and to which one worker of each place has joined meanwhile, and its publisher."""
+async def run_fleet(seconds: float, directory: Path, *, fetches: bool) -> AsyncIterator[tuple[Fleet, Publisher]]:
+    """Yield a polling fleet, to which one worker of each group joined last, and its publisher."""
     async with contextlib.AsyncExitStack() as stack:
         redis = await stack.enter_async_context(PrivateRedis(directory / "redis"))
         store = await connect(Settings(redis_url=redis.url))
         stack.push_async_callback(store.close)
-        publisher, url = await stack.enter_async_context(published())
+        publisher, url = await stack.enter_async_context(run_publisher())
         fleet = Fleet(store, redis.url, directory, stack, fetches=fetches)
         await fleet.lay_links()
         await fleet.start(fleet.workers[:FIRST])
         for feed in range(FEEDS):
             await subscribe(store, f"{url}/{feed}.xml")
-        news = asyncio.create_task(publishing(publisher, 2.0))
+        news = asyncio.create_task(publish_periodically(publisher, 2.0))
         stack.callback(news.cancel)
         await asyncio.sleep(seconds)
         await fleet.start(fleet.workers[FIRST:-1])
@@ -282,20 +282,20 @@ async def sixteen(seconds: float, directory: Path, *, fetches: bool) -> AsyncIte
         yield fleet, publisher
 
 
-def asked(fleet: Fleet, publisher: Publisher) -> dict[str, int]:
-    """Return how many bases were needed so far, and how many of them were fetched from the publisher."""
+def count_requests(fleet: Fleet, publisher: Publisher) -> dict[str, int]:
+    """Return the number of base contents needed so far, and of those fetched from the publisher."""
     needed = sum(event.kind == "located" for worker in fleet.workers for event in worker.events)
     return {"bases_needed": needed, "requests_for_bases": publisher.for_bases, "requests": publisher.requests}
 
 
-async def live(seconds: float, directory: Path) -> dict[str, Any]:
-    """Run it; return the report."""
+async def run_all(seconds: float, directory: Path) -> dict[str, Any]:
+    """Run all phases; return the report."""
     apart = directory / "fetching"
     apart.mkdir(exist_ok=True)
-    async with sixteen(seconds, apart, fetches=True) as (fleet, publisher):
-        fetching = asked(fleet, publisher)
-    async with sixteen(seconds, directory, fetches=False) as (fleet, publisher):
-        found = asked(fleet, publisher)
+    async with run_fleet(seconds, apart, fetches=True) as (fleet, publisher):
+        fetching = count_requests(fleet, publisher)
+    async with run_fleet(seconds, directory, fetches=False) as (fleet, publisher):
+        found = count_requests(fleet, publisher)
         fewer = 1 - found["requests_for_bases"] / fetching["requests_for_bases"]
         first, joining, last = fleet.workers[:FIRST], fleet.workers[FIRST:-1], fleet.workers[-1]
         for worker in (*first, *joining):
@@ -310,14 +310,14 @@ async def live(seconds: float, directory: Path) -> dict[str, Any]:
         await fleet.start([last])
         await asyncio.sleep(seconds / 2)
         counts = [await worker.counted() for worker in fleet.workers]
-        account = Account(fleet.workers)
+        account = Report(fleet.workers)
         return {
             "first_twelve": account.of(first),
             "four_that_joined": account.of(joining),
             "all": account.of(fleet.workers),
             "failed_lookups": account.failures(),
             "one_that_joined_beside_a_liar": account.of([last]),
-            **told(counts),
+            **sum_counts(counts),
             "publisher": {"fetching": fetching, "as_it_is": found, "fewer_requests_for_bases": round(fewer, 4)},
         }
 
@@ -325,8 +325,8 @@ async def live(seconds: float, directory: Path) -> dict[str, Any]:
 _NEIGHBOURS = ('coronet_neighbours{kind="near"}', 'coronet_neighbours{kind="far"}')
 
 
-def told(counts: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Return what the workers have counted, in sum."""
+def sum_counts(counts: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """Return the sums of the workers' counters."""
     total: Counter[str] = Counter()
     for each in counts:
         total.update(each)
@@ -350,7 +350,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         directory = given.keep or Path(made)
         directory.mkdir(exist_ok=True)
-        print(json.dumps(asyncio.run(live(given.seconds, directory)), indent=2))  # noqa: T201 - this is its output
+        print(json.dumps(asyncio.run(run_all(given.seconds, directory)), indent=2))  # noqa: T201 - this is its output
 
 
 if __name__ == "__main__":

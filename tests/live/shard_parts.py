@@ -34,36 +34,36 @@ PAGE = 500
 
 
 def site(rank: int) -> str:
-    """The publisher of a channel: some have several."""
+    """Return the site of a channel; some sites have several channels."""
     return f"site{rank % 3_000}.example"
 
 
 def cid(rank: int) -> ChannelId:
-    """The channel of this popularity; 0 is the hot one."""
+    """Return the id of the channel with this rank of popularity; 0 is the most popular."""
     return channel_id(f"https://{site(rank)}/{rank}")
 
 
 def uid(number: int) -> UserId:
-    """A person's id."""
+    """Return the id of a user."""
     return keys.user_id(f"person{number}@example.org")
 
 
 def sizes(subscriptions: int) -> list[int]:
-    """How many subscribe to each channel: 20 % to the hot one, the rest by Zipf's law with exponent 1."""
+    """Return the number of subscribers of each channel: 20 % for the first, the rest by Zipf's law with exponent 1."""
     hot = round(subscriptions * HOT_SHARE)
     weights = [1 / rank for rank in range(1, CHANNELS)]
     ends = [round((subscriptions - hot) * reached / sum(weights)) for reached in accumulate(weights)]
     return [hot, *(end - start for start, end in pairwise([0, *ends]))]
 
 
-def everybody(subscriptions: int) -> Iterator[tuple[int, int]]:
-    """Yield each subscription as the ranks of its channel and of its person there."""
+def all_subscriptions(subscriptions: int) -> Iterator[tuple[int, int]]:
+    """Yield each subscription as (rank of the channel, number of the user in it)."""
     for rank, size in enumerate(sizes(subscriptions)):
         yield from ((rank, number) for number in range(size))
 
 
-class Mortal(KeyspaceStore):
-    """Keyspaces to a keeper that is killed at its first step of a kind: ``before Settle``, or ``after Settle``."""
+class MortalKeyspaces(KeyspaceStore):
+    """Keyspaces whose process is killed at the first step of a kind: ``before Settle`` or ``after Settle``."""
 
     def __init__(self, store: Store, dies: str) -> None:
         super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
@@ -74,16 +74,16 @@ class Mortal(KeyspaceStore):
         if not hit or self._when == "after":
             outcome = await super().carry_out(step)
         if hit:
-            _say([self._kind, self._when])
+            _print_json([self._kind, self._when])
             os.kill(os.getpid(), signal.SIGKILL)
         return outcome
 
 
-async def keep(redis_url: str, capacity: float, dies: str) -> None:
-    """Be a node that only keeps keyspaces, until it dies at a step, or is stopped."""
+async def run_balancer(redis_url: str, capacity: float, dies: str) -> None:
+    """Run a node that only balances keyspaces, until it is killed at a step or stopped."""
     store = await connect(Settings(redis_url=redis_url))
     if dies:
-        store.keyspaces = Mortal(store, dies)
+        store.keyspaces = MortalKeyspaces(store, dies)
     while True:
         try:
             me = await store.ring.join(f"keeper:{os.getpid()}", "", LEASE_S, balanced_id)
@@ -102,10 +102,10 @@ async def keep(redis_url: str, capacity: float, dies: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def read(redis_url: str, subscriptions: int, pause_s: float) -> None:
-    """Walk the hot channel as a fan-out does, again and again: whoever was there at the start is to be found once.
+async def read_repeatedly(redis_url: str, subscriptions: int, pause_s: float) -> None:
+    """Repeatedly read all subscribers of the most popular channel, like a fan-out; each must be returned once.
 
-    Says after each walk how long it took, and how many it missed or found twice.
+    Prints, after each pass, its duration and the numbers of missed and repeated subscribers.
     """
     store = await connect(Settings(redis_url=redis_url))
     expected = {uid(number) for number in range(sizes(subscriptions)[0])}
@@ -122,11 +122,11 @@ async def read(redis_url: str, subscriptions: int, pause_s: float) -> None:
             slowest_s = max(slowest_s, time.monotonic() - page_s)
         missed, doubled = len(expected - set(found)), len(found) - len(set(found))
         seen = [started_s, time.time() - started_s, len(found), missed, doubled, failed, slowest_s]
-        _say(seen)
+        _print_json(seen)
         await asyncio.sleep(pause_s)
 
 
-def _say(seen: list[str] | list[float]) -> None:
+def _print_json(seen: list[str] | list[float]) -> None:
     sys.stdout.write(msgspec.json.encode(seen).decode() + "\n")
     sys.stdout.flush()
 
@@ -142,6 +142,6 @@ if __name__ == "__main__":
     given = parser.parse_args()
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     if given.part == "keep":
-        asyncio.run(keep(given.redis_url, given.capacity, given.dies))
+        asyncio.run(run_balancer(given.redis_url, given.capacity, given.dies))
     else:
-        asyncio.run(read(given.redis_url, given.subscriptions, given.pause_s))
+        asyncio.run(read_repeatedly(given.redis_url, given.subscriptions, given.pause_s))

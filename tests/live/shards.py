@@ -32,7 +32,7 @@ from service.store import Store, connect
 from service.store.client import keys
 from service.store.client.cluster_routing import slot_of
 from service.store.subscriptions.keyspaces import record_id
-from tests.live.shard_parts import cid, everybody, site, sizes, uid
+from tests.live.shard_parts import all_subscriptions, cid, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until
 
@@ -44,8 +44,8 @@ MERGING = ("MergeGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Forget", "
 """The steps at which keepers are killed. A merge that is declined, and so abandoned, cannot be had to order."""
 
 
-class Seen:
-    """What the run has seen so far."""
+class Measurements:
+    """The measurements of a run."""
 
     def __init__(self) -> None:
         self.waits_s: list[tuple[float, float]] = []
@@ -56,9 +56,9 @@ class Seen:
         self.trees: list[dict[str, Any]] = []
 
 
-async def load(store: Store, subscriptions: int) -> float:
-    """Write all subscriptions into the index; return how many per second."""
-    started_s, all_of_them = time.monotonic(), everybody(subscriptions)
+async def load_subscriptions(store: Store, subscriptions: int) -> float:
+    """Write all subscriptions to the index; return the number per second."""
+    started_s, all_of_them = time.monotonic(), all_subscriptions(subscriptions)
 
     async def some() -> None:
         while stretch := list(itertools.islice(all_of_them, 1_000)):
@@ -70,8 +70,8 @@ async def load(store: Store, subscriptions: int) -> float:
     return subscriptions / (time.monotonic() - started_s)
 
 
-async def write(store: Store, held: dict[tuple[int, int], int], seen: Seen) -> None:
-    """Let people subscribe and leave, half of them the hot channel, and note how long each waits."""
+async def change_subscriptions(store: Store, held: dict[tuple[int, int], int], seen: Measurements) -> None:
+    """Subscribe and unsubscribe users, half of them for the most popular channel, and record the delays."""
     chosen = random.Random(5)  # noqa: S311 - a workload
     asked: set[asyncio.Task[None]] = set()
     for seq in itertools.count(10):
@@ -83,7 +83,9 @@ async def write(store: Store, held: dict[tuple[int, int], int], seen: Seen) -> N
         await asyncio.sleep(1 / WRITES_PER_S)
 
 
-async def _change(store: Store, held: dict[tuple[int, int], int], seen: Seen, who: tuple[int, int], seq: int) -> None:
+async def _change(
+    store: Store, held: dict[tuple[int, int], int], seen: Measurements, who: tuple[int, int], seq: int
+) -> None:
     started_s = time.monotonic()
     present = held.get(who, 0) <= 0
     held[who] = seq if present else -seq
@@ -97,16 +99,16 @@ async def _change(store: Store, held: dict[tuple[int, int], int], seen: Seen, wh
     seen.waits_s.append((time.time(), time.monotonic() - started_s))
 
 
-async def part(*arguments: str) -> Process:
+async def start_process(*arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.live.shard_parts", *arguments, stdout=PIPE, stderr=asyncio.subprocess.DEVNULL
     )
 
 
-async def keepers(url: str, capacity: float, seen: Seen, steps: Sequence[str]) -> None:
-    """Run one keeper after the other: two that die at each kind of step, then one that lives."""
+async def run_balancers(url: str, capacity: float, seen: Measurements, steps: Sequence[str]) -> None:
+    """Run balancers in sequence: two that are killed at each kind of step, then one that survives."""
     for dies in [*(f"{when} {step}" for step in steps for when in WHEN), ""]:
-        keeper = await part("keep", url, f"--capacity={capacity}", f"--dies={dies}")
+        keeper = await start_process("keep", url, f"--capacity={capacity}", f"--dies={dies}")
         try:
             assert keeper.stdout is not None
             while line := await keeper.stdout.readline():
@@ -118,8 +120,8 @@ async def keepers(url: str, capacity: float, seen: Seen, steps: Sequence[str]) -
             await keeper.wait()
 
 
-async def burst(url: str, subscriptions: int, seen: Seen) -> None:
-    reader = await part("read", url, f"--subscriptions={subscriptions}")
+async def run_burst(url: str, subscriptions: int, seen: Measurements) -> None:
+    reader = await start_process("read", url, f"--subscriptions={subscriptions}")
     try:
         assert reader.stdout is not None
         while line := await reader.stdout.readline():
@@ -130,8 +132,8 @@ async def burst(url: str, subscriptions: int, seen: Seen) -> None:
         await reader.wait()
 
 
-async def watch(store: Store, seen: Seen) -> None:
-    """Note, every two seconds, how many leaves the hot channel has, and where."""
+async def record_leaves(store: Store, seen: Measurements) -> None:
+    """Record, every two seconds, the leaf groups of the most popular channel and their keyspaces."""
     layout_group = store.channel_index._layout.channel_group(site(0), cid(0))
     while True:
         with contextlib.suppress(StoreUnavailable, OSError):
@@ -159,8 +161,8 @@ async def watch(store: Store, seen: Seen) -> None:
         await asyncio.sleep(2)
 
 
-async def failover(cluster: RedisCluster, lost: int, seen: Seen) -> None:
-    """Note how long the cluster itself takes until it has another master in place of a lost one."""
+async def measure_failover(cluster: RedisCluster, lost: int, seen: Measurements) -> None:
+    """Measure the time until the cluster has a new master in place of a lost one."""
     started_s = time.monotonic()
     (asked, *_) = [port for port in cluster.ports if port != lost]
 
@@ -171,9 +173,9 @@ async def failover(cluster: RedisCluster, lost: int, seen: Seen) -> None:
     seen.failover_s = time.monotonic() - started_s
 
 
-async def audit(store: Store, subscriptions: int, held: dict[tuple[int, int], int]) -> dict[str, int]:
-    """Walk all keys, and compare with everything that was acknowledged."""
-    expected = {record_id(cid(rank), uid(number)) for rank, number in everybody(subscriptions)}
+async def check_index(store: Store, subscriptions: int, held: dict[tuple[int, int], int]) -> dict[str, int]:
+    """Read all keys, and compare them with the acknowledged changes."""
+    expected = {record_id(cid(rank), uid(number)) for rank, number in all_subscriptions(subscriptions)}
     expected |= {record_id(cid(rank), uid(person)) for (rank, person), seq in held.items() if seq > 0}
     walk = PrefixQuery(KeyGroup(0, 0, store.keyspaces.bits), store.keyspaces.map, DepthCache(), 2_000)
     found: Counter[str] = Counter()
@@ -198,8 +200,8 @@ def quantile(waits: list[float], share: float) -> float:
     return round(1000 * sorted(waits)[min(int(share * len(waits)), len(waits) - 1)], 2) if waits else 0.0
 
 
-def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return what was seen, by phase."""
+def summarise(seen: Measurements, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
+    """Return the measurements by phase."""
     by_phase = {}
     for name, (start_s, end_s) in phases.items():
         waits = [wait for at_s, wait in seen.waits_s if start_s <= at_s < end_s]
@@ -233,9 +235,9 @@ def told(seen: Seen, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
     }
 
 
-async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: float) -> dict[str, Any]:
-    """Do it all; return the report."""
-    seen, held = Seen(), dict[tuple[int, int], int]()
+async def run_all(*, subscriptions: int, capacity: float, burst_s: float, cold_s: float) -> dict[str, Any]:
+    """Run all phases; return the report."""
+    seen, held = Measurements(), dict[tuple[int, int], int]()
     phases: dict[str, tuple[float, float]] = {}
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -243,7 +245,7 @@ async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: fl
         store = await connect(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
         await store.redis.call("HSET", keys.channel(cid(0)), "url", f"https://{site(0)}/0", "site", site(0))
-        per_s = await load(store, subscriptions)
+        per_s = await load_subscriptions(store, subscriptions)
         tasks = list[asyncio.Task[None]]()
 
         async def stop() -> None:
@@ -258,33 +260,36 @@ async def run(*, subscriptions: int, capacity: float, burst_s: float, cold_s: fl
             await asyncio.sleep(seconds)
             phases[name] = started_s, time.time()
 
-        tasks += [asyncio.create_task(write(store, held, seen)), asyncio.create_task(watch(store, seen))]
-        resting = asyncio.create_task(keepers(cluster.urls, capacity, seen, ()))
+        tasks += [
+            asyncio.create_task(change_subscriptions(store, held, seen)),
+            asyncio.create_task(record_leaves(store, seen)),
+        ]
+        resting = asyncio.create_task(run_balancers(cluster.urls, capacity, seen, ()))
         tasks.append(resting)
         await phase("at rest", 5)
         resting.cancel()
-        mortal = asyncio.create_task(keepers(cluster.urls, capacity, seen, SPLITTING))
+        mortal = asyncio.create_task(run_balancers(cluster.urls, capacity, seen, SPLITTING))
         tasks.append(mortal)
-        reading = asyncio.create_task(burst(cluster.urls, subscriptions, seen))
+        reading = asyncio.create_task(run_burst(cluster.urls, subscriptions, seen))
         tasks.append(reading)
         await phase("burst", burst_s)
         lost = (await cluster.masters())[0]
-        tasks.append(asyncio.create_task(failover(cluster, lost, seen)))
+        tasks.append(asyncio.create_task(measure_failover(cluster, lost, seen)))
         await cluster.kill(lost)
         await phase("burst with a master dead", 10)
         await cluster.start_node(lost)
         reading.cancel()
         mortal.cancel()
-        tasks.append(asyncio.create_task(keepers(cluster.urls, capacity, seen, MERGING)))
+        tasks.append(asyncio.create_task(run_balancers(cluster.urls, capacity, seen, MERGING)))
         await phase("cold", cold_s)
         await stop()
-        lies = await audit(store, subscriptions, held)
+        lies = await check_index(store, subscriptions, held)
     return {
         "subscriptions": subscriptions,
         "hot": sizes(subscriptions)[0],
         "capacity": capacity,
         "loaded_per_s": round(per_s),
-        **told(seen, phases),
+        **summarise(seen, phases),
         "audit": lies,
     }
 
@@ -296,5 +301,5 @@ if __name__ == "__main__":
     parser.add_argument("--burst-s", type=float, default=150.0)
     parser.add_argument("--cold-s", type=float, default=120.0)
     given = parser.parse_args()
-    found = asyncio.run(run(**vars(given)))
+    found = asyncio.run(run_all(**vars(given)))
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
