@@ -227,7 +227,7 @@ async def channel_detail(store: Store, text: str) -> ChannelDetail:
 
 
 def _hub_view(state: HubState) -> HubView:
-    """Return the public fields of a hub subscription, without its secret and token."""
+    """Return the public fields of a hub subscription, without its secret and token (guarantee I10)."""
     target = state.target
     return HubView(target.hub, target.topic, state.status, state.since_s, state.lease_until_s, state.failures)
 

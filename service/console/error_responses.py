@@ -84,7 +84,7 @@ def make_problem(status: int, detail: str, code: str = "") -> Problem:
 
 
 def public_message(error: CoronetError) -> str:
-    """Return an error's message for responses.
+    """Return an error's message for responses, without secrets (guarantee I10).
 
     People who are not logged in also get responses. Therefore the address of Redis in :class:`StoreUnavailable` is left
     out of the message and only logged.

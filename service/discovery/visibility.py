@@ -2,7 +2,7 @@
 
 A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
 directory, even if an admin lists it and however many people subscribe: hiding a public channel is a nuisance, showing a
-private one does harm.
+private one does harm (guarantee I10).
 """
 
 import re

@@ -1,5 +1,7 @@
 """The address guard against server-side request forgery: the addresses and ports that a socket may connect to.
 
+No connection is made to an address that is not public, unless the operator allows it (guarantee I6).
+
 ``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
 registries), so these are listed here.
 """

@@ -1,4 +1,4 @@
-"""The HTTP server of every process, which limits the resources that clients can occupy.
+"""The HTTP server of every process, which limits the resources that clients can occupy (guarantee I7).
 
 aiohttp limits the size of requests, but neither their duration nor the number of connections. This server has deadlines
 for the headers of a request, for its body (which must arrive at a minimum rate), for the time in which a client reads

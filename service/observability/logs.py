@@ -1,4 +1,4 @@
-"""Logging configuration: one line per event on stderr, as JSON or readable text, with secrets redacted.
+"""Logging configuration: one line per event on stderr, as JSON or readable text, with secrets redacted (I10).
 
 Coronet's code logs with ``structlog.get_logger()``. Events that libraries log with :mod:`logging`, from level WARNING
 upwards, are written in the same format.

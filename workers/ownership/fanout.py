@@ -51,7 +51,7 @@ class FanOut:
         self._matcher = SavedSearchMatcher(store.saved_searches)
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
-        """Fan out, in order, the versions of a channel that have not been fanned out yet.
+        """Fan out, in order (guarantee I4), the versions of a channel that have not been fanned out yet.
 
         ``epoch`` is the channel's fencing token, which each new owner increments. Return False if another node now owns
         the channel.

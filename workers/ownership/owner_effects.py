@@ -106,7 +106,7 @@ class ChannelOwner:
         """Take over channels from their former owners, and pass their states to the protocol.
 
         The epoch of each channel is incremented, so that the store refuses writes of the former owner. Fan-outs and
-        moves that the former owner did not complete are continued.
+        moves that the former owner did not complete are continued (I1, I8).
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)

@@ -1,4 +1,4 @@
-"""A pool of parser processes, so that a malicious document can only cause the loss of one process.
+"""A pool of parser processes, so that a malicious document can only end one process (guarantee I7).
 
 The process that has the pool loads neither feedparser nor lxml. Parser processes are started on demand, parse one
 document after the other, and are killed if a document exceeds its time or memory (the limits are in

@@ -383,6 +383,7 @@ class Channels:
         The version is added only if the channel is at ``delta.base_version`` and ``epoch`` is its present fencing
         token. ``snapshot`` is the state after the delta; None for a notice. A notice of a condition that was announced
         already gets no new version. A ``silent`` delta is not delivered to subscribers.
+        Versions of a channel therefore have one order, in which subscribers receive entries (guarantee I4).
 
         Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted. Raises
         :class:`StaleVersion` if the channel is at another version.

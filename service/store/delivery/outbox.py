@@ -151,7 +151,10 @@ _TOLD: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
-    """Outboxes by user. An item is queued once, and delivered at least once, always under the same message id."""
+    """Outboxes by user.
+
+    An item is queued once and delivered at least once (guarantee I1), always under the same message id (guarantee I2).
+    """
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts

@@ -164,7 +164,7 @@ class Subscriptions:
         return await self._index.count(cids)
 
     async def replay_intents(self) -> int:
-        """Complete the changes of subscriptions that a crash has interrupted; return the number of affected users."""
+        """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users."""
         now_ms = time.time() * 1000
         noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
         # A time in the future was recorded before the clock was set back.
