@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from itertools import pairwise
 from math import inf
 
@@ -72,7 +73,7 @@ class VirtualFleet(Poller):
                 store,
                 self,
                 clock=self,
-                on_event=lambda event, node=node: self._handle(node, event),
+                on_event=partial(self._handle, node),
                 on_hubs_found=self._ignore_hubs,
                 tasks=self._tasks,
             )
