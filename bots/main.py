@@ -9,7 +9,7 @@ from bots.process import Process, create_process
 from bots.tasks import run_until_one_ends
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.settings import Settings
 from service.shutdown import run_until_stopped
 from service.store import Store, open_store

@@ -15,7 +15,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.model import NodeInfo
 from service.net.fetcher import Fetcher, user_agent
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.observability.metrics import LOOP_LAG
 from service.overlay.ring import balanced_id
 from service.settings import Settings

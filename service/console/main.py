@@ -46,7 +46,7 @@ from service.console.rendering import (
 from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_reader import OpmlReader
-from service.net.health import health_routes
+from service.net.health_endpoints import health_routes
 from service.net.http_server import serve_http
 from service.settings import Settings
 from service.shutdown import run_until_stopped

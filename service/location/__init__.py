@@ -10,12 +10,12 @@ an *update* propagates them, one row deeper per hop, up to row d.
 
 - ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
 - ``wire``           the messages between nodes, their encoding, and ordered streams of batches
-- ``protocol``       a node: documents, links and messages in, messages out
+- ``location_node``  a node: documents, links and messages in, messages out
 - ``neighbours``     the choice of neighbours by measured round-trip times, without a centre
 - ``content_cache``  channel contents, the documents that are located, and a worker's cache of them
 
 Filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of
 this size. Invariants hold once no messages are in transit: a node has each document at distance i ≤ d in row i of one
 link (without filtering of updates, of all links that lead there), and it has nothing in row i to which no path of i
-hops leads. ``protocol`` lists the deviations from the paper.
+hops leads. ``location_node`` lists the deviations from the paper.
 """

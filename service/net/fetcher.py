@@ -24,7 +24,7 @@ from service.feeds.urls import canonical_url, redirect_target
 from service.model import Validators
 from service.net import address_guard, content_encoding
 from service.net.error_translation import translate_error
-from service.net.response import (
+from service.net.response_reader import (
     BodyReader,
     BoundedResponseHandler,
     HubLinks,

@@ -21,7 +21,7 @@ from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
 from service.feeds.urls import canonical_url
 from service.net import address_guard
 from service.net.error_translation import translate_error
-from service.net.response import MAX_BODY_BYTES, read_at_most
+from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 
 TIMEOUT_S: Final = 15.0
 _SUCCESS: Final = range(200, 300)

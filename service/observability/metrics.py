@@ -1,4 +1,4 @@
-"""The Prometheus metrics of all processes; :mod:`service.net.health` serves them.
+"""The Prometheus metrics of all processes; :mod:`service.net.health_endpoints` serves them.
 
 Label values come from a fixed set in the code, such as outcomes, never from URLs or names, so that no publisher or user
 can increase the number of time series.

@@ -16,7 +16,7 @@ from random import Random
 
 from service.location.bloom_filters import FilterShape, LocalFilter, next_shape
 from service.location.content_cache import Content, ContentCache, digest_of
-from service.location.protocol import LocationNode
+from service.location.location_node import LocationNode
 from service.location.wire import FilterUpdate, Hello
 from workers.peers.neighbour_overlay import DEPTH, FALSE_POSITIVES
 

@@ -30,7 +30,7 @@ from service.embedded import ports
 from service.embedded.supervisor import Child, Program
 from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.net.upload_client import UploadClient as Files
 from service.operations.doctor import CheckResult, judge_redis
 from service.overlay.ring import balanced_id

@@ -25,7 +25,7 @@ from service.discovery.matrix import (
     home_partition,
 )
 from service.discovery.matrix_resizing import reconcile_matrix
-from service.discovery.register_and_search import SearchOutcome, register, replace, search
+from service.discovery.registration_and_search import SearchOutcome, register, replace, search
 from tests.support.memory_cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3")

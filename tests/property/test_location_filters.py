@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.location.bloom_filters import FilterShape, document_mask, first_row
-from service.location.protocol import Filtering
+from service.location.location_node import Filtering
 from tests.support.overlay_network import Network, name
 
 NODES = 8

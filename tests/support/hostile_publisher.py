@@ -8,7 +8,7 @@ from typing import NoReturn
 import brotli  # type: ignore[import-untyped]  # it ships no types
 import zstandard
 
-from service.net.response import MAX_BODY_BYTES
+from service.net.response_reader import MAX_BODY_BYTES
 from tests.support.raw_http import Handler, answering, ok, redirect
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -7,7 +7,7 @@ from random import Random
 from service.errors import PeerProtocolError
 from service.location import wire
 from service.location.bloom_filters import FilterShape, LocationQuery
-from service.location.protocol import Filtering, LocationNode
+from service.location.location_node import Filtering, LocationNode
 from service.location.wire import SendToNeighbour
 
 

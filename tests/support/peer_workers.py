@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from service.clock import SystemClock
 from service.location.content_cache import Content, Digest, digest_of, pack_entries
 from service.model import Channel, Entry, NodeId, NodeInfo
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.net.http_server import HttpServer
 from service.net.peer_client import Peer, peer_of
 from service.net.request_signatures import SIGNATURE_HEADER

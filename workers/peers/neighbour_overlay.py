@@ -17,8 +17,8 @@ from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import wire
 from service.location.bloom_filters import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
+from service.location.location_node import LocationNode
 from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
-from service.location.protocol import LocationNode
 from service.location.wire import MAX_FRAMES, SendToNeighbour, Stream, StreamBatch
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient

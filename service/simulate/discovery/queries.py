@@ -7,7 +7,7 @@ at the same time.
 *Limited* queries need only a few names and ask no more partitions than necessary, as production's ``find`` does. The
 paper does not specify how many partitions are enough (§IV.B.2). Production asks one partition. It then asks as many as
 the remaining names take if all partitions have the same density of names:
-:func:`service.discovery.register_and_search.partitions_to_ask`.
+:func:`service.discovery.registration_and_search.partitions_to_ask`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from service.discovery.matrix import MatrixSize, home_partition
-from service.discovery.register_and_search import choose_matrix, partitions_to_ask, size_to_learn
+from service.discovery.registration_and_search import choose_matrix, partitions_to_ask, size_to_learn
 from service.simulate.discovery.matrices import (
     DELAY_S,
     NODES,

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 from cachetools import LRUCache
 
-from service.discovery import cell, register_and_search
+from service.discovery import cell, registration_and_search
 from service.discovery.av_pairs import ContentKind
 from service.discovery.av_pairs import Pair as AvPair
 from service.discovery.cell import CellAnswer, CellState, Command, Match, NameRecord
@@ -118,7 +118,7 @@ class Directory:
         if not changed and (left := await self._store_records(left)):
             await self._create_missing_matrices({pair for pair, _ in left})
             left = await self._store_records(left)
-        register = register_and_search.replace if changed else register_and_search.register
+        register = registration_and_search.replace if changed else registration_and_search.register
         dialogues = [
             register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
@@ -194,7 +194,7 @@ class Directory:
         gone = [self.key(pair) for pair in pairs]
         await self._led(
             run_together(
-                [register_and_search.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]
+                [registration_and_search.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]
             )
         )
 
@@ -206,7 +206,7 @@ class Directory:
         began_s = time.perf_counter()
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
-        found = await self._led(register_and_search.search(own, limit, randbits(32), self._limits, known))
+        found = await self._led(registration_and_search.search(own, limit, randbits(32), self._limits, known))
         self._sizes.update(found.sizes)
         chosen = found.searched_pair or ""
         took_s = time.perf_counter() - began_s
@@ -215,7 +215,7 @@ class Directory:
 
     async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
         """Return up to ``most`` records of names with this AV-pair. Raises :class:`CellsUnavailable`."""
-        return await self._led(register_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
+        return await self._led(registration_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
     async def maintain(self) -> int:
         """Carry out the changes of size that cells have requested, and adapt cells of matrices whose size is changing.

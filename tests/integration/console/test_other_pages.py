@@ -16,7 +16,7 @@ from service.corona.fleet_policy import FleetObjective, Goal
 from service.feeds.entries.version_parts import split_version
 from service.feeds.websub import HubState, HubTopic
 from service.model import Change, Entry, PollResult
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.net.internal_clients import ProcessClient
 from service.store import Store
 from service.store.client import keys

@@ -15,7 +15,7 @@ from service.clock import SystemClock
 from service.corona.poll_explanation import BindingConstraint
 from service.embedded.prosody import PrivateProsody
 from service.errors import CoronetError
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare
 from service.operations.doctor import (
     CheckResult,

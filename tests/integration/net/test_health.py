@@ -7,7 +7,7 @@ import pytest
 from aiohttp.test_utils import unused_port
 
 from service.errors import OperationalError, Unreachable
-from service.net.health import serve_health
+from service.net.health_endpoints import serve_health
 from service.net.internal_clients import ProcessClient
 from service.observability.metrics import POLLS
 from service.settings import load

@@ -14,7 +14,7 @@ from service.discovery.matrix import (
     head_address,
 )
 from service.discovery.matrix_resizing import reconcile_matrix
-from service.discovery.register_and_search import register, replace, search
+from service.discovery.registration_and_search import register, replace, search
 from tests.support.memory_cells import MemoryCells
 
 PAIR = "a=1"

@@ -4,7 +4,7 @@ import pytest
 
 from service.discovery.cell import NameRecord
 from service.discovery.matrix import MatrixLimits
-from service.discovery.register_and_search import register, search
+from service.discovery.registration_and_search import register, search
 from tests.support.memory_cells import MemoryCells
 
 PAIR = "a=1"

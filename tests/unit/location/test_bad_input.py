@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from service.errors import PeerProtocolError
 from service.location import wire
 from service.location.bloom_filters import MAX_WIDTH, FilterShape
-from service.location.protocol import MAX_SOURCES, LocationNode
+from service.location.location_node import MAX_SOURCES, LocationNode
 from service.location.wire import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SourcesLost
 from tests.support.overlay_network import name
 

@@ -1,7 +1,7 @@
 """Choice of a source's parent: cases that random histories of correct nodes rarely reach."""
 
 from service.location.bloom_filters import FilterShape
-from service.location.protocol import LocationNode
+from service.location.location_node import LocationNode
 from service.location.wire import FilterUpdate, Hello, Ignore, SendToNeighbour, SourcesLost
 from tests.support.overlay_network import name
 
