@@ -1,21 +1,21 @@
 """Protocols of registration (§IV.B.1), queries (§IV.B.2) and listings of a matrix.
 
-A query chooses a matrix, the number of its partitions to ask, and a replica of each, in two passes: first the sizes of
-the pairs' matrices, until one with a single partition is known; then the matrix with the fewest partitions. Cached
-sizes may be outdated: the answers of cells correct them.
+A query first chooses the matrix to search among those of its AV-pairs. It reads the sizes of matrices until it knows
+one with a single partition, and takes the matrix with the fewest partitions. Cached sizes may be outdated: the answers
+of cells correct them. The query then asks one replica of each partition, of as many partitions as it needs.
 
-A replica that is not open may lack names, so all others of its partition are asked; if none is open, their combined
-answers count. For a removed partition the merge target is asked, even if it was asked before, because the names have
-moved there by then. All cells of a matrix know of new partitions before anything is stored there, so any answer states
-whether there are more partitions to ask.
+A replica that is not open may lack names. In this case all other replicas of the partition are asked; if none is open,
+their combined answers count. Instead of a removed partition, its merge target is asked, even if it was asked before,
+because the names have moved there by then. All cells of a matrix know of new partitions before anything is stored in
+these. Any answer therefore states whether there are more partitions to ask.
 
 A listing returns all names of one pair, for the directories of partial lookup.
 
-A name is registered in one partition, in all replicas, including those that were added meanwhile; an absent replica is
-tried once more after the others, because a replica that opens then is filled from them. If a partition refuses, it has
-been removed or is not open yet: its merge target takes the name. Deviation: the paper draws a partition anew for each
-registration; here it follows from the name, so that every process refreshes it in the same partition, and no
-registration is refused while a matrix changes.
+A name is registered in all replicas of one partition, including replicas that are added during the registration. An
+absent replica is tried once more after the others, because a replica that opens then is filled from them. If a
+partition refuses a name, it has been removed or is not open yet: its merge target stores the name. Deviation: the paper
+draws a partition for each registration. Here it follows from the name, so that every process refreshes the name in the
+same partition, and no registration is refused while a matrix changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

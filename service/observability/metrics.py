@@ -141,7 +141,7 @@ VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the 
 
 
 class GaugeShare:
-    """One node's share of a gauge with one label, whose values are sums over all nodes of the process."""
+    """One node's part of a gauge with one label; the gauge shows the sum over all nodes of the process."""
 
     def __init__(self, gauge: Gauge) -> None:
         """Create a share that adds nothing to ``gauge`` yet."""

@@ -84,7 +84,10 @@ def _objects(item: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def _time_s(item: dict[str, Any], name: str) -> float | None:
-    """Return the Unix time of an RFC 3339 date, in UTC if it has no zone; None if it is invalid or implausible."""
+    """Return the Unix time of the RFC 3339 date in the field ``name`` of an item.
+
+    A date without a zone is in UTC. The result is None if the date is missing, invalid or implausible.
+    """
     try:
         moment = dt.datetime.fromisoformat(_string(item, name, NAME_CHARS))
         return valid_time_s((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp())
