@@ -257,7 +257,7 @@ class ChannelOwner:
             self._is_listing = False
 
     async def _list(self, request: ListOwnedChannels) -> None:
-        """List the channels that have changed for the protocol, or all channels if a full listing is necessary or due."""
+        """List changed channels for the protocol, or all channels if a full listing is necessary or due."""
         number, now_s = self._last_change, self._clock.monotonic_s()
         expected = list(self._expected_s)
         self._expected_s = {
