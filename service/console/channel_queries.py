@@ -199,7 +199,7 @@ async def channel_detail(store: Store, text: str) -> ChannelDetail:
             store.websub.get(cid),
         ),
         asyncio.gather(
-            store.request_budgets.paused_s(cid),
+            store.request_budgets.paused_s(cid, site),
             store.admin_settings.note(cid),
             store.request_budgets.site_rate(site),
             store.poll_bounds.get(cid),

@@ -78,12 +78,14 @@ class SetHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Host(msgspec.Struct, frozen=True):
     """The request limit of a site, which is a registrable domain with all its hosts.
 
-    ``set`` says that an admin has set the limit; otherwise it is the default.
+    ``set`` says that an admin has set the limit; otherwise it is the default. The publisher wants no requests for
+    another ``paused_s`` seconds.
     """
 
     site: str
     requests_per_s: float
     set: bool
+    paused_s: float
 
 
 class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -181,10 +183,10 @@ async def allow_host(request: web.Request) -> None:
 @operation("GET", "/hosts/{host}", read_access("channels"), 422)
 async def get_host(request: web.Request) -> Host:
     """Get the request limit of a host's site."""
-    site = _requested_site(request)
-    set_per_s = await request.app[STORE].request_budgets.site_rate(site)
+    site, budgets = _requested_site(request), request.app[STORE].request_budgets
+    set_per_s, paused_s = await asyncio.gather(budgets.site_rate(site), budgets.site_paused_s(site))
     default_per_s = request.app[SETTINGS].host_requests_per_s
-    return Host(site, default_per_s if set_per_s is None else set_per_s, set=set_per_s is not None)
+    return Host(site, default_per_s if set_per_s is None else set_per_s, set=set_per_s is not None, paused_s=paused_s)
 
 
 @operation("PUT", "/hosts/{host}", write_access("channels"))
@@ -234,6 +236,7 @@ async def site_page(request: web.Request, status: int = 200, *, error: str = "")
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(cache.subscribers(row.id) for row in rows),
         set_per_s=await store.request_budgets.site_rate(site),
+        paused_s=await store.request_budgets.site_paused_s(site),
         default_per_s=request.app[SETTINGS].host_requests_per_s,
         blocked={name: block for name, block in (await store.blocked_hosts.all()).items() if site_of(name) == site},
         error=error,
@@ -251,6 +254,8 @@ async def change(request: web.Request) -> web.Response:
         ids = [row.id for row in _rows_of(request.app[CHANNEL_CACHE], site)][:_MAX_PAUSED]
         await store.admin_settings.pause(ids, PAUSE_UNTIL_RESUMED_S if action == "pause" else 0)
         await request.app[CHANNEL_CACHE].reload(ids)
+        if action == "resume":
+            await store.request_budgets.end_site_pause(site)
     elif action == "usual":
         await store.request_budgets.clear_site_rate(site)
     else:

@@ -238,8 +238,8 @@ async def test_nodes_and_overview_agree(store: Store, api: aiohttp.ClientSession
 
 
 async def test_a_request_limit_is_set_and_reset_for_the_whole_site(api: aiohttp.ClientSession) -> None:
-    usual = {"site": "example.co.uk", "requests_per_s": 1.0, "set": False}
-    other = {"site": "example.co.uk", "requests_per_s": 2.5, "set": True}
+    usual = {"site": "example.co.uk", "requests_per_s": 1.0, "set": False, "paused_s": 0.0}
+    other = {"site": "example.co.uk", "requests_per_s": 2.5, "set": True, "paused_s": 0.0}
     assert await _ask(api, "GET", "hosts/www.example.co.uk") == (200, usual)
     assert await _ask(api, "PUT", "hosts/www.example.co.uk", {"requests_per_s": 2.5}) == (200, other)
     assert await _ask(api, "GET", "hosts/NEWS.example.co.uk") == (200, other)

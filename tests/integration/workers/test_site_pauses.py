@@ -210,4 +210,4 @@ async def test_a_feed_that_asks_for_hourly_polls_is_planned_hourly(
     assert probed.channel is not None
     (stored,) = await store.channels.states([probed.channel.id])
     assert stored is not None
-    assert (stored.wishes.ttl_s, stored.wishes.max_age_s) == (3_600.0, 600.0)
+    assert (stored.polling_hints.ttl_s, stored.polling_hints.max_age_s) == (3_600.0, 600.0)
