@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from math import inf
 
 from service.corona.events import Send
-from service.corona.level_steps import LevelSteps, decode_steps
 from service.corona.messages import MIXED, Aggregate, Summary
+from service.corona.polling_levels import LevelSteps, decode_steps
 from service.corona.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
 from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_hex

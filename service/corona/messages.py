@@ -163,7 +163,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     all polls per τ. ``clusters`` are tradeoff clusters as encoded by ``service.corona.tradeoff_clusters``.
 
     If only whole polling levels are allowed, ``base`` is their base, and ``steps`` are the steps between them as
-    encoded by ``service.corona.level_steps``; ``clusters`` describe the channels' polls below their first step. The
+    encoded by ``service.corona.polling_levels``; ``clusters`` describe the channels' polls below their first step. The
     base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ.
     """
 

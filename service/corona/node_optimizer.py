@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal, Levels
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
-from service.corona.level_steps import LevelSteps, decode_steps
 from service.corona.messages import CONTINUOUS, Aggregate
 from service.corona.objectives import Floats, size_for_wait, weights
 from service.corona.poll_explanation import LIMIT_CONSTRAINTS, ROUNDING, BindingConstraint, SizeLimits, limited_size
-from service.corona.polling_levels import LevelChoices, line_part
+from service.corona.polling_levels import LevelChoices, LevelSteps, decode_steps, line_part
 from service.corona.polling_limits import LimitReason
 from service.corona.tradeoff_clusters import decode, encode, summarise
 
