@@ -308,9 +308,11 @@ class Owner:
                     owned.members = self._view.nearest(channel, schedule.size)
                     owned.members_ring_version = self._view.version
                 if schedule.size != len(former):
+                    kept_s = former_schedule.next_channel_poll_s(fleet_s) if former_schedule else inf
+                    handed_over_s = kept_s if kept_s < schedule.first_s else 0.0
                     for member in former:
                         if member in self._view and member not in owned.members:
-                            yield Send(member, Unassign(self._view.version, channel))
+                            yield Send(member, Unassign(self._view.version, channel, handed_over_s))
                 for rank, member in enumerate(owned.members):
                     if repeated or schedule is not former_schedule or former[rank : rank + 1] != (member,):
                         limits = self._plans.limits(channel)

@@ -5,6 +5,7 @@ finds the same change again.
 """
 
 from collections.abc import Iterator
+from math import inf
 
 import msgspec
 
@@ -19,6 +20,7 @@ from service.corona.messages import (
     Unassign,
     VersionAnnouncement,
 )
+from service.corona.polling_schedule import HANDOVER_S
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -31,6 +33,8 @@ class _MemberAssignment(msgspec.Struct, gc=False):
     instruction: StartPolling
     version: int
     renewed_s: float
+    last_poll_s: float = inf
+    """The fleet time after which the member stops polling."""
 
 
 class _PendingCandidate(msgspec.Struct):
@@ -90,7 +94,7 @@ class Member:
                 yield instruction
             elif ring_version < known.ring_version or not self._is_still_inside(known, ring_version, schedule.size):
                 continue
-            known.ring_version, known.renewed_s = ring_version, now_s
+            known.ring_version, known.renewed_s, known.last_poll_s = ring_version, now_s, inf
             instruction = known.instruction
             place = assignment.rank, assignment.subscribers, assignment.limits
             if (
@@ -103,11 +107,17 @@ class Member:
             if assignment.version != known.version or channel in self._pending:
                 yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
 
-    def on_unassign(self, message: Unassign) -> Iterator[Effect]:
-        """Stop polling the channel, unless a newer version of the ring has assigned it."""
+    def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
+        """Stop polling the channel, unless a newer version of the ring has assigned it.
+
+        If the message states a last poll that is still due at ``fleet_s``, the member stops after it.
+        """
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.ring_version:
-            yield from self._stop(message.channel)
+            if fleet_s < message.last_poll_s <= fleet_s + HANDOVER_S:
+                known.last_poll_s = message.last_poll_s
+            else:
+                yield from self._stop(message.channel)
 
     def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
         """Send the candidate to the channel's owner and keep it as pending, in place of an earlier one of the channel.
@@ -152,10 +162,14 @@ class Member:
             VersionAnnouncement(message.channel, message.current_version), is_answered=is_answered
         )
 
-    def expire(self, now_s: float) -> Iterator[Effect]:
-        """Stop polling channels whose owner has not repeated the assignment in time."""
+    def expire(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Stop polling channels whose owner has not repeated the assignment in time, and those after their last poll.
+
+        ``fleet_s`` is fleet time.
+        """
         for channel, assignment in list(self._assignments.items()):
-            if now_s - assignment.renewed_s >= self._policy.soft_state_ttl_s:
+            is_silent = now_s - assignment.renewed_s >= self._policy.soft_state_ttl_s
+            if is_silent or assignment.last_poll_s < fleet_s:
                 yield from self._stop(channel)
 
     def resend_pending(self) -> Iterator[Effect]:

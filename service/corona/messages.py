@@ -53,11 +53,12 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
     """Owner to member: stop polling this channel.
 
     ``ring_version`` is the version of the owner's ring; a member that has been assigned by a newer one ignores the
-    message.
+    message. ``last_poll_s`` is the fleet time of a poll that the member still makes; 0.0 if there is none.
     """
 
     ring_version: int
     channel: ChannelId
+    last_poll_s: float = 0.0
 
 
 class Candidate(msgspec.Struct, frozen=True, tag=True):

@@ -480,4 +480,12 @@ class PollingPlans:
             gaps = schedule.gaps_between(fleet_s, schedule.next_channel_poll_s(fleet_s))
             if gaps <= 2 * (1 + GAP_TOLERANCE):
                 return schedule
-        return revised_schedule(schedule, rate, set_size, self._policy.poll_interval_s, fleet_s, speeds=speeds)
+        return revised_schedule(
+            schedule,
+            rate,
+            set_size,
+            self._policy.poll_interval_s,
+            fleet_s,
+            speeds=speeds,
+            can_hand_over=self._is_scale_current,  # else the node may be one that has left the ring
+        )

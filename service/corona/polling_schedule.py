@@ -30,6 +30,9 @@ ROUNDING_S = 2e-6
 CLOCK_ROUNDING_S = 1e-4
 """The same for times of weekly clocks, whose conversion from and to real time rounds."""
 
+HANDOVER_S = 3.0
+"""Time within which all nodes of a polling set learn about a new schedule, unless messages are lost."""
+
 OWNER_BITS = 24
 """Leading bits of a channel's id that determine its owner; an owner's channels have most of them in common."""
 
@@ -169,6 +172,7 @@ def revised_schedule(
     now_s: float,
     *,
     speeds: bytes = b"",
+    can_hand_over: bool = False,
 ) -> PollingSchedule:
     """Return a schedule with another number of polls or nodes, or another rhythm, that continues ``schedule``.
 
@@ -179,6 +183,7 @@ def revised_schedule(
         poll_interval_s: τ, in seconds.
         now_s: Fleet time.
         speeds: The speeds of the clock by which the polls are even from now on; empty for real time.
+        can_hand_over: Whether a node that leaves the polling set can still make the channel's next poll.
 
     The schedule begins with the channel's next poll. This poll either keeps its time (and its node, if the node stays
     in the polling set), or is moved forward to between one and two new gaps from now. Thus no sequence of changes
@@ -186,6 +191,10 @@ def revised_schedule(
 
     The place between one and two gaps depends on how much of the present gap is left, which differs between channels.
     With exactly one gap, all channels that an owner speeds up at once would be polled in step from then on.
+
+    If the next poll is due within ``HANDOVER_S`` and its node leaves the polling set, another node cannot make it in
+    this node's place: one of the two might not know yet, so that none of them polls, or both. With ``can_hand_over``,
+    the leaving node makes this poll, and the schedule begins one gap later.
     """
     gap_s = poll_interval_s / polls_per_interval
     kept_s = schedule.next_channel_poll_s(now_s)
@@ -193,7 +202,12 @@ def revised_schedule(
     revised = PollingSchedule(kept_s, gap_s, size, schedule.rank_at(kept_s) % size, speeds)
     clock = revised.clock
     soon_s = now_s + gaps * gap_s if clock is None else clock.time_s(clock.shown_s(now_s) + gaps * gap_s)
-    return msgspec.structs.replace(revised, first_s=soon_s) if soon_s < kept_s else revised
+    if soon_s < kept_s:
+        return msgspec.structs.replace(revised, first_s=soon_s)
+    if can_hand_over and kept_s - now_s < HANDOVER_S and schedule.rank_at(kept_s) >= size:
+        next_s = revised.next_channel_poll_s(kept_s)
+        return msgspec.structs.replace(revised, first_s=next_s, first_rank=revised.rank_at(next_s))
+    return revised
 
 
 def _next_multiple_s(phase_s: float, gap_s: float, after_s: float, rounding_s: float = ROUNDING_S) -> float:

@@ -134,7 +134,7 @@ class NodeProtocol:
             case Assign() as message:
                 yield from self._member.on_assign(message, now_s)
             case Unassign() as message:
-                yield from self._member.on_unassign(message)
+                yield from self._member.on_unassign(message, fleet_s)
             case Candidate() as candidate:
                 yield from self._owner.on_candidate(event.sender, candidate, now_s, fleet_s)
             case VersionAnnouncement() as message:
@@ -169,7 +169,7 @@ class NodeProtocol:
 
     def _on_tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         due = self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s
-        yield from self._member.expire(now_s)
+        yield from self._member.expire(now_s, fleet_s)
         yield from self.plans.send_summaries(now_s, fleet_s, is_maintenance=due)
         moved = self.plans.solve(now_s)
         if due:
