@@ -19,6 +19,8 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 import structlog
 
+from service.corona.polling_limits import PollingLimits
+from service.corona.rhythm import publishing_clock
 from service.errors import CoronetError, UserError
 from service.feeds.urls import host_of
 from service.model import ChannelId
@@ -75,6 +77,8 @@ class ChannelRow(msgspec.Struct, frozen=True, gc=False):
     update_interval_s: float
     paused_until_s: float
     tags: tuple[str, ...]
+    limits: PollingLimits
+    rhythm: bytes
 
 
 class _Overdue(NamedTuple):
@@ -323,6 +327,8 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
         update_interval_s=float(f"{found.updates.interval_s(now_s):.2g}"),
         paused_until_s=found.paused_until_s,
         tags=tuple(map(intern, found.tags)),
+        limits=found.limits.without_past_pause(now_s),
+        rhythm=found.updates.rhythm if publishing_clock(found.updates.rhythm) else b"",
     )
 
 

@@ -1,11 +1,12 @@
 """Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
 
-The figures follow Corona §3.1 and §3.2: polls are evenly spaced and all of them succeed. The model leaves out failed
-polls, and polls that are delayed by the request limits of sites.
+The figures follow Corona §3.1 and §3.2, with what the workers add to them: limits by number of subscribers, what
+publishers ask for, back-off of failing channels, budgets of sites, whole polling levels, and weekly rhythms. The model
+leaves out polls that fail or are late, and pauses of whole sites.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -15,9 +16,14 @@ from service.corona import node_optimizer
 from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_MINUTE, ChannelBounds, FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, scale_for_budget
 from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
-from service.corona.objectives import Floats, detection_s, mean_delay_s, size_for_wait
-from service.corona.poll_explanation import BindingConstraint, limited_size
+from service.corona.objectives import Floats, detection_s
+from service.corona.poll_explanation import BindingConstraint
+from service.corona.polling_levels import LevelChoices, RingLevels
+from service.corona.polling_limits import LimitReason
+from service.corona.rhythm import delay_factors, polling_speeds, weight_factors
 from service.corona.site_budgets import POLL_BUDGET_SHARE
+from service.model import ChannelId
+from service.overlay.ring import RingView
 
 _SHARES = np.linspace(0.0, 1.0, 101)
 _TOLERANCE = 1e-6
@@ -27,20 +33,29 @@ class ChannelLoad(msgspec.Struct, frozen=True):
     """The properties of one channel that determine its poll rate.
 
     ``site`` is the site whose request budget the channel's polls use; "" if they use none. ``bounds`` are the channel's
-    own bounds on its poll rate.
+    own bounds on its poll rate. ``publisher_interval_s`` is the shortest interval that its publisher or its failures
+    allow now, and ``limit_reason`` the reason; 0.0 and None for none. ``rhythm`` is its weekly rhythm.
     """
 
+    id: ChannelId
     subscribers: int
     update_interval_s: float
     private: bool
     site: str
     bounds: ChannelBounds = NO_BOUNDS
+    publisher_interval_s: float = 0.0
+    limit_reason: LimitReason | None = None
+    rhythm: bytes = b""
 
     def factors(self) -> ChannelFactors:
-        """Return the optimizer's input for this channel, as if its site had an unlimited request budget."""
-        longest_s, shortest_s = self.bounds.longest_wait_s or 0.0, self.bounds.shortest_interval_s or 0.0
+        """Return the optimizer's input for this channel, as if it had no rhythm, and its site an unlimited budget."""
         return ChannelFactors(
-            self.subscribers, self.update_interval_s, self.private, UNBOUNDED_SCALE, longest_s, shortest_s
+            self.subscribers,
+            self.update_interval_s,
+            self.private,
+            longest_wait_s=self.bounds.longest_wait_s or 0.0,
+            shortest_interval_s=self.bounds.shortest_interval_s or 0.0,
+            publisher_interval_s=self.publisher_interval_s,
         )
 
 
@@ -86,31 +101,36 @@ class SlowChannel(NamedTuple):
 class _Solution(NamedTuple):
     """The optimum for all channels.
 
-    ``size`` has the polls of each channel in one poll interval, ``table`` the optimizer's input for each channel, with
-    its site's scale. ``scale`` is the fleet's scale; None if there are no channels.
+    ``size`` has the polls of each channel in one poll interval, and ``delays_s`` its mean detection delay in seconds.
+    ``table`` has the optimizer's input for each channel, with its site's scale. ``scale`` is the fleet's scale; None if
+    there are no channels. ``choices`` are the channels' polling levels; None if any number of nodes may poll them.
     """
 
     size: Floats
+    delays_s: Floats
     table: FactorTable
     scale: float | None
+    choices: LevelChoices | None
 
 
 class PolicyModel:
     """A model of the current channels, nodes and request limits of sites, which predicts the effect of any policy."""
 
-    def __init__(self, channels: Sequence[ChannelLoad], nodes: int, site_rates: Mapping[str, float]) -> None:
-        """Create a model of ``channels`` that ``nodes`` nodes poll.
+    def __init__(self, channels: Sequence[ChannelLoad], ring: RingView, site_rates: Mapping[str, float]) -> None:
+        """Create a model of ``channels`` that the nodes of ``ring`` poll.
 
         ``site_rates`` are the request limits that admins have set, by site, in requests per second.
         """
+        self._channels = channels
         self._table = factor_table((each.factors() for each in channels), len(channels))
-        self._nodes = max(1, nodes)
+        self._ring = ring
+        self._nodes = max(1, len(ring.nodes))
         self._rates = site_rates
         self._site_names, self._sites = _enumerate_names([each.site for each in channels])
         self._solutions: dict[FleetPolicy, _Solution] = {}
 
-    def sizes(self, policy: FleetPolicy) -> _Solution:
-        """Return how often each channel is polled under ``policy``.
+    def solve(self, policy: FleetPolicy) -> _Solution:
+        """Return how often each channel is polled under ``policy``, as its owner computes it.
 
         A scale is the optimizer's factor that fits polls into a budget: that of one site, or that of the fleet.
         """
@@ -119,43 +139,58 @@ class PolicyModel:
         return self._solutions[policy]
 
     def _solve(self, policy: FleetPolicy) -> _Solution:
-        table = self._table.copy()
-        table["site_scale"] = self._site_scales(policy)
-        part = msgspec.structs.replace(node_optimizer.own_aggregate(policy, self._nodes, table), nodes=self._nodes)
-        scale = node_optimizer.solve_scale(policy, self._nodes, part)
-        return _Solution(node_optimizer.channel_sizes(policy, self._nodes, table, scale), table, scale)
+        table, levels = self._table.copy(), policy.objective.levels
+        rhythms = [each.rhythm for each in self._channels] if policy.weekly_rhythm else []
+        if any(rhythms):
+            table["weight_factor"] = weight_factors(rhythms)
+        table["site_scale"] = self._site_scales(policy, table)
+        choices = None
+        if levels.are_whole and len(table):
+            choices = RingLevels(self._ring, levels.base).choices([each.id for each in self._channels])
+        own = node_optimizer.own_aggregate(policy, self._nodes, table, choices)
+        scale = node_optimizer.solve_scale(policy, self._nodes, msgspec.structs.replace(own, nodes=self._nodes))
+        size = node_optimizer.channel_sizes(policy, self._nodes, table, scale, choices)
+        delays_s = detection_s(size, policy.poll_interval_s)
+        if any(rhythms) and (size > 0).all():
+            least, most = node_optimizer.size_bounds(policy, inf, table)
+            speeds = polling_speeds(rhythms, [b""] * len(rhythms), least / size, most / size)
+            delays_s = delays_s * delay_factors(rhythms, speeds)
+        return _Solution(size, delays_s, table, scale, choices)
 
     def outcome(self, policy: FleetPolicy) -> Outcome:
         """Return the effect that ``policy`` would have on the current channels."""
-        size, table, scale = self.sizes(policy)
+        size, delays_s, table, scale, choices = self.solve(policy)
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
-        interval_s = policy.poll_interval_s
-        waits_s = detection_s(size, interval_s)
+        bounds: Mapping[BindingConstraint, int] = {}
+        if scale is not None:
+            bounds = node_optimizer.count_by_constraint(
+                policy, self._nodes, table, scale, choices, reason=lambda row: self._channels[row].limit_reason
+            )
         return Outcome(
-            polls_per_minute=float(size.sum()) / interval_s * SECONDS_PER_MINUTE,
-            delay_s=mean_delay_s(subscriptions, size, interval_s),
-            news_delay_s=mean_delay_s(subscriptions / table["update_interval_s"], size, interval_s),
-            waits_s=_quantiles(waits_s, subscriptions),
+            polls_per_minute=float(size.sum()) / policy.poll_interval_s * SECONDS_PER_MINUTE,
+            delay_s=_mean(delays_s, subscriptions),
+            news_delay_s=_mean(delays_s, subscriptions / table["update_interval_s"]),
+            waits_s=_quantiles(delays_s, subscriptions),
             scale=scale,
-            bounds={} if scale is None else dict(node_optimizer.count_by_constraint(policy, self._nodes, table, scale)),
+            bounds=dict(bounds),
         )
 
     def slowest(self, policy: FleetPolicy, max_count: int) -> Sequence[SlowChannel]:
         """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first."""
-        size, table, scale = self.sizes(policy)
+        _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
             return []
-        waits_s = detection_s(size, policy.poll_interval_s)
-        rows = np.argsort(-waits_s, kind="stable")[:max_count].tolist()
-        return [SlowChannel(row, float(waits_s[row]), self._bound(policy, table[row], scale)) for row in rows]
+        rows = np.argsort(-delays_s, kind="stable")[:max_count].tolist()
+        return [SlowChannel(row, float(delays_s[row]), self._bound(policy, row, table, scale)) for row in rows]
 
-    def _bound(self, policy: FleetPolicy, row: np.void, scale: float) -> BindingConstraint:
+    def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
         """Return the constraint that determines the number of polls of the channel in a ``row`` of the table."""
-        factors = ChannelFactors(*(row[name].item() for name in ChannelFactors._fields))
-        limits = node_optimizer.limits_with_site(policy, self._nodes, factors)
-        slope = sqrt(node_optimizer.channel_weight(policy, factors) / node_optimizer.POLL_COST)
-        least = size_for_wait(limits.longest_wait_s, policy.poll_interval_s)
-        return limited_size(slope, scale, least, limits)[1]
+        channel, levels = self._channels[row], policy.objective.levels
+        choices = RingLevels(self._ring, levels.base).choices([channel.id]) if levels.are_whole else None
+        (bound,) = node_optimizer.count_by_constraint(
+            policy, self._nodes, table[row : row + 1], scale, choices, reason=lambda _: channel.limit_reason
+        )
+        return bound
 
     def largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
@@ -166,10 +201,7 @@ class PolicyModel:
         first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the number of
         subscribers.
         """
-        size_after, _, _ = self.sizes(after)
-        size_before, _, _ = self.sizes(before)
-        before_s = detection_s(size_before, before.poll_interval_s)
-        after_s = detection_s(size_after, after.poll_interval_s)
+        before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
             gain = np.nan_to_num(np.log(before_s / after_s)) * np.maximum(self._table["subscribers"], 1)
         order = np.argsort(gain, kind="stable")
@@ -181,14 +213,14 @@ class PolicyModel:
 
         return delays_of(sooner), delays_of(later)
 
-    def _site_scales(self, policy: FleetPolicy) -> Floats:
+    def _site_scales(self, policy: FleetPolicy, table: FactorTable) -> Floats:
         """Return for each channel the scale that fits the polls of its site into the site's request budget.
 
         A scale is a factor of the optimizer; it is ``UNBOUNDED_SCALE`` if the budget does not restrict the polls. The
         worker that manages a site's budget computes the same scale.
         """
-        scales = np.full(len(self._table), UNBOUNDED_SCALE)
-        unbound = node_optimizer.allocation_problem(policy, self._nodes, self._table)
+        scales = np.full(len(table), UNBOUNDED_SCALE)
+        unbound = node_optimizer.allocation_problem(policy, self._nodes, table)
         at_most = np.bincount(self._sites, weights=unbound.costs * unbound.most, minlength=len(self._site_names))
         by_site = np.argsort(self._sites, kind="stable")
         ends = np.cumsum(np.bincount(self._sites, minlength=len(self._site_names)))
@@ -198,9 +230,14 @@ class PolicyModel:
             if name and at_most[number] > budget:
                 own = by_site[ends[number - 1] if number else 0 : ends[number]]
                 scales[own] = scale_for_budget(
-                    node_optimizer.allocation_problem(policy, self._nodes, self._table[own]), budget
+                    node_optimizer.allocation_problem(policy, self._nodes, table[own]), budget
                 )
         return scales
+
+
+def _mean(delays_s: Floats, weights: Floats) -> float:
+    """Return the weighted mean of ``delays_s``; 0.0 if there are none."""
+    return float(np.average(delays_s, weights=weights)) if len(delays_s) else 0.0
 
 
 def _quantiles(waits_s: Floats, subscriptions: Floats) -> tuple[float, ...]:

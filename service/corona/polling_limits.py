@@ -62,6 +62,11 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
             return longest_s, LimitReason.PAUSE
         return float(longest_s), LimitReason.FAILURE if self.failure_s > self.hint_s else LimitReason.HINT
 
+    def without_past_pause(self, fleet_s: float) -> "PollingLimits":
+        """Return these limits without a pause that has ended at ``fleet_s``."""
+        is_past = 0 < self.paused_until_s <= fleet_s
+        return msgspec.structs.replace(self, paused_until_s=0) if is_past else self
+
     def with_limit(self, reason: LimitReason, interval_s: int, until_s: int) -> "PollingLimits":
         """Return these limits with the one of this ``reason`` replaced; 0 removes it.
 

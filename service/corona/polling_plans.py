@@ -26,7 +26,7 @@ from service.corona.poll_explanation import BindingConstraint, PollExplanation, 
 from service.corona.polling_levels import LevelChoices, RingLevels, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
-from service.corona.rhythm import delay_factor, polling_speeds, weight_factors
+from service.corona.rhythm import delay_factors, polling_speeds, weight_factors
 from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.corona.weekly_clock import HOUR_S
@@ -346,7 +346,7 @@ class PollingPlans:
             ring_nodes=self._nodes,
             polling_limits=plan.limits,
             subscribers=plan.subscribers,
-            delay_factor=delay_factor(plan.updates.rhythm, plan.schedule.speeds),
+            delay_factor=float(delay_factors([plan.updates.rhythm], [plan.schedule.speeds])[0]),
             present_speed=1.0 if clock is None else clock.speed(fleet_s),
             choices=self._choices((channel,), self._applied_levels),
         )

@@ -131,14 +131,16 @@ def polling_speeds(rhythms: Sequence[bytes], present: Sequence[bytes], lowest: F
     return [row.tobytes() if row.any() else b"" for row in np.where(kept[:, None], known, found)]
 
 
-def delay_factor(rhythm: bytes, speeds: bytes) -> float:
-    """Return a channel's mean delay with polls by a clock with these ``speeds``, divided by that with even polls.
+def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
+    """Return each channel's mean delay with polls by a clock with these ``speeds``, divided by that with even polls.
 
-    The result is below 1 if the clock is fast when the channel publishes.
+    The result, shape (M,), is below 1 where the clock is fast when the channel publishes.
     """
-    published = _factors(_decode([rhythm])["rates"])
-    polled = _factors(_decode_speeds([speeds]))
-    return float(np.prod([(rate / speed).mean() for rate, speed in zip(published, polled, strict=True)]))
+    hours, days = (
+        (published / polled).mean(axis=1)
+        for published, polled in zip(_factors(_decode(rhythms)["rates"]), _factors(_decode_speeds(speeds)), strict=True)
+    )
+    return np.asarray(hours * days)
 
 
 def _are_within(steps: NDArray[np.int8], lowest: Floats, highest: Floats) -> NDArray[np.bool_]:

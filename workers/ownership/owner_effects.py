@@ -8,7 +8,7 @@ nothing twice.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from math import ceil, inf
+from math import inf
 
 import structlog
 
@@ -26,10 +26,8 @@ from service.corona.events import (
     VersionPublished,
 )
 from service.corona.messages import ChannelRemoved
-from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds import urls
-from service.feeds.polling_hints import shortest_interval_s
 from service.location.content_cache import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.observability.tracing import TRACING
@@ -140,7 +138,7 @@ class ChannelOwner:
                     private=channel.private,
                     updates=state.updates,
                     site=charged_site(channel),
-                    limits=_limits_of(state),
+                    limits=state.polling_limits(),
                 )
             )
         if events:
@@ -347,14 +345,6 @@ class ChannelOwner:
                     await self._on_events(PublishRefused(channel_id))
         finally:
             self._running_fan_outs.discard(channel_id)
-
-
-def _limits_of(state: ChannelState) -> PollingLimits:
-    """Return the limits of a channel's polls that are stored with the channel; a pause of its site is not."""
-    hint_s = 0.0 if state.channel.private else shortest_interval_s(state.polling_hints)
-    if not hint_s and not state.backoff_s and not state.paused_until_s:
-        return NO_LIMITS
-    return PollingLimits(ceil(hint_s), ceil(state.backoff_s), ceil(state.paused_until_s))
 
 
 def _batches(channel_ids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:

@@ -14,7 +14,7 @@ from service.console.charts import Curve, wait_curves_svg
 from service.console.formatting import format_duration, parse_duration
 from service.console.openapi import Operations
 from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel, SlowChannel
-from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_form, render
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.corona.poll_explanation import BindingConstraint
 from service.errors import UserError
@@ -144,7 +144,8 @@ async def _set(request: web.Request, aims: FleetObjective | None, seen: int | No
 @operation("POST", "/policy/what-if", read_access("fleet"))
 async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPreview:
     """Preview the effect of another policy on the current channels without changing it."""
-    return await _preview(request.app[STORE], request.app[SETTINGS], request.app[CHANNEL_CACHE], body)
+    now_s = request.app[CLOCK].wall_s()
+    return await _preview(request.app[STORE], request.app[SETTINGS], request.app[CHANNEL_CACHE], body, now_s)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -278,11 +279,16 @@ async def _page(
     )
 
 
-async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: FleetObjective) -> PolicyPreview:
-    """Return the effect of ``aims`` on the current channels, compared with the effect of the present policy."""
-    present, nodes, rates, bounds, _ = await asyncio.gather(
+async def _preview(
+    store: Store, settings: Settings, cache: ChannelCache, aims: FleetObjective, now_s: float
+) -> PolicyPreview:
+    """Return the effect of ``aims`` on the current channels, compared with the effect of the present policy.
+
+    Channels that are paused by an admin or blocked at the Unix time ``now_s`` are left out.
+    """
+    present, ring, rates, bounds, _ = await asyncio.gather(
         store.fleet_policy.get(),
-        store.ring.nodes(),
+        store.ring.view(),
         store.request_budgets.site_rates(),
         store.poll_bounds.load(BoundsSnapshot()),
         cache.refresh(),
@@ -294,9 +300,10 @@ async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: 
     def compute() -> tuple[list[ChannelRow], PolicyPreview, Sequence[Sequence[ChannelDelays]], Sequence[SlowChannel]]:
         rows = [row for row in list(cache.rows.values()) if not row.moved]
         rows = [row for row in rows if row.listed or cache.subscribers(row.id)]
-        model = PolicyModel([_channel_load(cache, row, bounds.of) for row in rows], len(nodes), rates)
+        rows = [row for row in rows if row.paused_until_s <= now_s and not cache.is_blocked(row)]
+        model = PolicyModel([_channel_load(cache, row, bounds.of, now_s) for row in rows], ring, rates)
         now, then = model.outcome(before), model.outcome(after)
-        preview = PolicyPreview(len(rows), len(nodes), now, then, warning=one_bound_warning(then.bounds))
+        preview = PolicyPreview(len(rows), len(ring.nodes), now, then, warning=one_bound_warning(then.bounds))
         changes = model.largest_delay_changes(before, after, _MAX_DELAY_CHANGES)
         return rows, preview, changes, model.slowest(after, _MAX_DELAY_CHANGES)
 
@@ -321,9 +328,21 @@ async def _preview(store: Store, settings: Settings, cache: ChannelCache, aims: 
     return msgspec.structs.replace(preview, sooner=sooner, later=later, slowest=slow)
 
 
-def _channel_load(cache: ChannelCache, row: ChannelRow, bounds: Mapping[ChannelId, ChannelBounds]) -> ChannelLoad:
-    site, own = "" if row.private else row.site, bounds.get(row.id, NO_BOUNDS)
-    return ChannelLoad(cache.subscribers(row.id), row.update_interval_s, row.private, site, own)
+def _channel_load(
+    cache: ChannelCache, row: ChannelRow, bounds: Mapping[ChannelId, ChannelBounds], now_s: float
+) -> ChannelLoad:
+    publisher_interval_s, reason = row.limits.shortest_interval(now_s)
+    return ChannelLoad(
+        row.id,
+        cache.subscribers(row.id),
+        row.update_interval_s,
+        row.private,
+        "" if row.private else row.site,
+        bounds.get(row.id, NO_BOUNDS),
+        publisher_interval_s,
+        reason,
+        row.rhythm,
+    )
 
 
 def _previous_aims(history: Sequence[Revision]) -> FleetObjective | None:

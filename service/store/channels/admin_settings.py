@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_plans import NOTABLE_GAP_CHANGE
 from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
@@ -72,7 +73,7 @@ def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
 
 _ADMINISTERED_FIELDS = (
     *CHANNEL_FIELDS,
-    *("failing_since", "updates", "tags", "paused", "no_poll_before", "polled", "paces"),
+    *("failing_since", "backoff", "wishes", "updates", "tags", "paused", "no_poll_before", "polled", "paces"),
 )
 
 
@@ -82,6 +83,7 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
     ``paused_until_s`` is the end of a pause (Unix s); 0 means that the channel is not paused. ``polled_s`` is the end
     of the last poll (Unix s). ``no_poll_before_s`` is the time before which the publisher wants no poll (Unix s); 0 if
     the publisher has not asked for that. ``poll_rate`` is the present poll rate; None if none was recorded.
+    ``limits`` are those of its polls by pauses, by the publisher's hints and by failures.
     """
 
     channel: Channel
@@ -92,6 +94,7 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
     no_poll_before_s: float = 0.0
     polled_s: float = 0.0
     poll_rate: PollRate | None = None
+    limits: PollingLimits = NO_LIMITS
 
 
 class AdminSettings(BatchedRepository):
@@ -146,4 +149,5 @@ def _parse_administered(cid: ChannelId, fields: dict[bytes, bytes]) -> Administe
         no_poll_before_s=float(fields.get(b"no_poll_before", b"0")),
         polled_s=float(fields.get(b"polled", b"0")),
         poll_rate=next(iter(unpack_poll_rates(fields.get(b"paces", b"")[-POLL_RATE_BYTES:])), None),
+        limits=state.polling_limits(),
     )

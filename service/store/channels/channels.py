@@ -6,10 +6,12 @@ versions.
 """
 
 from collections.abc import Collection, Sequence
+from math import ceil
 from typing import Literal
 
 import msgspec
 
+from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.update_rates import UpdateHistory
 from service.discovery.av_pairs import Pair
 from service.errors import LeaseLost, StaleVersion
@@ -21,6 +23,7 @@ from service.feeds.channel_health import (
     Evidence,
     PollReport,
 )
+from service.feeds.polling_hints import shortest_interval_s
 from service.feeds.urls import channel_id
 from service.location.content_cache import Content, Digest, digest_of, merge_latest, pack_entries, unpack_entries
 from service.model import (
@@ -78,6 +81,13 @@ class ChannelState(msgspec.Struct, frozen=True):
     digest: bytes = b""
     backoff_s: float = 0.0
     paused_until_s: float = 0.0
+
+    def polling_limits(self) -> PollingLimits:
+        """Return the limits of the channel's polls that are stored with it; a pause of its site is not."""
+        hint_s = 0.0 if self.channel.private else shortest_interval_s(self.polling_hints)
+        if not hint_s and not self.backoff_s and not self.paused_until_s:
+            return NO_LIMITS
+        return PollingLimits(ceil(hint_s), ceil(self.backoff_s), ceil(self.paused_until_s))
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:

@@ -14,11 +14,13 @@ from aiohttp import web
 from service.console.rendering import METRICS
 from service.corona.fleet_policy import FleetObjective, Goal
 from service.feeds.entries.version_parts import split_version
+from service.feeds.urls import channel_id
 from service.feeds.websub import HubState, HubTopic
-from service.model import Change, Entry, PollResult
+from service.model import Change, Channel, Entry, PollingHints, PollResult, Validators
 from service.net.health_endpoints import serve_health
 from service.net.internal_clients import ProcessClient
 from service.store import Store
+from service.store.channels.channels import Snapshot
 from service.store.client import keys
 from service.store.console.accounts import Role
 from service.store.coordination.requests import ContentReply, PollReply, ProbeReply, ProgressReply
@@ -47,6 +49,22 @@ async def test_the_policy_page_shows_what_limits_channels_and_the_longest_delays
     assert "100 %" in limits
     slowest = text.partition("Longest delays after the change")[2].partition("</table>")[0]
     assert sum(f'href="/channels/{channel.id}"' in slowest for channel in channels) == 5
+
+
+async def test_a_preview_heeds_publishers_hints_and_leaves_out_paused_channels(store: Store, ada: Visitor) -> None:
+    hourly = Channel(channel_id("https://hourly.example/"), "https://hourly.example/", created_s=1.0, listed=True)
+    snapshot = Snapshot(Validators(), b"", "Hourly", "", PollingHints(update_period_s=3_600.0))
+    await store.channels.create(hourly, snapshot, [], 1.0)
+    paused = await make_channel(store, listed=True)
+    await store.admin_settings.pause([paused.id], 7_200.0)
+    _, text = await ada.get(f"/policy?goal=lite&levels=2&demand_factor=9&{WHAT_IF}")
+    limits = text.partition("Limiting factors after the change")[2].partition("</table>")[0]
+    assert "At the interval that the publisher asks for" in limits
+    assert "100 %" in limits
+    slowest = text.partition("Longest delays after the change")[2].partition("</table>")[0]
+    assert f'href="/channels/{hourly.id}"' in slowest
+    assert "30 min" in slowest
+    assert paused.id not in slowest
 
 
 async def test_a_policy_is_applied_and_undone_with_a_history(store: Store, ada: Visitor) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from service.corona.rhythm import (
     RHYTHM_BYTES,
-    delay_factor,
+    delay_factors,
     learn,
     polling_speeds,
     publishing_clock,
@@ -107,6 +107,6 @@ def test_a_clock_is_kept_while_the_rhythm_hardly_changes() -> None:
 def test_the_polling_clock_shortens_the_mean_delay() -> None:
     rhythm = _learnt(_in_office_hours, 8)
     (factor,) = weight_factors([rhythm])
-    assert delay_factor(rhythm, _speeds(rhythm)) == pytest.approx(factor, rel=0.02)
+    assert delay_factors([rhythm], [_speeds(rhythm)]) == pytest.approx(factor, rel=0.02)
     assert factor < 0.8
-    assert delay_factor(rhythm, b"") == delay_factor(b"", b"") == pytest.approx(1)
+    assert delay_factors([rhythm, b""], [b"", b""]) == pytest.approx([1, 1])
