@@ -186,7 +186,7 @@ class PollScheduler:
                 self._schedule(channel)
 
     def start_polling(self, assignment: StartPolling) -> None:
-        """Poll a channel by the schedule in ``assignment`` from now on.
+        """Poll a channel by the schedule in ``assignment`` from now on, after a poll that is overdue.
 
         The version that polls compare with is loaded before the first poll, not now: a node that takes over thousands
         of channels would be busy for seconds if it loaded all of them at once.
@@ -195,7 +195,8 @@ class PollScheduler:
         channel.assignment = assignment
         if channel.poll_state is not None:
             channel.poll_state.subscribers = assignment.subscribers
-        self._schedule(channel)
+        if self._queue.due_s(assignment.channel) > self.fleet_s():
+            self._schedule(channel)
 
     def stop_polling(self, channel_id: ChannelId) -> None:
         """Cancel the scheduled polls of a channel."""

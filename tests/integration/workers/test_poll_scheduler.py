@@ -334,6 +334,17 @@ async def test_a_new_schedule_does_not_repeat_a_poll_begun_early(
     keeping.cancel()
 
 
+async def test_a_new_schedule_does_not_drop_an_overdue_poll(
+    store: Store, polling: PollScheduler, clock: SetClock
+) -> None:
+    channel = await make_channel(store)
+    due_s = clock.now_s + INTERVAL_S
+    polling.start_polling(StartPolling(channel.id, 0, PollingSchedule(due_s, INTERVAL_S, 1)))
+    clock.now_s = due_s + 0.3  # the worker was too busy to begin the poll
+    polling.start_polling(StartPolling(channel.id, 0, PollingSchedule(due_s, INTERVAL_S / 4, 2)))
+    assert polling._queue.due_s(channel.id) == due_s
+
+
 async def test_the_subscriber_count_is_that_of_the_assignment(store: Store, polling: PollScheduler) -> None:
     channel = await make_channel(store)
     phase = every_interval(channel.id)
