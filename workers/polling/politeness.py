@@ -167,6 +167,7 @@ def charged_site(channel: Channel) -> str:
     return "" if channel.private or _is_loopback(host) else site_of(host)
 
 
+@lru_cache(_MAX_CACHED_HOSTS)
 def pausable_site(url: str) -> str:
     """Return the site of a URL, whose requests are paused together; on this machine, each port is a site of its own."""
     host = host_of(url)
