@@ -59,6 +59,9 @@ def corona(
     protocol: Annotated[
         bool, typer.Option("--protocol", help="Drive the production protocol; compare with the run without it.")
     ] = False,
+    as_shipped: Annotated[
+        bool, typer.Option("--as-shipped", help="Use the product's default policy; compare with equal polls for all.")
+    ] = False,
     nodes: Annotated[
         int | None, typer.Option(min=1, help="Number of nodes. Default: 1024, with --protocol 128.")
     ] = None,
@@ -107,7 +110,11 @@ def corona(
     )
     if protocol and plot is not None:
         raise typer.BadParameter("A run with --protocol has no plot.")
-    module = "protocol_experiment" if protocol else "experiment"
+    if as_shipped and (
+        protocol or goal is not Goal.LITE or base or bins is not BinLayout.QUANTILE or longest_wait < inf
+    ):
+        raise typer.BadParameter("A run with --as-shipped has no --protocol, --goal, --base, --bins or --longest-wait.")
+    module = "protocol_experiment" if protocol else "default_policy_experiment" if as_shipped else "experiment"
     _run_experiment("corona", setup, seed, as_json=as_json, plot=plot, module=module)
 
 

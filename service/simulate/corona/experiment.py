@@ -229,7 +229,7 @@ def _outcome(fleet: SimulatedFleet, measured: Polls, even: DetectedUpdates, pois
         measured.polls_per_channel(begin_s, end_s) * setup.poll_interval_s / (end_s - begin_s),
         settled.mean_s(subscribers),
     )
-    budget = load if setup.goal is Goal.FAST else float(subscribers.mean())
+    budget = load if setup.goal is Goal.FAST else fleet.owners.budget(fleet.trie)
     waits_s = measured.mean_waits_s(begin_s, end_s)
     return CoronaOutcome(
         experiment="corona",

@@ -22,6 +22,7 @@ from math import isfinite
 
 import numpy as np
 
+from service.corona import node_optimizer
 from service.corona.aggregation import BASE, Aggregation
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
 from service.corona.honeycomb import AllocationProblem, load, sizes
@@ -71,6 +72,7 @@ class OwnerDecisions:
         self._setup, self._points = setup, channels.points
         self._demand = channels.subscribers.astype(np.float64)
         self._weights = weights(setup.goal, self._demand, channels.update_interval_s, setup.poll_interval_s)
+        self._factors = channels.factors() if setup.policy is not None else None
         self.requested: Floats = np.ones(setup.channels)
         """The requested n of each channel, regardless of the nodes in its wedge."""
         self._excess: Floats = np.zeros(setup.channels)
@@ -94,6 +96,12 @@ class OwnerDecisions:
         """Return a new aggregation state of ``node``, which forgets contacts after ``silence_s`` without a message."""
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join)
+
+    def budget(self, trie: NodeTrie) -> float:
+        """Return the mean number of polls per channel and τ that the budget allows on this ring."""
+        self._update_problem(trie)
+        policy = self._setup.policy
+        return float(self._demand.mean()) * (policy.objective.demand_factor if policy is not None else 1.0)
 
     def orphans(self, trie: NodeTrie) -> int:
         """Return the number of orphans on this ring: channels that only their owner can poll (Corona §4)."""
@@ -149,6 +157,8 @@ class OwnerDecisions:
 
     def _scale_of(self, fleet: Aggregate) -> float:
         """Return the factor by which all sizes are scaled so that a fleet with this aggregate meets its goal."""
+        if self._setup.policy is not None:
+            return node_optimizer.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
         known = decode(fleet.clusters) or TradeoffClusters.empty()
         if self._setup.goal is Goal.FAST:
             return known.scale_for_delay(self._setup.target_delay_s, self._setup.poll_interval_s)
@@ -183,6 +193,10 @@ class OwnerDecisions:
             return
         self._trie = trie
         self._nodes = nodes = len(trie.nodes)
+        if self._setup.policy is not None and self._factors is not None:
+            self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
+            self._demand = node_optimizer.imposed_loads(self._setup.policy, nodes, self._factors)
+            return
         if self._setup.base is None:
             wait_s = self._setup.longest_wait_s
             least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0

@@ -11,6 +11,7 @@ from rich.table import Table
 from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR
 from service.corona.objectives import Goal
 from service.simulate.corona import protocol_experiment
+from service.simulate.corona.default_policy_experiment import ShippedOutcome
 from service.simulate.corona.experiment import ChannelProfile, CoronaOutcome, Window, run
 from service.simulate.corona.protocol_experiment import ProtocolOutcome
 from service.simulate.corona.workload import BinLayout, CoronaSetup, IdAssignment, PollPhases
@@ -136,7 +137,7 @@ def _protocol_table(outcome: ProtocolOutcome) -> Table:
 
 def _vectorised_table(outcome: CoronaOutcome) -> Table:
     rounds = outcome.converged_after_rounds
-    rows = (
+    rows = [
         ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
         ("p99 detection, s", f"{outcome.p99_detection_s:.1f}"),
         ("notification delay, s", f"{outcome.mean_notification_delay_s:.2f}"),
@@ -148,7 +149,13 @@ def _vectorised_table(outcome: CoronaOutcome) -> Table:
         ("orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"),
         ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}"),
         ("detection by formula, s", f"{outcome.formula_detection_s:.2f}"),
-    )
+    ]
+    if isinstance(outcome, ShippedOutcome):
+        rows += [
+            ("notification delay, equal polls for all, s", f"{outcome.uniform_notification_delay_s:.2f}"),
+            ("requests for the same delay", f"{outcome.uniform_requests_at_equal_delay:.1%}"),
+            ("largest share of channels at one bound", f"{outcome.share_at_one_bound:.1%}"),
+        ]
     return terminal_table(("", ""), rows)
 
 

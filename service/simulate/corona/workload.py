@@ -16,6 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.corona.fleet_policy import FleetPolicy
+from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
 from service.corona.objectives import Goal
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
@@ -63,6 +65,10 @@ class CoronaSetup(msgspec.Struct, frozen=True):
     set is a wedge: the nodes that share the first l digits of its id. Without a base, n is any number.
     ``target_delay_s`` is the delay T that the goal Fast asks for. ``churn`` is the share of nodes that die per hour,
     while as many join; ``loss`` is the share of lost messages.
+
+    Without a ``policy`` all channels share the paper's budget, what their subscribers would impose, and n is limited
+    only by the number of nodes. With one (without a base), its budget and all its limits for public channels apply;
+    ``goal``, ``poll_interval_s`` and ``longest_wait_s`` have to be the policy's.
     """
 
     goal: Goal = Goal.LITE
@@ -80,6 +86,7 @@ class CoronaSetup(msgspec.Struct, frozen=True):
     longest_wait_s: float = inf
     churn: float = 0.0
     loss: float = 0.0
+    policy: FleetPolicy | None = None
 
     @property
     def end_s(self) -> float:
@@ -97,6 +104,18 @@ class CoronaSetup(msgspec.Struct, frozen=True):
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 
+def setup_with_policy(setup: CoronaSetup, policy: FleetPolicy) -> CoronaSetup:
+    """Return ``setup`` with a policy of the product; the maintenance interval stays that of the setup."""
+    return msgspec.structs.replace(
+        setup,
+        policy=policy,
+        goal=policy.objective.goal,
+        poll_interval_s=policy.poll_interval_s,
+        target_delay_s=policy.objective.delay_s,
+        longest_wait_s=policy.objective.longest_wait_s,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class SimulatedChannels:
     """All M channels as arrays of shape (M,); ``points`` has the first 64 bits of each channel's id."""
@@ -109,6 +128,13 @@ class SimulatedChannels:
     def ids(self) -> list[ChannelId]:
         """Return the channels' ids in the protocol's format."""
         return [hex_id(point) for point in self.points.tolist()]
+
+    def factors(self) -> FactorTable:
+        """Return what determines the polls of the channels as public ones, each of a site of its own."""
+        columns = zip(self.subscribers.tolist(), self.update_interval_s.tolist(), strict=True)
+        return factor_table(
+            (ChannelFactors(count, interval_s, private=False) for count, interval_s in columns), len(self.points)
+        )
 
 
 def draw_channels(setup: CoronaSetup, rng: np.random.Generator) -> SimulatedChannels:
