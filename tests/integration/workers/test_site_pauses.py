@@ -1,6 +1,8 @@
 """Publishers that limit requests: pauses of a site hold for all its channels and all workers."""
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator
 from math import inf
 
@@ -13,7 +15,7 @@ from service.corona.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.ports import LOOPBACK
 from service.errors import AssignmentPending, LimitReached, RequestsPaused
 from service.feeds.urls import channel_id
-from service.model import Channel, Validators
+from service.model import Channel, PollResult, Validators
 from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
@@ -21,7 +23,7 @@ from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring
 from tests.integration.workers.test_poller import Parser
-from tests.support.channels import make_channel
+from tests.support.channels import make_channel, polled
 from tests.support.content_locators import store_only_locator
 from tests.support.waiting import until
 from workers.peers.content_cache import BaselineCache
@@ -211,3 +213,28 @@ async def test_a_feed_that_asks_for_hourly_polls_is_planned_hourly(
     (stored,) = await store.channels.states([probed.channel.id])
     assert stored is not None
     assert (stored.polling_hints.ttl_s, stored.polling_hints.max_age_s) == (3_600.0, 600.0)
+
+
+async def test_a_new_owner_knows_the_back_off_and_the_pause_of_a_channel(
+    store: Store, site: Site, start_worker: StartWorker
+) -> None:
+    failing, paused = [await make_channel(store, f"{site.url}/{name}", listed=True) for name in ("failing", "paused")]
+    for at_s in (1_000.0, 1_900.0, 2_800.0, 4_600.0, 8_200.0, 15_400.0):
+        await polled(store, failing.id, PollResult(NODE, at_s, "not-a-feed", 200))
+    await store.admin_settings.pause([paused.id], 86_400.0)
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+
+    async def explained(channel: Channel) -> PollExplanation | None:
+        with contextlib.suppress(AssignmentPending):
+            return await store.worker_requests.explain(channel.id)
+        return None
+
+    why = await until(lambda: explained(failing), "the failing channel is planned")
+    assert why is not None
+    assert (why.bound, why.publisher_interval_s) == (BindingConstraint.FAILURE, 14_400.0)
+    why = await until(lambda: explained(paused), "the paused channel is planned")
+    assert why is not None
+    assert why.bound is BindingConstraint.PAUSE
+    assert why.paused_until_s > time.time() + 86_000.0
+    assert site.first == 0
