@@ -64,7 +64,7 @@ class AcceptKeyGroup(_MoveStep, frozen=True):
 
 
 class Settle(_MoveStep, frozen=True):
-    """Step of a split, in the right child's keyspace, after its last record: mark the right child as complete.
+    """The last step of a split in the right child's keyspace: mark the right child as complete, after its last record.
 
     The answer is :class:`StepDone`.
     """

@@ -128,8 +128,8 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
     """Record in the parent's keyspace that it has given away all records of a split, so that it stops giving.
 
-    This precedes :func:`settle` in the right child's keyspace: after :func:`settle`, the right child may be split, and
-    a part of it may come back.
+    This has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be split
+    again, and a part of it may be moved to the parent's keyspace, which must not give it away again.
     """
     return replace(table, stage=MoveStage.EMPTIED) if table.move == move and table.stage is MoveStage.GIVING else table
 

@@ -18,7 +18,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``matrix``                addresses, sizes and partitions; the head's record and its transitions
 - ``cell``                  the commands of one cell and their effects
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size
-- ``registration_and_search``   the protocols of registration, queries and listings
+- ``registration_and_search``  the protocols of registration, queries and listings
 - ``matrix_resizing``       the protocol that makes cells match the head's record
 - ``partial``               partial lookup: a directory kept in several servers' memory
 

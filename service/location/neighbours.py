@@ -148,10 +148,10 @@ class Neighbourhood:
         return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a peer's refusal.
+        """Process a peer's refusal: remove the link to the peer, and do not ask it again unless it is this node's anchor.
 
-        An anchor can refuse only an ``ASK``, which this node sent before the peer became its anchor. In this case, the
-        peer is sent ``ANCHOR`` next.
+        The anchor refused an ``ASK`` from before it became the anchor: an anchor accepts
+        every ``ANCHOR``, which is sent to it next.
         """
         self._asked.discard(peer)
         self._dependents.discard(peer)
@@ -189,9 +189,9 @@ class Neighbourhood:
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return the nearest of ``peers``: of the near ones if ``near``, else of the far ones.
+        """Return the nearest of the near peers in ``peers`` if ``near``, else the nearest of the far peers.
 
-        At most as many as the limits allow.
+        The result has at most as many peers as the limits allow.
         """
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))

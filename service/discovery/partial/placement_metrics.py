@@ -56,7 +56,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
 
 @cache
 def subsets(servers: int) -> Floats:
-    """Return all sets of n servers as an array of shape (2^n, n), with 1 for servers in the set and 0 for others."""
+    """Return all subsets of n servers as an array of shape (2^n, n): 1 for servers in the subset, 0 for others."""
     if servers > MAX_SERVERS:
         raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
     numbers = np.arange(1 << servers)[:, None]

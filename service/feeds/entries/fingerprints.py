@@ -65,7 +65,10 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return self.id == self.target == self.body == NO_HASH
 
     def lookup_hashes(self) -> set[bytes]:
-        """Return the hashes with which known entries are searched for. Each candidate key contains one of them."""
+        """Return the hashes by which the entry is searched for in the table of known entries.
+
+        A known entry can only be the same entry if it has at least one of these hashes.
+        """
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:

@@ -76,7 +76,7 @@ def last_offsets(rows: bytes, count: int) -> range:
 
 
 def has_id(rows: bytes, offset: int) -> bool:
-    """Return whether the entry in the row at ``offset`` has an id."""
+    """Return whether the entry whose row begins at the byte ``offset`` of the table ``rows`` has an id."""
     return not rows.startswith(NO_HASH, offset)
 
 

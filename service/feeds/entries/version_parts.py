@@ -42,7 +42,7 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def split_version(delta: Delta) -> VersionParts:
-    """Return the parts of the version that ``delta`` describes."""
+    """Return the article hashes of new entries and of edited entries in the version that ``delta`` describes."""
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
     added = [(position, change) for position, change in enumerate(delta.changes) if change.kind == "addition"]

@@ -77,7 +77,10 @@ class PageVersion:
 
     @cached_property
     def word_keys(self) -> dict[int, bytes]:
-        """The keys of regions of words, by the indexes of the lines that contain blanked words."""
+        """The keys of the regions that consist of words within one line, by the index of the line.
+
+        Only lines with blanked words have such a region.
+        """
         return {index: self._word_key(index) for index, skeleton in enumerate(self.skeletons) if _BLANK in skeleton}
 
     def _word_key(self, index: int) -> bytes:
@@ -173,10 +176,10 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 
 
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
-    """Return the indexes of the words that differ between the lines ``old`` and ``new``.
+    """Return the indexes of the words that differ between the lines ``old`` and ``new``, which have equally many words.
 
-    If a time of day differs, the date next to it also counts as different. In ``skeleton`` the volatile words are
-    blanked.
+    If a time of day differs, the date next to it also counts as different. ``skeleton`` is the line with the words
+    blanked that may change by themselves, such as dates.
     """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}

@@ -492,9 +492,10 @@ async def _run_command(client: Redis, command: Command) -> Any:
 
 
 async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Run commands in a pipeline. The reply of a failed command is its exception.
+    """Run commands in a pipeline and return their replies; the reply of a failed command is its exception.
 
-    Scripts that Redis did not know are sent again, in full. Only then does a command run after one that follows it.
+    Commands run in order. The exception are scripts that Redis did not know: they are sent again, in full, after all
+    others.
     """
     replies = await _send_pipeline(client, commands)
     missing = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]

@@ -360,9 +360,10 @@ class Outbox(RedisRepository):
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
-        """Record the progress of batches: tuples (user id, message id, progress, reason).
+        """Record the progress of batches of messages, given as tuples (user id, message id, progress, reason).
 
-        The progress is acked, done, received or lost. The reason is "" unless the batch is lost.
+        The progress is "acked", "done", "received" or "lost", as in :meth:`complete`; the reason is "" unless it is
+        "lost".
         """
         stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(

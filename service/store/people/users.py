@@ -72,7 +72,7 @@ class Users(RedisRepository):
     async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Update a user's state; an argument that is None leaves its field unchanged.
 
-        If the user was erased and has returned, restrictions by admins no longer expire.
+        If the user was erased before, the restrictions that admins set do not expire any more.
         """
         uid = keys.user_id(jid)
         given = (("welcomed", welcomed), ("receipts", receipts))
