@@ -148,10 +148,9 @@ class Neighbourhood:
         return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a peer's refusal: remove the link to the peer, and do not ask it again unless it is this node's anchor.
+        """Process a peer's refusal: remove the link to the peer, and ask it no more unless it is this node's anchor.
 
-        The anchor refused an ``ASK`` from before it became the anchor: an anchor accepts
-        every ``ANCHOR``, which is sent to it next.
+        The anchor has refused an ``ASK`` from before it became the anchor. It accepts ``ANCHOR``, which it is sent next.
         """
         self._asked.discard(peer)
         self._dependents.discard(peer)
