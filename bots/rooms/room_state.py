@@ -459,6 +459,6 @@ def _strip_nick(text: str, nick: str) -> str | None:
 def _nick(attempt: int) -> str:
     """Return the bot's nick for attempt number ``attempt`` (from 0) to join.
 
-    Each differs, because a nick may be taken.
+    The nick of each attempt is another one, because a nick may be taken.
     """
     return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

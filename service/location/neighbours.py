@@ -150,7 +150,7 @@ class Neighbourhood:
     def _on_decline(self, peer: NodeId) -> list[Effect]:
         """Process a peer's refusal: remove the link to the peer, and ask it no more unless it is this node's anchor.
 
-        The anchor has refused an ``ASK`` from before it became the anchor. It accepts ``ANCHOR``, which it is sent next.
+        The anchor has refused an ``ASK`` from before it became the anchor. It accepts ``ANCHOR``, which is sent next.
         """
         self._asked.discard(peer)
         self._dependents.discard(peer)
