@@ -488,7 +488,7 @@ async def _run_command(client: Redis, command: Command) -> Any:
         return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
     except exceptions.NoScriptError:
         _SentScripts.removals += 1
-        return await client.execute_command(*command)  # type: ignore[no-untyped-call]
+        return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
 
 
 async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
