@@ -67,7 +67,7 @@ def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
 
 
 class Presentation(msgspec.Struct, frozen=True):
-    """A user's wishes for the presentation of one channel.
+    """How a user wants one channel to be presented.
 
     ``title`` is the user's own title for the channel; "" means the channel's title. ``template`` is the user's template
     for its entries; None means the standard form.

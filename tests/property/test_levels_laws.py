@@ -169,7 +169,7 @@ def test_there_are_no_levels_of_nobody_or_to_base_1(nodes: int, base: int) -> No
         level_sizes(nodes, base)
 
 
-def test_wishes_for_least_are_given_up_for_a_budget() -> None:
+def test_the_budget_takes_precedence_over_the_least_of_channels() -> None:
     problem = AllocationProblem.of([5.0, 1.0], least=4.0)
     assert levels_for_budget(problem, level_sizes(1024, 16), 8).sizes.tolist() == [4, 4]
     assert levels_for_budget(problem, level_sizes(1024, 16), 7).sizes.tolist() == [4, 1]

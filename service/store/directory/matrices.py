@@ -100,7 +100,7 @@ class Directory:
         self._about = about
         self._limits = limits
         self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_CACHED_SIZES)
-        self._wishes: dict[ResizeRequest, None] = {}
+        self._resize_requests: dict[ResizeRequest, None] = {}
         self._unsettled: dict[PairKey, None] = {}
         self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
 
@@ -222,10 +222,10 @@ class Directory:
 
         Return the number of matrices whose size was changing.
         """
-        wishes, self._wishes = self._wishes, {}
+        requests, self._resize_requests = self._resize_requests, {}
         by_pair: dict[PairKey, list[ResizeRequest]] = {}
-        for wish in wishes:
-            by_pair.setdefault(wish.place.pair, []).append(wish)
+        for request in requests:
+            by_pair.setdefault(request.place.pair, []).append(request)
         await asyncio.gather(*(self._act_on_requests(pair, own) for pair, own in by_pair.items()))
         unsettled, self._unsettled = self._unsettled, {}
         for pair in unsettled:
@@ -277,9 +277,9 @@ class Directory:
             if isinstance(command, cell.PutRecords | cell.FindNames) and answer.member and answer.is_in(CellState.OPEN):
                 for kind in resize_requests(answer.load, self._limits):
                     if kind in _GROWTH or (place.partition if kind is ResizeKind.DEC_P else place.replica) > 0:
-                        self._wishes[ResizeRequest(kind, place)] = None
+                        self._resize_requests[ResizeRequest(kind, place)] = None
 
-    async def _act_on_requests(self, pair: PairKey, wishes: Sequence[ResizeRequest]) -> None:
+    async def _act_on_requests(self, pair: PairKey, requests: Sequence[ResizeRequest]) -> None:
         """Change the size of an AV-pair's matrix according to the first of the requests that the head node accepts.
 
         Nothing changes if it accepts none, or if another process changes the matrix first.
@@ -289,21 +289,21 @@ class Directory:
         take over its load then have less than half of their limits.
         """
         before = await self._led(find_or_create_matrix(pair, self._limits))
-        for wish in wishes:
-            after = after_request(before, wish, self._limits)
-            if after != before and (wish.kind in _GROWTH or not await self._is_needed(wish)):
+        for request in requests:
+            after = after_request(before, request, self._limits)
+            if after != before and (request.kind in _GROWTH or not await self._is_needed(request)):
                 await self._list(pair, after.size)
                 await self._led(_one(cell.UpdateMatrix(head_address(pair), before, after)))
                 self._unsettled[pair] = None
                 return
 
-    async def _is_needed(self, wish: ResizeRequest) -> bool:
-        """Return whether a matrix needs the partition or replica that the request ``wish`` would remove.
+    async def _is_needed(self, request: ResizeRequest) -> bool:
+        """Return whether a matrix needs the partition or replica that ``request`` would remove.
 
         It is needed if the other cells would be overloaded without it.
         """
-        place = wish.place
-        if wish.kind is ResizeKind.DEC_P:
+        place = request.place
+        if request.kind is ResizeKind.DEC_P:
             both = (place, msgspec.structs.replace(place, partition=merge_target(place.partition)))
             swept = await self._cells.carry_out([cell.ExpireNames(each) for each in both])
             return 2 * fill_share(_together([answer.load for answer in swept]), self._limits) > 1

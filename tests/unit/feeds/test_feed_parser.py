@@ -127,8 +127,8 @@ def test_an_update_period_is_divided_by_its_frequency(inner: str, update_period_
 def test_all_hours_and_days_to_skip_are_returned() -> None:
     hours = "".join(f"<hour>{hour}</hour>" for hour in ("3", "24", " 4\n", "25", "-1", "x", "3"))
     days = "<day>Sunday</day>\n<day>monday</day><day>Someday</day>"
-    wishes = read(channel(f"<skipHours>{hours}</skipHours><skipDays>{days}</skipDays>")).polling_hints
-    assert (wishes.skip_hours, wishes.skip_days) == ((0, 3, 4), (0, 6))
+    hints = read(channel(f"<skipHours>{hours}</skipHours><skipDays>{days}</skipDays>")).polling_hints
+    assert (hints.skip_hours, hints.skip_days) == ((0, 3, 4), (0, 6))
 
 
 def test_text_in_an_entry_is_no_polling_hint() -> None:

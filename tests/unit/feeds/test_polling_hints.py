@@ -76,7 +76,7 @@ def test_the_longest_hint_applies_and_all_are_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "wishes", "reason"),
+    ("headers", "hints", "reason"),
     [
         ({"cache-control": "max-age=31536000"}, NONE, "Cache-Control asks to wait 1 year: ignored."),
         ({"expires": date(NOW_S + 30 * DAY_S)}, NONE, "Expires asks to wait 30 days: ignored."),
@@ -89,14 +89,14 @@ def test_the_longest_hint_applies_and_all_are_reported() -> None:
     ],
 )
 def test_a_hint_of_more_than_a_day_is_ignored_with_a_reason(
-    headers: dict[str, str], wishes: PollingHints, reason: str
+    headers: dict[str, str], hints: PollingHints, reason: str
 ) -> None:
-    found = find_earliest_poll(headers, wishes, NOW_S)
+    found = find_earliest_poll(headers, hints, NOW_S)
     assert (found.not_before_s, found.reasons) == (NOW_S, (reason,))
 
 
 @pytest.mark.parametrize(
-    ("wishes", "until_s"),
+    ("hints", "until_s"),
     [
         (PollingHints(skip_hours=(21, 23)), NOW_S),
         (PollingHints(skip_hours=(22,)), ELEVEN_PM_S),
@@ -108,8 +108,8 @@ def test_a_hint_of_more_than_a_day_is_ignored_with_a_reason(
         (PollingHints(skip_hours=(23,), ttl_s=HOUR_S), ELEVEN_PM_S + HOUR_S),
     ],
 )
-def test_skipped_hours_and_days_delay_the_next_poll(wishes: PollingHints, until_s: float) -> None:
-    assert find_earliest_poll({}, wishes, NOW_S).not_before_s == until_s
+def test_skipped_hours_and_days_delay_the_next_poll(hints: PollingHints, until_s: float) -> None:
+    assert find_earliest_poll({}, hints, NOW_S).not_before_s == until_s
 
 
 def test_the_end_of_skipped_hours_is_reported() -> None:
@@ -182,7 +182,7 @@ some_headers = st.fixed_dictionaries(
         "retry-after": st.one_of(dates, st.integers(-9, 10**15).map(str)),
     },
 )
-some_wishes = st.builds(
+some_hints = st.builds(
     PollingHints,
     ttl_s=st.none() | st.floats(),
     update_period_s=st.none() | st.floats(),
@@ -192,23 +192,23 @@ some_wishes = st.builds(
 moments = st.integers(0, 4 * 10**9).map(float)
 
 
-@given(some_headers, some_wishes, moments)
+@given(some_headers, some_hints, moments)
 def test_the_delay_is_at_most_a_day_and_a_week_of_skipped_days(
-    headers: dict[str, str], wishes: PollingHints, now_s: float
+    headers: dict[str, str], hints: PollingHints, now_s: float
 ) -> None:
-    not_before_s = find_earliest_poll(headers, wishes, now_s).not_before_s
-    skips = bool(wishes.skip_hours or wishes.skip_days)
+    not_before_s = find_earliest_poll(headers, hints, now_s).not_before_s
+    skips = bool(hints.skip_hours or hints.skip_days)
     assert now_s <= not_before_s <= now_s + DAY_S + (7 * DAY_S if skips else 0)
 
 
-@given(some_headers, some_wishes, moments, moments)
+@given(some_headers, some_hints, moments, moments)
 def test_the_earliest_poll_never_moves_back_as_time_passes(
-    headers: dict[str, str], wishes: PollingHints, first_s: float, second_s: float
+    headers: dict[str, str], hints: PollingHints, first_s: float, second_s: float
 ) -> None:
     first_s, second_s = sorted((first_s, second_s))
     assert (
-        find_earliest_poll(headers, wishes, first_s).not_before_s
-        <= find_earliest_poll(headers, wishes, second_s).not_before_s
+        find_earliest_poll(headers, hints, first_s).not_before_s
+        <= find_earliest_poll(headers, hints, second_s).not_before_s
     )
 
 
@@ -223,9 +223,9 @@ def test_a_longer_hint_never_shortens_the_delay(
     assert less <= more
 
 
-@given(some_headers, some_wishes, moments)
-def test_the_earliest_poll_is_in_no_skipped_hour(headers: dict[str, str], wishes: PollingHints, now_s: float) -> None:
-    not_before_s = find_earliest_poll(headers, wishes, now_s).not_before_s
+@given(some_headers, some_hints, moments)
+def test_the_earliest_poll_is_in_no_skipped_hour(headers: dict[str, str], hints: PollingHints, now_s: float) -> None:
+    not_before_s = find_earliest_poll(headers, hints, now_s).not_before_s
     assert find_earliest_poll(
-        {}, PollingHints(skip_hours=wishes.skip_hours, skip_days=wishes.skip_days), not_before_s
+        {}, PollingHints(skip_hours=hints.skip_hours, skip_days=hints.skip_days), not_before_s
     ).not_before_s == (not_before_s)
