@@ -178,7 +178,8 @@ async def check_wedges(run: Run, phase: Phase, details: Details) -> None:
         members = {node["id"] for node in details[feed.url]["polling_set"]}
         sizes[len(members)] += 1
         shown = details[feed.url]["polling"]
-        if members != wedge(ids, feed.id, len(members)) or shown["level"] != math.log2(WORKERS / shown["nodes"]):
+        is_wedge = members == wedge(ids, feed.id, len(members))
+        if not is_wedge or not shown or shown["level"] != math.log2(WORKERS / shown["nodes"]):
             wrong.append(feed.url)
     run.claim(
         "with base 2, each polling set has 1, 2, 4 or 8 members and is the wedge (API)",

@@ -39,6 +39,7 @@ OBSERVER = "observer@localhost"
 
 _TOKEN = "an-api-token-for-tests"
 _CONCURRENT = 16
+_ATTEMPTS = 5
 _SETTLED = 0.02
 """Plans whose gaps change relatively less count as unchanged."""
 
@@ -151,12 +152,18 @@ class PublicFleet:
             return msgspec.json.decode(await answer.read())
 
     async def channels(self, feeds: Sequence[Feed]) -> dict[str, dict[str, Any]]:
-        """Return what the console's API says about these channels, by URL."""
+        """Return what the console's API says about these channels, by URL.
+
+        An owner that is too busy to answer the console in time is asked again, ``_ATTEMPTS`` times in all.
+        """
         limit = asyncio.Semaphore(_CONCURRENT)
 
         async def detail(feed: Feed) -> dict[str, Any]:
             async with limit:
-                found: dict[str, Any] = await self.get(f"/channels/{feed.id}")
+                for _ in range(_ATTEMPTS):
+                    found: dict[str, Any] = await self.get(f"/channels/{feed.id}")
+                    if found["why"]:
+                        break
                 return found
 
         details = await asyncio.gather(*map(detail, feeds))
