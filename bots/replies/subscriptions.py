@@ -27,6 +27,8 @@ InitialSettings = tuple[tuple[str, str], ...]
 """Settings in a subscribe command: names and values as the user typed them."""
 
 _MAX_PROBLEMS = 10
+_NOTABLE_SPEED: Final = 1.5
+"""Factor by which polls at this hour differ from the average of the week if a reply mentions it."""
 _NO_SUBSCRIPTIONS: Final = gettext_noop(
     "You have no subscriptions yet. Send me the address of a site or feed to start."
 )
@@ -317,6 +319,7 @@ class PollExplanationReply(Reply, frozen=True):
             self._frequency(translator),
             self._wait(translator),
             self._reason(translator),
+            *self._rhythm(translator),
             translator.gettext(
                 "It seems to have something new about {frequency}.",
                 frequency=translator.format_frequency(self.explanation.update_interval_s),
@@ -356,6 +359,15 @@ class PollExplanationReply(Reply, frozen=True):
             wait=wait,
             time=translator.format_duration(next_s),
         )
+
+    def _rhythm(self, translator: Translator) -> list[str]:
+        """Return a sentence on the polls at this hour if they differ clearly from those of the whole week."""
+        speed = self.explanation.present_speed
+        if speed >= _NOTABLE_SPEED:
+            return [translator.gettext("It is checked more often at this hour, because it tends to have news now.")]
+        if speed <= 1 / _NOTABLE_SPEED:
+            return [translator.gettext("It is checked less often at this hour, because it rarely has news now.")]
+        return []
 
     def _reason(self, translator: Translator) -> str:
         explanation = self.explanation

@@ -55,7 +55,7 @@ class Levels(StrEnum):
         return 2 if self is Levels.CONTINUOUS else int(self)
 
 
-class FleetObjective(msgspec.Struct, frozen=True, omit_defaults=True):
+class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
     All goals except Fast distribute ``demand_factor`` times the demand of all channels

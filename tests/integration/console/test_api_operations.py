@@ -105,6 +105,7 @@ async def test_the_policy_is_previewed_set_and_undone_without_lost_updates(
     assert (await _ask(api, "GET", "policy"))[1]["set"] is False
     status, now = await _ask(api, "PUT", "policy", {"aims": aims, "seen": 0})
     assert (status, now["aims"]["goal"], now["revision"], now["history"][0]["number"]) == (200, "fair", 1, 1)
+    assert now["aims"]["levels"] == now["usual"]["levels"] == "continuous"
     assert (await _ask(api, "PUT", "policy", {"aims": {"goal": "fast"}, "seen": 0}))[0] == 409
     status, now = await _ask(api, "POST", "policy/undo")
     assert (status, now["set"], now["revision"]) == (200, False, 2)

@@ -103,9 +103,10 @@ async def test_lists_are_tables_with_control_characters_replaced(clean_redis: st
 
 
 async def test_options_become_fields_of_the_request_body(call: Call) -> None:
-    _, out, err = await call("set-policy", "--goal", "fair", "--longest-wait-s", "600", "--json")
+    _, out, err = await call("set-policy", "--goal", "fair", "--levels", "4", "--longest-wait-s", "600", "--json")
     policy = json.loads(out)
     assert (err, policy["aims"]["goal"], policy["aims"]["longest_wait_s"], policy["revision"]) == ("", "fair", 600.0, 1)
+    assert policy["aims"]["levels"] == "4"
     _, out, _ = await call("set-policy", "--json")
     assert json.loads(out)["set"] is False
     assert "goal: fair" in (await call("undo-policy"))[1]

@@ -1,5 +1,7 @@
 """A new user, and a small web with many kinds of errors, for tests of dialogues."""
 
+from msgspec import structs
+
 from bots.pubsub.atom_items import node_uri
 from service import errors
 from service.corona.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
@@ -69,8 +71,12 @@ def visitor() -> Person:
             channel_id(NEWS): polled(3, 900.0, BindingConstraint.NONE),
             channel_id(BLOG): polled(1, 1.0, BindingConstraint.NODES, ring_nodes=1),
             channel_id(HOURLY): polled(1, 3_600.0, BindingConstraint.PUBLISHER, PollingLimits(hint_s=3_600)),
-            channel_id(POPULAR): polled(30, 900.0, BindingConstraint.CHANNEL_BUDGET),
-            channel_id(DOWN): polled(1, 86_400.0, BindingConstraint.FAILURE, PollingLimits(failure_s=86_400)),
+            channel_id(POPULAR): structs.replace(
+                polled(30, 900.0, BindingConstraint.CHANNEL_BUDGET), present_speed=2.0
+            ),
+            channel_id(DOWN): structs.replace(
+                polled(1, 86_400.0, BindingConstraint.FAILURE, PollingLimits(failure_s=86_400)), present_speed=0.5
+            ),
             channel_id(PAUSED): polled(
                 1, 7_200.0, BindingConstraint.PAUSE, PollingLimits(paused_until_s=int(NOW_S) + 7_200)
             ),
