@@ -18,7 +18,7 @@ import structlog
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
 from service.corona.messages import Candidate, PollingLimit
-from service.corona.polling_limits import NO_LIMITS, LimitReason
+from service.corona.polling_limits import LimitReason
 from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, RequestsPaused
 from service.feeds.channel_health import is_success
 from service.feeds.sandbox.protocol import Document
@@ -433,16 +433,13 @@ class PollScheduler:
     async def _report_success(self, channel_id: ChannelId, hint_s: int) -> None:
         """Report that a channel is neither failing nor paused, and the interval that its publisher asks for.
 
-        Nothing is reported if the channel's owner knows of no limits and there are none: of most channels.
+        What the owner knows already is not reported. This is decided here, because it is so at nearly all polls.
         """
         channel = self._channels.get(channel_id)
-        if hint_s or channel is None or channel.assignment.limits != NO_LIMITS:
-            for limit in (
-                PollingLimit(channel_id, LimitReason.FAILURE),
-                PollingLimit(channel_id, LimitReason.PAUSE),
-                PollingLimit(channel_id, LimitReason.HINT, hint_s),
-            ):
-                await self._report_limit(limit)
+        known = channel.assignment.limits if channel else None
+        for reason, interval_s in ((LimitReason.FAILURE, 0), (LimitReason.PAUSE, 0), (LimitReason.HINT, hint_s)):
+            if known is None or known.is_outdated(reason, interval_s, 0, self.fleet_s()):
+                await self._report_limit(PollingLimit(channel_id, reason, interval_s))
 
     async def _report_limit(self, limit: PollingLimit) -> None:
         await self._on_event(LimitObserved(limit))
