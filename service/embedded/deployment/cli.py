@@ -18,6 +18,9 @@ def deploy(
     seed: Seed = 1,
     as_json: Json = False,
     kill: Annotated[bool, typer.Option(help="Kill one worker process after half of the measurement.")] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="Keep the limits of public channels, as shipped. Needs Linux namespaces.")
+    ] = False,
     channels: Annotated[int, typer.Option(min=10, help="Number of channels.")] = 7_500,
     nodes: Annotated[int, typer.Option(min=2, help="Number of overlay nodes.")] = 60,
     workers: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 4,
@@ -25,7 +28,7 @@ def deploy(
     measure: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Duration of the measurement.")] = 150.0,
 ) -> None:
     """Run Corona's deployment on this machine. Real worker processes, publisher and Redis; compressed time."""
-    setup = experiment.DeploymentSetup(channels, nodes, workers, settle, measure, kill, seed)
+    setup = experiment.DeploymentSetup(channels, nodes, workers, settle, measure, kill, public, seed)
     with progress(experiment.STEPS, hidden=as_json) as done:
         deployment = asyncio.run(experiment.deploy(setup, done))
     print_outcome(deployment, lambda: _table(deployment), as_json=as_json)
@@ -34,5 +37,5 @@ def deploy(
 def _table(deployment: DeploymentResult) -> Table:
     table = Table(title="Corona's deployment; in seconds and minutes of the paper", box=SIMPLE_HEAD, show_header=False)
     for name, value in msgspec.to_builtins(deployment).items():
-        table.add_row(name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else f"{value:,}")
+        table.add_row(name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else str(value))
     return table

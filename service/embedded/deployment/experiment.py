@@ -13,11 +13,14 @@ from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 import msgspec
 
 from service.embedded.deployment.publication_plan import (
     COMPRESSION,
+    HOSTS,
+    SITES,
     DeploymentResult,
     PublicationPlan,
     PublicationTimes,
@@ -25,6 +28,7 @@ from service.embedded.deployment.publication_plan import (
     detection_delays,
     draw_publication_times,
     paper_delay_statistics,
+    recovery_s,
     url,
 )
 from service.embedded.deployment.publisher import current_document, entity_tag
@@ -58,7 +62,10 @@ _USER_COUNT = 1_500
 
 
 class DeploymentSetup(msgspec.Struct, frozen=True):
-    """The size of a deployment, and its duration before and during the measurement in real seconds."""
+    """The size of a deployment, and its duration before and during the measurement in real seconds.
+
+    Channels are private or, with ``public``, within all limits that the product has for public ones by default.
+    """
 
     channels: int = 7_500
     nodes: int = 60
@@ -66,6 +73,7 @@ class DeploymentSetup(msgspec.Struct, frozen=True):
     settle_s: float = 120.0
     measure_s: float = 150.0
     kill: bool = False
+    public: bool = False
     seed: int = 1
 
 
@@ -91,17 +99,18 @@ async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
             async with _workers(setup, redis.url, Path(folder), store) as workers:
                 report("channels")
                 updates = draw_publication_times(plan)
-                channels = await _add_channels(store, publisher.port, updates)
+                channels = await _add_channels(store, publisher.port, updates, public=setup.public)
                 report("settling")
                 await asyncio.sleep(setup.settle_s)
                 report("measuring")
-                before_s, served, cpu_s = time.time(), await publisher.served(), sum(map(_cpu_s, workers))
-                await asyncio.sleep(setup.measure_s / 2)
+                before_s, cpu_s = time.time(), sum(map(_cpu_s, workers))
+                served = await publisher.served_during(setup.measure_s / 2)
+                killed_s = time.time()
                 if setup.kill:
                     cpu_s -= _cpu_s(workers[0])
                     os.kill(workers[0].pid, signal.SIGKILL)
-                await asyncio.sleep(setup.measure_s / 2)
-                after_s, polls = time.time(), await publisher.served() - served
+                served += await publisher.served_during(setup.measure_s / 2)
+                after_s, polls = time.time(), served[-1][1] - served[0][1]
                 cores = (sum(map(_cpu_s, workers)) - cpu_s) / (after_s - before_s)
                 report("waiting for the last entries")
                 await asyncio.sleep(POLL_INTERVAL_S)
@@ -115,6 +124,7 @@ async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
             channels=setup.channels,
             subscriptions=sum(updates.subscribers),
             workers=setup.workers,
+            public=setup.public,
             killed_worker=setup.kill,
             measured_s=after_s - before_s,
             updates=len(delays_s) + missed,
@@ -124,6 +134,7 @@ async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
             legacy_detection_s=POLL_INTERVAL_S / 2 * COMPRESSION,
             polls_per_min=polls / (after_s - before_s) * 60 / COMPRESSION,
             worker_cores=cores,
+            recovered_after_s=recovery_s(served, killed_s) if setup.kill else None,
         )
 
 
@@ -151,6 +162,15 @@ class _Publisher:
         """Return the number of requests that the process has served so far."""
         return await self._request(b"")
 
+    async def served_during(self, for_s: float) -> list[tuple[float, int]]:
+        """Return (Unix time, number of requests served) pairs, one at the start and one in each second of ``for_s``."""
+        end_s, samples = time.time() + for_s, list[tuple[float, int]]()
+        while True:
+            samples.append((time.time(), await self.served()))
+            if (left_s := end_s - time.time()) <= 0:
+                return samples
+            await asyncio.sleep(min(1.0, left_s))
+
     async def _request(self, line: bytes) -> int:
         if self._process.stdin is None or self._process.stdout is None:
             raise OperationalError("The publisher's process is not running.")
@@ -172,12 +192,16 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
         "CORONET_ALLOW_PRIVATE": "true",
         "CORONET_POLL_INTERVAL_S": str(POLL_INTERVAL_S),
         "CORONET_GOAL": "lite",
-        "CORONET_DEMAND_FACTOR": "1",
         "CORONET_MAINTENANCE_INTERVAL_S": str(_MAINTENANCE_S),
         "CORONET_NODES_PER_WORKER": str(setup.nodes // setup.workers),
         "CORONET_LOG_LEVEL": "warning",
     }
-    argv = (sys.executable, "-P", "-m", "service.cli", "worker")
+    argv: tuple[str, ...] = (sys.executable, "-P", "-m", "service.cli", "worker")
+    if setup.public:
+        overrides |= _shipped_limits()
+        argv = (*_with_names(folder), *argv)
+    else:
+        overrides["CORONET_DEMAND_FACTOR"] = "1"
     node_count = setup.nodes // setup.workers * setup.workers
 
     async def is_complete() -> bool:
@@ -195,6 +219,25 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
         yield children
     finally:
         await asyncio.gather(*(child.stop() for child in children))
+
+
+def _shipped_limits() -> dict[str, str]:
+    """Return the settings of the product's default limits for public channels in compressed time."""
+    settings = Settings()
+    per_hour = ("max_polls_per_hour", "polls_per_hour_for_one_subscriber")
+    per_s = ("host_requests_per_s", "address_requests_per_s")
+    return {f"CORONET_{name.upper()}": str(getattr(settings, name) * COMPRESSION) for name in (*per_hour, *per_s)}
+
+
+def _with_names(folder: Path) -> tuple[str, ...]:
+    """Return the words before a command by which its process resolves the names of public channels' sites.
+
+    The process has a mount namespace (Linux) with a hosts file of its own, which is written to ``folder``.
+    """
+    hosts = folder / "hosts"
+    lines = ("127.0.0.1 localhost", *(f"{address} {name}" for name, address in SITES.items()))
+    hosts.write_text("\n".join(lines), encoding="ascii")
+    return ("unshare", "-rm", "sh", "-c", 'mount --bind "$0" /etc/hosts && exec "$@"', str(hosts))
 
 
 def _cpu_s(child: Child) -> float:
@@ -226,7 +269,7 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
     return versioned
 
 
-async def _add_channels(store: Store, port: int, updates: PublicationTimes) -> list[ChannelId]:
+async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, public: bool) -> list[ChannelId]:
     """Create the channels with their present content and subscribers; return their ids in order.
 
     The user "observer" is additionally subscribed to every channel. ``port`` is the port of the publisher.
@@ -235,7 +278,8 @@ async def _add_channels(store: Store, port: int, updates: PublicationTimes) -> l
     users = _assign_users(updates.subscribers)
     for first in range(0, len(updates.subscribers), _CONCURRENT_CHANNELS):
         numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(updates.subscribers)))
-        created = await asyncio.gather(*(_add_channel(store, port, updates, number) for number in numbers))
+        added = (_add_channel(store, url(number, port, public=public), updates, number) for number in numbers)
+        created = await asyncio.gather(*added)
         pairs = [
             (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]
         ]
@@ -251,12 +295,12 @@ def _assign_users(subscribers: Sequence[int]) -> list[list[str]]:
     ]
 
 
-async def _add_channel(store: Store, port: int, updates: PublicationTimes, number: int) -> ChannelId:
-    at, now_s = url(number, port), time.time()
+async def _add_channel(store: Store, at: str, updates: PublicationTimes, number: int) -> ChannelId:
+    now_s = time.time()
     entry_count, body = current_document(updates, number, now_s)
     findings = detect_changes(DetectChanges((Document(body, at, {}),), b"", at, "feed", now_s))
     validators = Validators(entity_tag(entry_count), body_sha256=hashlib.sha256(body).hexdigest())
-    channel = Channel(channel_id(at), at, created_s=now_s, private=True)
+    channel = Channel(channel_id(at), at, created_s=now_s, private=urlsplit(at).hostname in HOSTS)
     latest = tuple(reversed(findings.latest))
     await store.channels.create(channel, Snapshot(validators, findings.baseline, findings.title, ""), latest, now_s)
     return channel.id

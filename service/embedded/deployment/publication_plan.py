@@ -3,7 +3,7 @@
 The publisher and the experiment draw the same times from the same seed, so that they need not communicate.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -64,9 +64,17 @@ HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 101))
 """Channels are spread over many hosts, because workers limit the request rate per host."""
 
 
-def url(channel: int, port: int) -> str:
-    """Return the URL of the channel with this number on a publisher that listens on ``port``."""
-    return f"http://{HOSTS[channel % len(HOSTS)]}:{port}/feeds/{channel}"
+SITES = {f"site-{number}.example": host for number, host in enumerate(HOSTS)}
+"""The hosts by the names that they have in URLs of public channels; each is a site with a request budget of its own."""
+
+
+def url(channel: int, port: int, *, public: bool) -> str:
+    """Return the URL of the channel with this number on a publisher that listens on ``port``.
+
+    The host of a ``public`` channel is a name, because no budget applies to requests to loopback addresses.
+    """
+    hosts = tuple(SITES) if public else HOSTS
+    return f"http://{hosts[channel % len(hosts)]}:{port}/feeds/{channel}"
 
 
 def entry_title(update: int) -> str:
@@ -82,13 +90,15 @@ class DeploymentResult(msgspec.Struct, frozen=True):
 
     ``polls_per_min`` is the fleet's number of polls per minute of the paper. ``legacy_detection_s`` is the mean
     detection delay if each subscriber polled separately. ``missed`` is the number of entries that were published during
-    the measurement and never detected.
+    the measurement and never detected. ``recovered_after_s`` is the measured time from the kill until the fleet polls
+    at its former rate again (:func:`recovery_s`); None without a kill, or if it never does.
     """
 
     nodes: int
     channels: int
     subscriptions: int
     workers: int
+    public: bool
     killed_worker: bool
     measured_s: float
     updates: int
@@ -98,6 +108,26 @@ class DeploymentResult(msgspec.Struct, frozen=True):
     legacy_detection_s: float
     polls_per_min: float
     worker_cores: float
+    recovered_after_s: float | None
+
+
+RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
+
+
+def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
+    """Return the seconds from ``killed_s`` until polls have their former rate for five seconds; None if they never do.
+
+    ``served`` has (time, number of requests so far) pairs, ascending. The former rate is 95 % of the mean before.
+    """
+    before = [sample for sample in served if sample[0] <= killed_s]
+    if len(before) < 2:  # noqa: PLR2004 - no rate without two samples
+        return None
+    former = RECOVERED_SHARE * (before[-1][1] - before[0][1]) / (before[-1][0] - before[0][0])
+    for at_s, count in served:
+        later = next((sample for sample in served if sample[0] >= at_s + RECOVERED_FOR_S), None)
+        if at_s >= killed_s and later is not None and later[1] - count >= former * (later[0] - at_s):
+            return at_s - killed_s
+    return None
 
 
 def detection_delays(

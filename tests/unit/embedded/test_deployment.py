@@ -10,6 +10,7 @@ from service.embedded.deployment.publication_plan import (
     draw_publication_times,
     entry_title,
     paper_delay_statistics,
+    recovery_s,
 )
 from service.embedded.deployment.publisher import respond
 from service.feeds.parsing.feed_parser import parse
@@ -57,3 +58,12 @@ def test_a_channels_weight_is_its_number_of_subscribers() -> None:
     assert mean_s == pytest.approx(30 * (10 * 2.0 + 1 * 11.0) / 11)
     assert p95_s == pytest.approx(30 * 11.0)
     assert detection_delays(TIMES, queued_s, 25.0, 100.0)[2] == 1
+
+
+def test_a_fleet_has_recovered_when_polls_have_their_former_rate_for_five_seconds() -> None:
+    before = [(float(at), 100 * at) for at in range(11)]
+    halved = [(10.0 + at, 1000 + 50 * at) for at in range(1, 8)]
+    recovered = [(17.0 + at, 1350 + 100 * at) for at in range(1, 9)]
+    assert recovery_s([*before, *halved, *recovered], 10.0) == 7.0
+    assert recovery_s([*before, *halved], 10.0) is None
+    assert recovery_s([*before, *((at + 10.0, int(1000 + 100 * at)) for at in range(1, 8))], 10.0) == 0.0
