@@ -78,7 +78,7 @@ logging.getLogger("apscheduler.executors.default").addFilter(_is_failure)
 
 
 class PeriodicTasks:
-    """Coroutine functions that are called at intervals while this context is open."""
+    """A context manager that calls coroutine functions at intervals while its context is open."""
 
     def __init__(self) -> None:
         self._scheduler = AsyncIOScheduler(

@@ -87,7 +87,7 @@ class Aggregation:
         """The last sum of each row: its addends and the result."""
 
     def on_ring_changed(self, view: RingView) -> None:
-        """Adopt the ring, and drop aggregates that nodes have sent that are no longer on it."""
+        """Adopt the ring, and drop the aggregates received from nodes that are no longer on it."""
         self._view = view
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
@@ -95,7 +95,7 @@ class Aggregation:
     def on_summary(self, sender: NodeId, summary: Summary, now_s: float) -> None:
         """Store the aggregate of a sibling subtree that a contact has sent.
 
-        A summary is ignored if it is invalid or its sender is no contact of this node.
+        An invalid summary is ignored, and so is one whose sender is not a contact of this node.
         """
         point, aggregate = from_hex(sender), summary.aggregate
         row = shared_digits(self._own_point, point, self._base)
@@ -146,7 +146,10 @@ class Aggregation:
         return aggregates[::-1]
 
     def _join_cached(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
-        """Return the sum of the aggregates ``addends`` of one row; it is cached while these are unchanged."""
+        """Return the sum of ``addends``, the aggregates for the routing row ``row``.
+
+        The sum is cached until the row's aggregates change.
+        """
         known = self._sums.get(row)
         if known is None or known[0] != addends:
             known = self._sums[row] = addends, self._join(addends)

@@ -68,10 +68,10 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     """The channel's update history if the store accepts the candidate."""
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
-        """Return what members need to compare polls with ``version``, whose content has this digest.
+        """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
 
-        None if they have to load it from the store, because the version is not this channel's candidate, or is more
-        than a change of entries.
+        ``digest`` is its content's. The result is None if members have to load the base from the store: this node did
+        not store the version, or the version is more than a change of entries.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -241,9 +241,9 @@ class Owner:
             yield from self._update_assignments([limit.channel], fleet_s)
 
     def on_publish_refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
-        """Load the channel's state again, because it has changed in the store.
+        """Load a channel's state again, because the store has refused to store a candidate based on the present one.
 
-        Another node has changed it, or an earlier attempt of this node, whose answer was lost.
+        The state was changed by another node, or by an earlier attempt of this node whose answer was lost.
         """
         owned = self._channels.get(channel)
         if owned is not None and owned.epoch != UNKNOWN_EPOCH:

@@ -141,12 +141,10 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class ListOwnedChannels(msgspec.Struct, frozen=True):
-    """Read the store's registry of channels, and answer with :class:`ChannelsListed` in batches.
+    """Read this node's channels from the store's registry, and answer with :class:`ChannelsListed` in batches.
 
     If little has changed since the last complete answer, only the changes are read, and the answer is
-    :class:`ChannelsChanged`.
-
-    ``requested_s`` is the time of the request, which the batches repeat.
+    :class:`ChannelsChanged`. ``requested_s`` is the time of the request, which the answers repeat.
     """
 
     requested_s: float

@@ -61,13 +61,13 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
     last_poll_s: float = 0.0
 
 
-class Candidate(msgspec.Struct, frozen=True, tag=True):
+class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": "wishes", "metadata": "imprint"}):
     """Member to owner: the changes that a poll found, and the channel's state once they are stored as a version.
 
     ``delta`` has the changes; its ``base_version`` is the version that the poll was compared with. ``validators`` are
     the HTTP validators for the next request. ``memory`` is the state of entry detection after these changes, opaque
-    here. The other fields are metadata that the channel states about itself; ``wishes`` are its hints how often to poll
-    it.
+    here. The other fields are metadata that the channel's document states: ``polling_hints`` are how often
+    it asks to be polled.
     """
 
     delta: model.Delta
@@ -75,9 +75,9 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
     memory: bytes
     title: str = ""
     link: str = ""
-    wishes: model.PollingHints = model.PollingHints()
+    polling_hints: model.PollingHints = model.PollingHints()
     language: str = ""
-    imprint: model.FeedMetadata = model.FeedMetadata()
+    metadata: model.FeedMetadata = model.FeedMetadata()
 
     @property
     def channel(self) -> model.ChannelId:
@@ -91,12 +91,13 @@ class Candidate(msgspec.Struct, frozen=True, tag=True):
 
 
 class PollingLimit(msgspec.Struct, frozen=True, tag=True):
-    """Member to owner: what the channel's publisher, or the failures of its polls, allow now.
+    """Member to owner: the present limit of one kind for a channel's polls, set by its publisher or by failed polls.
 
-    It is sent after a poll, or a refusal of one, if the limits in the member's assignment differ. ``reason`` states
-    which of the channel's limits it replaces (:mod:`service.corona.polling_limits`). ``shortest_interval_s`` is the
-    least number of seconds between two polls of the channel by all nodes together, or 0 if there is no such limit any
-    more. ``until_s`` is the end of a pause in fleet time, or 0 if the channel is not paused; other reasons ignore it.
+    It is sent after a poll, or the refusal of one, if the limit differs from that in the member's assignment.
+    ``reason`` is the kind of the limit (:mod:`service.corona.polling_limits`). ``shortest_interval_s`` is the least
+    number of seconds between two polls of the channel by all nodes together, or 0 if there is no such limit any more.
+    For a pause, ``until_s`` is its end in fleet time, or 0 if the channel is not paused; for other reasons it is
+    ignored.
     """
 
     channel: ChannelId

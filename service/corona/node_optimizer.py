@@ -34,10 +34,10 @@ FactorTable = NDArray[Any]
 
 
 class ChannelFactors(NamedTuple):
-    """The properties of one channel that determine its number of polls.
+    """The properties of one channel that determine its number of polls per τ.
 
-    A channel that is listed by an admin, or has a pending subscription, counts as having a subscriber. ``private``
-    channels are exempt from the limit on polls of public ones.
+    ``subscribers`` is at least 1 if an admin has listed the channel or a subscription is pending. ``private`` channels
+    are exempt from the limit on polls of public ones.
     """
 
     subscribers: int
@@ -72,7 +72,7 @@ def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
 
 
 def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
-    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, without its site's budget.
+    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, except its site's request budget.
 
     A node polls a channel at most ``policy.most_polls_per_node`` times per τ, unless the longest wait requires more
     polls. The limit on polls of a public channel is :meth:`FleetPolicy.most_polls_per_hour`.
@@ -91,7 +91,7 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
 
 
 def limits_with_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:
-    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, including its site's budget."""
+    """Return the bounds of a channel's polls per τ on a ring of ``nodes`` nodes, with its site's request budget."""
     bounds = limits_without_site(policy, nodes, channel)
     if channel.site_scale == UNBOUNDED_SCALE:
         return bounds
@@ -214,7 +214,7 @@ def _polite_sizes(policy: FleetPolicy, subscribers: Floats) -> Floats:
 def own_aggregate(
     policy: FleetPolicy, nodes: int, channels: FactorTable, choices: LevelChoices | None = None
 ) -> Aggregate:
-    """Return the aggregate of one node's channels, on a ring of ``nodes`` nodes.
+    """Return the summary (aggregate) of one node's ``channels``, on a ring of ``nodes`` nodes.
 
     ``choices`` are the channels' polling levels; None if numbers of polls are continuous.
     """
@@ -229,7 +229,7 @@ def own_aggregate(
 
 
 def aggregate_base(levels: Levels) -> int:
-    """Return the base by which an aggregate states that it was made for these levels."""
+    """Return the value of ``Aggregate.base`` for these polling levels: their number base, or ``CONTINUOUS``."""
     return CONTINUOUS if levels is Levels.CONTINUOUS else levels.base
 
 

@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 
 
 class BindingConstraint(StrEnum):
-    """The constraint by which a channel's number of polls differs from the number that its weight alone would give."""
+    """The reason for a channel's number of polls: its weight, or the bound that makes the number higher or lower."""
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
@@ -265,9 +265,9 @@ def explain_polling(
 def _size_at_level(
     problem: AllocationProblem, scale: float, limits: SizeLimits, choices: LevelChoices
 ) -> tuple[float, BindingConstraint]:
-    """Return the size of a channel with whole levels and the constraint that determines it, as :func:`limited_size`.
+    """Return a channel's polls per τ if only whole levels are allowed, and the constraint that determines them.
 
-    ``problem`` is the channel alone.
+    ``problem`` has this channel only. The other arguments are those of :func:`limited_size`.
     """
     slope, least = float(problem.slopes()[0]), float(problem.least[0])
     size, bound = limited_size(slope, scale, least, limits)

@@ -128,14 +128,17 @@ class LevelChoices:
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how often the number of all nodes can be doubled within the greatest of these sizes."""
+        """Return how often the polls by all nodes can be doubled (2, 4, 8, … each per τ) within a channel's ``most``.
+
+        The result is that of the channel for which it is largest.
+        """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
 
     def set_sizes(self, rates: Floats) -> Floats:
-        """Return the size of the smallest wedge in which no node polls more than once per τ, or of all nodes.
+        """Return the number of nodes in each channel's polling set at these ``rates``, in polls per τ.
 
-        ``rates`` are the channels' polls per τ; they and the result have shape (M,).
+        Both have shape (M,). The set is the smallest wedge in which no node polls more than once per τ, or all nodes.
         """
         large_enough = self.sizes >= rates[:, None] * (1 - _ROUNDING)
         return np.asarray(np.where(large_enough, self.sizes, self.sizes[:, :1]).min(axis=1))
@@ -146,7 +149,7 @@ class LevelChoices:
 
 
 def line_part(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem of the channels' polls below their first step, where sizes are real numbers."""
+    """Return the problem with the sizes bounded to those below each channel's first step, which are real numbers."""
     least, top = _line_bounds(problem)
     return AllocationProblem(problem.weights, problem.costs, least, top)
 
@@ -177,7 +180,10 @@ class RingLevels:
 
 
 def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
-    """Return the bounds of each channel's polls per τ before its first step: the least, and 1 or the least above it."""
+    """Return two arrays of shape (M,): the least and the most polls per τ of each channel before its first step.
+
+    The most is 1, or the channel's least if that is above 1.
+    """
     least = np.minimum(problem.least, problem.most)
     return least, np.maximum(least, np.minimum(1.0, problem.most))
 
@@ -273,10 +279,10 @@ class LevelSteps:
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two neighbouring scales, at the second of which ``holds`` becomes true.
+        """Return two close scales, at the first of which ``holds`` is false and at the second true.
 
-        If it does not, both are the scale at which all channels reach their most. ``lines`` are the sizes of the
-        channels below their first step.
+        If it is never true, both are the scale at which all channels reach their most. ``lines`` are the channels with
+        their sizes below their first step, which are real numbers.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))
@@ -290,10 +296,10 @@ class LevelSteps:
         return low, high * (1 + _WIRE_ROUNDING)
 
     def _shares_taken(self, scale: float, *, at_most: bool) -> Floats:
-        """Return the share of each bin's steps that are taken at this scale, at most or at least, shape (K,).
+        """Return an estimate of the share of each bin's steps that are taken at this scale, shape (K,).
 
-        At least one step of a bin is counted from the bin's start on if the result is what is taken ``at_most``, and
-        not before the bin's end otherwise.
+        The estimate is an upper bound with ``at_most``, otherwise a lower bound: one step of a bin counts as taken from
+        the bin's first threshold on, or only from its last.
         """
         middles = (self.threshold[1:] + self.threshold[:-1]) / 2
         starts = np.concatenate((self.threshold[:1], middles))

@@ -1,4 +1,4 @@
-"""Limits that a publisher, or the failures of its polls, set for the polls of one channel. Pure.
+"""Limits that a publisher, or the failures of its polls, set for the polls of one channel.
 
 There are three kinds. A *hint* is the poll interval that the publisher's documents and responses ask for. A *failure*
 limit is the back-off of a channel whose polls fail. A *pause* forbids polls until a time: the publisher asked for it by
@@ -30,7 +30,7 @@ LimitTime = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)]
 
 
 class LimitReason(StrEnum):
-    """The kind of a limit; see the module."""
+    """The kind of a limit: a publisher's hint, a pause, or the back-off after failed polls."""
 
     HINT = "hint"
     FAILURE = "failure"
@@ -68,9 +68,10 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return msgspec.structs.replace(self, paused_until_s=0) if is_past else self
 
     def with_limit(self, reason: LimitReason, interval_s: int, until_s: int) -> "PollingLimits":
-        """Return these limits with the one of this ``reason`` replaced; 0 removes it.
+        """Return a copy of these limits in which the limit of kind ``reason`` is replaced.
 
-        ``until_s`` is the end of a pause in fleet time. For other reasons ``interval_s`` is the shortest interval.
+        For a pause ``until_s`` is its end in fleet time, for the other kinds ``interval_s`` is the shortest interval in
+        seconds. The value 0 removes the limit.
         """
         match reason:
             case LimitReason.HINT:
@@ -81,9 +82,10 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
                 return msgspec.structs.replace(self, paused_until_s=until_s)
 
     def is_outdated(self, reason: LimitReason, interval_s: int, until_s: int, fleet_s: float) -> bool:
-        """Return whether the limit of this ``reason`` differs notably from the given one at ``fleet_s``.
+        """Return whether the limit of kind ``reason`` in this object differs notably from a newly observed one.
 
-        ``interval_s`` and ``until_s`` are those of :meth:`with_limit`. Small differences do not count.
+        The observed limit is ``interval_s`` or ``until_s``, as for :meth:`with_limit`; ``fleet_s`` is the time of the
+        comparison.
         """
         if reason is LimitReason.PAUSE:
             return abs(max(until_s, fleet_s) - max(self.paused_until_s, fleet_s)) > PAUSE_TOLERANCE_S

@@ -91,7 +91,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self._next_s(self._turn(rank), self.size, after_s)
 
     def next_poll_after_reset_s(self, rank: int, after_s: float) -> float:
-        """Return the same as :meth:`next_poll_s`, even if the fleet's clock has been set back since the schedule began.
+        """Return :meth:`next_poll_s`, but allow for a fleet clock that was set back after the schedule was made.
 
         A schedule that begins more than two intervals after ``after_s`` is treated as if it had begun before.
         """
@@ -126,9 +126,9 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return clock.time_s(clock.shown_s(self.first_s) + number * self.gap_s) if number else self.first_s
 
     def _next_s(self, first: int, step: int, after_s: float, *, is_begun: bool = False) -> float:
-        """Return the time of the first poll after ``after_s`` among those of number ``first`` + k·``step``.
+        """Return the fleet time of the first poll after ``after_s`` among the polls ``first``, ``first + step``, ….
 
-        k is a whole number, and not negative unless ``is_begun``.
+        With ``is_begun``, the polls before number ``first``, at the same intervals, count as well.
         """
         clock, begin_s = self.clock, self._poll_s(first)
         if clock is None:

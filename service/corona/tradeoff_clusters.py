@@ -107,19 +107,19 @@ class TradeoffClusters:
         )
 
     def to_level_problem(self) -> AllocationProblem:
-        """Return a problem with one channel per cluster for the optimiser of the paper's levels.
+        """Return an optimisation problem with one channel for each cluster, for ``simulate.paper_levels``.
 
-        That optimiser is ``simulate.paper_levels``. The least size of every summarised channel must be 1 (one node), as
-        it is in the paper: a cluster's cost at the least is then the sum of its channels' costs.
+        Every summarised channel must have the least size 1 (one node), as in the paper: a cluster's cost at the least
+        is then the sum of its channels' costs of one poll.
         """
         costs = np.where(self.least_cost > 0, self.least_cost, 1.0)
         return AllocationProblem(self.weight, costs, np.ones_like(costs), self.most_cost / costs)
 
     def to_problem(self) -> AllocationProblem:
-        """Return a problem with one channel per cluster, whose cost at each scale is approximately that of the cluster.
+        """Return an optimisation problem with one channel for each cluster.
 
-        The channel's size is its scale within the cluster's bounds, because its weight and the cost of a poll are
-        equal.
+        At each scale the channel costs about as much as all channels of the cluster. Its weight equals the cost of one
+        poll, so that its size is the scale, clipped to the cluster's bounds.
         """
         moving = self.rise > 0
         rises = np.where(moving, self.rise, 1.0)
@@ -199,10 +199,10 @@ def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffCl
 
 
 def _sum_by_bin(clusters: TradeoffClusters, bins: NDArray[np.intp], lines: np.ufunc = np.add) -> TradeoffClusters:
-    """Return one cluster per bin, in the order of the bins' numbers.
+    """Return one cluster per bin, the sum of its clusters, in the order of the bins' numbers.
 
-    ``bins`` has the number of the bin of each of ``clusters``. ``lines`` combines the line counts within a bin: a sum
-    if the lines differ, the maximum if they are the same line.
+    ``bins`` has the number of the bin of each of ``clusters``. ``lines`` combines the numbers of distinct lines within
+    a bin: by addition, or by the maximum if all clusters of a bin are the same line.
     """
     places, ids = np.unique(bins, return_inverse=True)
     line_counts = np.zeros(len(places))
@@ -251,10 +251,10 @@ def _group_by_quantile(clusters: TradeoffClusters, limit: int) -> NDArray[np.int
 
 
 def _relative_mass(clusters: TradeoffClusters) -> Floats:
-    """Return each cluster's *mass*: its importance for the accuracy of the summary, as a share of the total.
+    """Return each cluster's *mass*, a number for its importance to the summary's accuracy; the masses add up to 1.
 
-    The mass is the mean of four shares: the cluster's shares in the sum of rises, in the sum of costs at the most, and
-    in the two sums of delays w/n, with n at its least and at its most.
+    The mass is the mean of the cluster's shares in four sums over all clusters: the rise, the cost with all channels at
+    their most, and the delay Σ w/n with all channels at their least and at their most.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         sums = (

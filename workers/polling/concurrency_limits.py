@@ -54,9 +54,9 @@ def publisher_of(channel: Channel, address_group: str) -> Publisher:
 
 
 def publisher_of_state(state: PollState) -> Publisher:
-    """Return the publisher of a polled channel.
+    """Return the publisher (site and network) of the channel that ``state`` describes.
 
-    The publisher is kept in ``state``, so that it is not created again for each poll.
+    The result is stored in ``state``, so that it is not created again for each poll.
     """
     publisher = state.publisher
     if publisher is None or publisher.network != state.address_group:
@@ -65,7 +65,11 @@ def publisher_of_state(state: PollState) -> Publisher:
 
 
 class Allowance(NamedTuple):
-    """Parser time that one site or network may use on one worker: at most so much at once, and so much on average."""
+    """The parser time that one site or network may use on one worker.
+
+    ``burst_s`` is the maximum at once, in seconds of processor time, and ``per_minute_s`` the maximum per minute on
+    average.
+    """
 
     burst_s: float
     per_minute_s: float

@@ -1,4 +1,4 @@
-"""The state of a channel that a node keeps between polls, and its changes after a poll or a new version. Pure."""
+"""The state of a channel that a node keeps between polls, and how polls and new versions change this state."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,7 +34,7 @@ class PollState(msgspec.Struct, gc=False):
     were detected but not versioned are detected again.
 
     - ``unversioned``: the documents, oldest first, with changes that have no version yet.
-    - ``wishes``: the polling hints of the last document read here.
+    - ``polling_hints``: the polling hints of the last document read here.
     - ``address_group``: the network of the address that answered the last poll, "" if not known.
     - ``slow``: whether the last fetch took long; ``costly``: whether the last parse took long.
     - ``deadly_sha256``: the hash of a body for which the parser was killed.
@@ -47,7 +47,7 @@ class PollState(msgspec.Struct, gc=False):
     validators: Validators
     subscribers: int
     unversioned: tuple[Document, ...] = ()
-    wishes: PollingHints = PollingHints()
+    polling_hints: PollingHints = PollingHints()
     address_group: str = ""
     slow: bool = False
     costly: bool = False
@@ -76,7 +76,12 @@ def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> Poll
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     full_day = channel_day(channel, now_s)
     return PollState(
-        channel, stored.validators, subscribers, wishes=stored.polling_hints, full_day=full_day, digest=stored.digest
+        channel,
+        stored.validators,
+        subscribers,
+        polling_hints=stored.polling_hints,
+        full_day=full_day,
+        digest=stored.digest,
     )
 
 
@@ -180,9 +185,9 @@ def build_update(
         memory=findings.baseline,
         title=findings.title,
         link=findings.link,
-        wishes=findings.polling_hints,
+        polling_hints=findings.polling_hints,
         language=findings.language,
-        imprint=findings.metadata,
+        metadata=findings.metadata,
     )
     return DetectedUpdate(tuple(documents), candidate)
 
@@ -197,10 +202,10 @@ def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: Updat
         candidate.memory,
         candidate.title,
         candidate.link,
-        candidate.wishes,
+        candidate.polling_hints,
         updates=updates,
         language=candidate.language,
-        metadata=candidate.imprint,
+        metadata=candidate.metadata,
         latest=merge_latest(candidate.delta.changes, before),
     )
 

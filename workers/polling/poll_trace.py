@@ -32,7 +32,10 @@ def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def trace_request(host: str, *, is_conditional: bool) -> None:
-    """Trace that a document is requested from ``host``; ``is_conditional`` tells whether only if it has changed."""
+    """Trace that a document is requested from ``host``.
+
+    ``is_conditional`` states whether the request asks for the document only if it has changed.
+    """
     trace(f"Requesting {'changes' if is_conditional else 'the whole document'} from {host}.")
 
 

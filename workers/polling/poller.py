@@ -110,12 +110,12 @@ class Poller:
         self._politeness.raise_if_blocked(host_of(channel.url))
 
     async def acquire_poll(self, state: PollState) -> None:
-        """Return as soon as a channel may be polled.
+        """Wait until a channel may be polled, and take the request tokens for the poll.
 
         Raises the errors of :meth:`Politeness.acquire_poll`, and :class:`RequestsPaused` in hours or on days that the
         publisher excludes.
         """
-        paused_s = 0.0 if state.channel.private else skipped_s(state.wishes, self._clock.wall_s())
+        paused_s = 0.0 if state.channel.private else skipped_s(state.polling_hints, self._clock.wall_s())
         if paused_s:
             raise RequestsPaused(f"The publisher excludes polls for another {paused_s:.0f} s.", paused_s=paused_s)
         await self._politeness.acquire_poll(state.channel, state.subscribers, state.address_group)
@@ -156,7 +156,7 @@ class Poller:
         took_s = self._clock.monotonic_s() - started_s
         size_bytes = len(fetched.body or b"") if fetched else 0
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
-        hint_s = 0.0 if state.channel.private else shortest_interval_s(state.wishes)
+        hint_s = 0.0 if state.channel.private else shortest_interval_s(state.polling_hints)
         return _outcome(result, fetched, comparison, hint_s)
 
     def _raise_if_late(self, before_s: float) -> None:
@@ -252,14 +252,14 @@ class Poller:
         if state.channel.private:
             return
         now_s = self._clock.wall_s()
-        earliest = find_earliest_poll(fetched.headers, state.wishes, now_s)
+        earliest = find_earliest_poll(fetched.headers, state.polling_hints, now_s)
         pause_s = earliest.not_before_s - now_s
         await self._politeness.apply_polling_hint(
             state.channel, state.subscribers, pause_s if earliest.is_skipping else pause_s * _HINT_SHARE
         )
 
     async def _compare(self, state: PollState, fetched: FetchResult) -> _Comparison:
-        state.wishes = with_freshness(state.wishes, fetched.headers, self._clock.wall_s())
+        state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == state.deadly_sha256:
             raise ParseKilled("The document is still the one that used up a parser's time or memory.")
@@ -294,14 +294,14 @@ class Poller:
         if located is not None and located.version != base.version:
             # Another node has versioned an update, and woken the channel up: a silent update now would lose entries.
             base = msgspec.structs.replace(base, version=located.version, dormant=False)
-        findings = DetectionResult(baseline, polling_hints=state.wishes)
+        findings = DetectionResult(baseline, polling_hints=state.polling_hints)
         if documents:
             if located is not None and located.source != "publisher":
                 # Without the located baseline, the documents would have been fetched once before to build one.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
             if held_lane is not None:
                 findings = await self._detect_changes(state, documents, baseline, held_lane)
-                state.wishes = findings.polling_hints
+                state.polling_hints = findings.polling_hints
             else:
                 documents, findings = await self._detect_with_archives(state, documents, baseline)
         update = build_update(base, documents, validators, findings, self._clock.wall_s())
@@ -322,7 +322,7 @@ class Poller:
         If polls were missed, the documents include archives of the feed (RFC 5005) that have the missed entries.
         """
         findings = await self._detect_changes(state, documents, baseline)
-        state.wishes = findings.polling_hints
+        state.polling_hints = findings.polling_hints
         # An error in an archive does not invalidate the documents at hand.
         with contextlib.suppress(PublisherError, UserError, TimeoutError), self._mark_slow(state):
             async with asyncio.timeout(_ARCHIVES_TIMEOUT_S):
@@ -349,7 +349,7 @@ class Poller:
             if channel.kind == "page":
                 raise
             raise NotAFeed(f"{channel.url} answers with a page that is not a feed (any more).") from error
-        if (max_age_s := state.wishes.max_age_s) is None:
+        if (max_age_s := state.polling_hints.max_age_s) is None:
             return findings
         hints = msgspec.structs.replace(findings.polling_hints, max_age_s=max_age_s)
         return msgspec.structs.replace(findings, polling_hints=hints)

@@ -156,7 +156,7 @@ class OwnerDecisions:
         return real
 
     def _scale_of(self, fleet: Aggregate) -> float:
-        """Return the factor by which all sizes are scaled so that a fleet with this aggregate meets its goal."""
+        """Return the scale c, the factor for all sizes, with which a fleet with this aggregate meets its goal."""
         if self._setup.policy is not None:
             return node_optimizer.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
         known = decode(fleet.clusters) or TradeoffClusters.empty()

@@ -62,7 +62,10 @@ class ScheduledPolls:
         return totals
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the largest number of polls by a node between two times, divided by the mean over all nodes."""
+        """Return the number of polls by the node with the most polls, divided by the mean over all nodes of ``fleet``.
+
+        Polls are counted after ``begin_s`` until ``end_s``.
+        """
         polls = self.node_polls(fleet.trie, fleet.channels.points, begin_s, end_s)
         return float(polls.max() / polls.mean())
 
@@ -219,7 +222,10 @@ class EnumeratedPolls:
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
     def busiest_of(self, nodes: int, begin_s: float, end_s: float) -> float:
-        """Return the largest number of polls by a node between two times, divided by the mean over ``nodes`` nodes."""
+        """Return the number of polls by the node with the most polls, divided by the mean over ``nodes`` nodes.
+
+        Polls are counted after ``begin_s`` until ``end_s``.
+        """
         inside = (self._at_s > begin_s) & (self._at_s <= end_s)
         return float(np.bincount(self._node[inside]).max() / (inside.sum() / nodes))
 
@@ -261,7 +267,10 @@ class FaultyPolls(EnumeratedPolls):
         super().__init__(numbers, place, at_s, node, self._until_s)
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the largest number of polls by a node, divided by the mean for as many nodes as at the start."""
+        """Return the number of polls by the node with the most polls, relative to the mean.
+
+        The mean is over as many nodes as at the start. Polls are counted after ``begin_s`` until ``end_s``.
+        """
         return self.busiest_of(fleet.setup.nodes, begin_s, end_s)
 
     def _polls_of_rows(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:

@@ -27,7 +27,10 @@ class FleetNetwork(Protocol):
     """The connections of nodes with each other and with the store. Times are simulated seconds."""
 
     def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
-        """Return the delay of each copy of a message that arrives; none if the message is lost."""
+        """Return the delay in seconds of each copy of a message that arrives.
+
+        The result is empty if the message is lost.
+        """
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:
         """Return whether a request of ``node`` reaches the store, or the store's answer the node."""

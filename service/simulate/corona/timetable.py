@@ -40,7 +40,7 @@ class Timetable:
     ring: Ints
 
     def row_at(self, channel: Ints, at_s: Floats) -> Ints:
-        """Return the row of the schedule that applies to each ``channel`` at each time.
+        """Return the row (schedule) that applies to each ``channel`` at the corresponding time in ``at_s``.
 
         At the time of a change, the new schedule applies.
         """
@@ -61,11 +61,14 @@ class Timetable:
         return found_s
 
     def in_row_s(self, row: Ints, after_s: Floats) -> Floats:
-        """Return the time of the first poll after ``after_s`` by each row's schedule, even if that is after its end."""
+        """Return the time of the first poll after ``after_s`` by the schedule in each ``row``.
+
+        The time may be after the end of the row.
+        """
         return self.first_s[row] + np.maximum(self.index_after(row, after_s), 0) * self.gap_s[row]
 
     def index_after(self, row: Ints, after_s: Floats) -> Ints:
-        """Return the index k of the first poll after ``after_s`` by each row's schedule.
+        """Return the index k of the first poll after ``after_s`` by the schedule in each ``row``.
 
         The index is negative or 0 before the schedule's first poll.
         """

@@ -251,4 +251,4 @@ async def test_a_channel_that_wakes_up_unchanged_keeps_polling_hints_and_hubs(st
         state = await load_state(store, state.channel)
         poll = await poller(store, reach, Parser()).poll(state, US)
         assert poll.update is not None
-        assert (poll.update.candidate.wishes, poll.topic) == (PollingHints(ttl_s=60.0), "")
+        assert (poll.update.candidate.polling_hints, poll.topic) == (PollingHints(ttl_s=60.0), "")
