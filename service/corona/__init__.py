@@ -13,6 +13,7 @@ has to agree.
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
 - ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
 - ``honeycomb``         the optimal scale c and the sizes n, as real numbers
+- ``polling_levels``    whole polling levels: wedges of the ring, the choice among them, and its summaries
 - ``tradeoff_clusters`` tradeoff clusters: summaries of a node's channels in at most 20 kB
 - ``aggregation``       the exchange of these summaries, in which each channel counts exactly once
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget

@@ -444,15 +444,17 @@ class PollingPlans:
     ) -> tuple[FactorTable, list[float], list[int]]:
         """Return these channels' factors, their polls per τ, and the numbers of nodes that make them.
 
-        While the fleet's scale is unknown, channels with a schedule keep its rate. With whole levels they also do so
-        until the scale has been solved for the present ring: the wedges of another ring have other sizes. A pause that
-        is longer than τ counts as one of τ: a poll that is refused every τ notices when an admin ends it.
+        While the fleet's scale is unknown, channels with a schedule keep its rate. They also do so while it has not
+        been solved for the policy's levels, and with whole levels until it has been solved for the present ring, where
+        wedges have other sizes. A pause that is longer than τ counts as one of τ: a poll that is refused every τ
+        notices when an admin ends it.
         """
         interval_s = self._policy.poll_interval_s
         table = self._table(plans, fleet_s, longest_pause_s=interval_s)
         choices = self._choices(tuple(channels), self._applied_levels)
         found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices)
-        if self.scale is None or (choices is not None and not self._is_scale_current):
+        is_outdated = choices is not None and not self._is_scale_current
+        if self.scale is None or is_outdated or self._applied_levels is not self._policy.objective.levels:
             kept = np.array([interval_s / plan.schedule.gap_s if plan.schedule else 0.0 for plan in plans])
             if self.scale is not None:
                 kept = np.minimum(kept, node_optimizer.allocation_problem(self._policy, self._nodes, table).most)

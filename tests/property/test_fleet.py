@@ -9,12 +9,14 @@ import pytest
 
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.corona.polling_levels import RingLevels
+from service.corona.polling_schedule import HANDOVER_S
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
 
 STORM_S = 30.0
-HEALED_S = STORM_S + POLICY.soft_state_ttl_s + TICK_S + 4 * PROMPT_S
+HEALED_S = STORM_S + POLICY.soft_state_ttl_s + TICK_S + 4 * PROMPT_S + HANDOVER_S + TICK_S
+"""Three maintenance intervals, and the time in which nodes that leave a polling set make their last poll."""
 END_S = HEALED_S + 3 * POLICY.poll_interval_s
 BLOCKS, SEEDS_PER_BLOCK = 100, 10
 LEVELS = tuple(Levels)

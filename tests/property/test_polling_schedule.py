@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
+from service.corona.polling_schedule import (
+    HANDOVER_S,
+    PollingSchedule,
+    new_schedule,
+    polling_set_size,
+    revised_schedule,
+)
 from service.model import ChannelId
 from tests.support.ring_strategies import points
 
@@ -76,6 +82,26 @@ def test_no_sequence_of_changes_postpones_a_poll_or_lets_two_collide(
         assert after_s - now_s <= 2 * schedule.gap_s + ROUNDING_S or after_s == before_s
         assert schedule.rank_at(after_s) == held % schedule.size
         assert schedule.next_channel_poll_s(after_s) - after_s == pytest.approx(schedule.gap_s, abs=ROUNDING_S)
+
+
+@given(points, st.tuples(rates, set_sizes), st.tuples(rates, set_sizes), fleet_times_s, st.floats(0, 3))
+def test_a_leaving_node_makes_the_next_poll_if_it_is_due_soon(
+    channel: ChannelId, before: tuple[float, int], after: tuple[float, int], now_s: float, gaps: float
+) -> None:
+    (rate, size), (new_rate, new_size) = before, after
+    schedule = new_schedule(channel, rate, size, TAU_S, now_s)
+    now_s += gaps * schedule.gap_s
+    next_s = schedule.next_channel_poll_s(now_s)
+    usual, handed_over = (
+        revised_schedule(schedule, new_rate, new_size, TAU_S, now_s, can_hand_over=can) for can in (False, True)
+    )
+    if usual.first_s == next_s and next_s - now_s < HANDOVER_S and schedule.rank_at(next_s) >= new_size:
+        assert handed_over.first_s == pytest.approx(next_s + usual.gap_s, abs=ROUNDING_S)
+        polls_s = _polls_s(handed_over, next_s, 4)
+        assert polls_s == pytest.approx(_polls_s(usual, next_s, 4), abs=ROUNDING_S)
+        assert [handed_over.rank_at(at_s) for at_s in polls_s] == [usual.rank_at(at_s) for at_s in polls_s]
+    else:
+        assert handed_over == usual
 
 
 @given(points, rates, rings, fleet_times_s)

@@ -97,6 +97,25 @@ def test_unassign_stops_polling() -> None:
     assert _receive(node, Unassign(5, CHANNEL)) == []
 
 
+def test_a_member_that_leaves_makes_its_last_poll_first() -> None:
+    node = _polling()
+    assert _receive(node, Unassign(5, CHANNEL, last_poll_s=2.5), 1) == []
+    assert StopPolling(CHANNEL) not in node.handle(Tick(), 2)
+    assert StopPolling(CHANNEL) in node.handle(Tick(), 3)
+
+
+def test_a_last_poll_that_is_over_or_far_ahead_is_not_made() -> None:
+    assert _receive(_polling(), Unassign(5, CHANNEL, last_poll_s=2.5), 3) == [StopPolling(CHANNEL)]
+    assert _receive(_polling(), Unassign(5, CHANNEL, last_poll_s=1e300), 3) == [StopPolling(CHANNEL)]
+
+
+def test_a_member_that_is_assigned_again_goes_on_polling() -> None:
+    node = _polling()
+    _receive(node, Unassign(5, CHANNEL, last_poll_s=2.5), 1)
+    _receive(node, _assign(), 2)
+    assert StopPolling(CHANNEL) not in node.handle(Tick(), 3)
+
+
 def test_messages_of_an_older_ring_are_ignored() -> None:
     node = _polling()
     assert _receive(node, _assign(ring_version=4, rank=0)) == []

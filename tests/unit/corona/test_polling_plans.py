@@ -16,8 +16,8 @@ from service.corona.events import (
     StartPolling,
     Tick,
 )
-from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal
-from service.corona.messages import Assign, Assignment, Summary, Unassign
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
+from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory
@@ -30,6 +30,7 @@ CHANNEL = "1" + "0" * 39
 LITE = FleetObjective(Goal.LITE, demand_factor=2.0)
 POLICY = FleetPolicy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0, objective=LITE)
 SUBSCRIBERS = 5
+BASE_2 = FleetObjective(goal=Goal.LITE, demand_factor=3.0, levels=Levels.BASE_2)
 
 
 def _subscribed(count: int, now_s: float = 0) -> ChannelsListed:
@@ -226,3 +227,34 @@ def test_gaps_are_reported_when_first_known_and_after_notable_changes() -> None:
     node.handle(ObjectiveLoaded(msgspec.structs.replace(LITE, budget_polls_per_minute=2.0)), 1)
     _tick_with(node, 2, NEXT, FAR)
     assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}
+
+
+def test_levels_apply_once_all_nodes_have_sent_aggregates_for_them() -> None:
+    node = _owner(NEXT, FAR)
+    before = _schedule(_tick_with(node, 0, NEXT, FAR))
+    assert before.size == 3
+    objective = msgspec.structs.replace(BASE_2, budget_polls_per_minute=2.5)
+    node.handle(ObjectiveLoaded(objective), 1)
+    _tick_with(node, 2, NEXT, FAR)
+    explanation = node.explain(CHANNEL, 2)
+    assert explanation is not None
+    assert explanation.nodes == 3
+    assert explanation.interval_s == pytest.approx(60.0)
+    for other in (NEXT, FAR):
+        node.handle(MessageReceived(other, Summary(1, Aggregate(1, 0.0, b"", 2))), 3)
+    assert _schedule(node.handle(Tick(), 3)).size == 2
+    explanation = node.explain(CHANNEL, 3)
+    assert explanation is not None
+    assert (explanation.nodes, explanation.size, explanation.ring_nodes) == (2, 2.0, 3)
+    assert (explanation.level, explanation.highest_level) == (1.0, 2)
+
+
+def test_with_whole_levels_a_channel_keeps_its_rate_until_the_scale_suits_the_new_ring() -> None:
+    node = _owner(NEXT, FAR)
+    node.handle(ObjectiveLoaded(BASE_2), 0)
+    for other in (NEXT, FAR):
+        node.handle(MessageReceived(other, Summary(1, Aggregate(1, 0.0, b"", 2))), 1)
+    before = _schedule(node.handle(Tick(), 1))
+    after = _schedule(node.handle(RingChanged(ring([ME, NEXT, "c" + "0" * 39, FAR], version=2)), 2))
+    assert after.gap_s == before.gap_s
+    assert after.size == 4
