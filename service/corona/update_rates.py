@@ -75,13 +75,13 @@ def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEst
 
 
 def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: float) -> UpdateEstimate:
-    """Return the estimate after a poll.
+    """Return the estimate of a channel's update interval after a poll.
 
     Args:
         estimate: The estimate before.
         new_entries: Number of updates since the last poll of the channel by any node; entries that were published
             together may count as one.
-        elapsed_s: The time since that poll; negative values (a clock was set) count as zero.
+        elapsed_s: The time since that poll in seconds; negative values (a clock was set) count as zero.
     """
     elapsed_s = max(0.0, elapsed_s)
     decay = exp(-max(new_entries, elapsed_s / estimate.interval_s) / MEMORY_UPDATES)

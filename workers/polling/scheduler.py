@@ -98,11 +98,11 @@ class DueQueue:
 
 
 class BaseState(Enum):
-    """Whether this node has the base for the next poll of a channel, and whether a poll is under way.
+    """Whether a channel's *base* is ready for the next poll, and whether a poll is in progress.
 
     The base is the version, with its baseline, that polls compare with. It is current if it is the latest version that
-    the channel's owner has announced. It is loaded before a poll begins, unless the owner has sent it. A channel has
-    one scheduled poll at a time.
+    the channel's owner has announced. It is loaded before a poll begins, unless the owner has sent it. A channel has at
+    most one scheduled poll in progress.
     """
 
     OUTDATED = "the base is loaded before the next poll"
@@ -338,10 +338,10 @@ class PollScheduler:
                 self._tasks.start(self._load_and_begin(outdated, slot_s))
 
     def _slot_s(self, due_s: float) -> float:
-        """Return when the poll that is due at ``due_s`` begins; both times are fleet time (Unix s).
+        """Return the fleet time (Unix s) at which a poll that is due at ``due_s`` begins.
 
-        It is the start of a short time slot; polls in the same slot begin together. Slots are the same for all nodes of
-        a process.
+        It is the start of a short time slot. All polls of a slot begin together, and the slots of all nodes of a
+        process are the same.
         """
         return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
 
@@ -431,9 +431,10 @@ class PollScheduler:
         return result
 
     async def _report_success(self, channel_id: ChannelId, hint_s: int) -> None:
-        """Report that a channel is neither failing nor paused, and the interval that its publisher asks for.
+        """Report the limits of a channel to its owner after a successful poll: neither failure nor pause, and the hint.
 
-        What the owner knows already is not reported. This is decided here, because it is so at nearly all polls.
+        ``hint_s`` is the interval in seconds that the publisher asks for, or 0. Nothing is sent for the many channels
+        that have no limits and of which the owner knows none.
         """
         channel = self._channels.get(channel_id)
         known = channel.assignment.limits if channel else None

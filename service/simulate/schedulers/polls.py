@@ -56,7 +56,10 @@ class PollObservations:
         return np.repeat(np.arange(len(count)), count), _ranges(self.upto - count, count)
 
     def since(self, from_s: Floats) -> Ints:
-        """Return the index of each channel's oldest known entry published at or after ``from_s``, or ``upto``."""
+        """Return, for each polled channel, the index of its oldest known entry published at or after ``from_s``.
+
+        The result is the channel's ``upto`` if there is no such entry.
+        """
         return first_index_beyond(self.first, self.upto, lambda place: self.published_s[place] >= from_s)
 
 
