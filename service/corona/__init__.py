@@ -19,6 +19,8 @@ has to agree.
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
 - ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary
 - ``update_rates``      the update interval of a channel, estimated from its polls
+- ``rhythm``, ``weekly_clock``  the days and hours at which a channel publishes, and clocks that follow them
+- ``polling_limits``    what a publisher, or the failures of its polls, allow
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
