@@ -10,7 +10,7 @@ from rich.table import Table
 
 from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR
 from service.corona.objectives import Goal
-from service.simulate.corona import protocol_experiment
+from service.simulate.corona import default_policy_experiment, protocol_experiment
 from service.simulate.corona.default_policy_experiment import ShippedOutcome
 from service.simulate.corona.experiment import ChannelProfile, CoronaOutcome, Window, run
 from service.simulate.corona.protocol_experiment import ProtocolOutcome
@@ -50,6 +50,7 @@ _ONCE = {
     "Coronet, lite, base-16 levels": _with(CORONET, base=16),
 }
 
+_AS_SHIPPED = "Coronet, as shipped"
 _SMALLER = _with(CORONET, nodes=128, channels=10_000, subscriptions=500_000)
 _BY_PROTOCOL = {
     "protocol, churn": _with(_SMALLER, churn=0.05, loss=0.02),
@@ -62,6 +63,7 @@ _BY_PROTOCOL = {
 JOBS = [
     *(Job(name, protocol_experiment.run, (setup, 1)) for name, setup in _BY_PROTOCOL.items()),
     Job("Coronet, lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
+    *(Job(_AS_SHIPPED, default_policy_experiment.run, (CORONET, seed)) for seed in SEEDS),
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
 ]
@@ -87,7 +89,12 @@ def page(found: OutcomesByName) -> str:
         protocol=by_protocol,
         above_limit=share_above_limit,
         policy=DEFAULT_POLICY,
-        command=lambda setup: command("corona", setup, CORONET, _OPTIONS),
+        shipped=found[_AS_SHIPPED],
+        command=lambda name: (
+            command("corona --as-shipped", CORONET, CORONET, _OPTIONS)
+            if name == _AS_SHIPPED
+            else command("corona", found[name][0].setup, CORONET, _OPTIONS)
+        ),
         protocol_command=lambda setup: command("corona --protocol", setup, _SMALLER, _OPTIONS),
     )
 
