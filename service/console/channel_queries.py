@@ -118,13 +118,13 @@ class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishe
 
     ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``polling``
     says how often they do, and ``why`` is the owner's calculation; both are null if the channel is not polled or the
-    owner does not answer in time, and ``polling_unknown`` is the reason, otherwise "". ``wishes`` are the polling hints
-    in the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the
+    owner does not answer in time, and ``polling_unknown`` is the reason, otherwise "". Polling hints are those in
+    the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the
     HTTP validators of the last version.
 
     Admins set ``note``, ``site_requests_per_s`` and ``bounds``. ``site_requests_per_s`` is null if the default applies.
     ``bounds`` are the channel's own bounds on its poll rate and the previous ones; null means that none were ever set.
-    ``paces`` are the significant changes to the poll interval, oldest first. ``hub`` is null without a WebSub hub.
+    Poll rates are the significant changes to the poll interval, oldest first. ``hub`` is null without a WebSub hub.
     """
 
     channel: ChannelView

@@ -267,7 +267,10 @@ class Owner:
         yield from self._update_assignments(self._channels if channels is None else channels, fleet_s)
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why a channel is polled as often as it is at ``fleet_s``; None as for :meth:`PollingPlans.explain`."""
+        """Return why a channel is polled as often as it is at ``fleet_s``, in fleet time.
+
+        The result is None if this node does not own the channel, or if the fleet's scale is unknown.
+        """
         owned = self._channels.get(channel)
         return self._plans.explain(channel, owned.members, fleet_s) if owned else None
 

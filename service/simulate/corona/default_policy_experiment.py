@@ -2,11 +2,11 @@
 
 ``coronet simulate corona --as-shipped`` runs the experiment ``corona`` with exactly the policy that a fleet has by its
 default settings, including its limits for public channels. The comparison is the *uniform* schedule: the same number of
-requests, spread evenly over all channels. It is what all shipped settings made before they let the optimum act: three
-polls of each channel per 15 minutes. With the default number of channels and subscriptions, the number of requests is
-the same as well.
+requests, spread evenly over all channels. Earlier default settings led to this schedule: all channels were at the same
+bound, three polls per 15 minutes. With the default number of channels and subscriptions, the number of requests is the
+same as well.
 
-Publishers of this workload have no weekly rhythm, and publishers' own wishes are not simulated.
+Publishers of this workload have no weekly rhythm, and polling hints are not simulated.
 """
 
 from collections.abc import Callable
