@@ -6,7 +6,6 @@ leaves out polls that fail or are late, and pauses of whole sites.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import inf
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +19,7 @@ from service.corona.objectives import Floats, detection_s
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.polling_levels import LevelChoices, RingLevels
 from service.corona.polling_limits import LimitReason
-from service.corona.rhythm import delay_factors, polling_speeds, weight_factors
+from service.corona.rhythm import decode_rates, delay_factors, encode_speeds, polling_speeds, weight_factors
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.model import ChannelId
 from service.overlay.ring import RingView
@@ -142,7 +141,7 @@ class PolicyModel:
         table, levels = self._table.copy(), policy.objective.levels
         rhythms = [each.rhythm for each in self._channels] if policy.weekly_rhythm else []
         if any(rhythms):
-            table["weight_factor"] = weight_factors(rhythms)
+            table["weight_factor"] = weight_factors(decode_rates(rhythms))
         table["site_scale"] = self._site_scales(policy, table)
         choices = None
         if levels.are_whole and len(table):
@@ -152,8 +151,8 @@ class PolicyModel:
         size = node_optimizer.channel_sizes(policy, self._nodes, table, scale, choices)
         delays_s = detection_s(size, policy.poll_interval_s)
         if any(rhythms) and (size > 0).all():
-            least, most = node_optimizer.size_bounds(policy, inf, table)
-            speeds = polling_speeds(rhythms, [b""] * len(rhythms), least / size, most / size)
+            least, most = node_optimizer.size_bounds(policy, self._nodes, table)
+            speeds = encode_speeds(polling_speeds(decode_rates(rhythms), least / size, most / size))
             delays_s = delays_s * delay_factors(rhythms, speeds)
         return _Solution(size, delays_s, table, scale, choices)
 

@@ -18,6 +18,7 @@ has to agree.
 - ``aggregation``       the exchange of these summaries, in which each channel counts exactly once
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
 - ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary
+- ``rhythm``            at which hours of the week a channel publishes, and the clocks by which its polls follow
 - ``update_rates``      the update interval of a channel, estimated from its polls
 - ``rhythm``, ``weekly_clock``  the days and hours at which a channel publishes, and clocks that follow them
 - ``polling_limits``    what a publisher, or the failures of its polls, allow

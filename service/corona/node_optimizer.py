@@ -115,7 +115,7 @@ def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -
     return apply_site_scales(problem, channels["site_scale"])
 
 
-def size_bounds(policy: FleetPolicy, nodes: float, channels: FactorTable) -> tuple[Floats, Floats]:
+def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
     """Return two arrays of shape (M,): the least and the most polls per τ of each channel on a ring of ``nodes`` nodes.
 
     The bounds for each channel are those of :func:`limits_without_site`.

@@ -26,10 +26,19 @@ from service.corona.poll_explanation import BindingConstraint, PollExplanation, 
 from service.corona.polling_levels import LevelChoices, RingLevels, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
-from service.corona.rhythm import delay_factors, polling_speeds, weight_factors
+from service.corona.rhythm import (
+    HOUR_S,
+    are_similar,
+    are_within,
+    decode_rates,
+    decode_speeds,
+    delay_factors,
+    encode_speeds,
+    polling_speeds,
+    weight_factors,
+)
 from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
-from service.corona.weekly_clock import HOUR_S
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
 
@@ -54,6 +63,8 @@ class _ChannelPlan(msgspec.Struct, gc=False):
     bounds: ChannelBounds
     limits: PollingLimits
     recorded_gap_s: float = 0.0
+    planned_rhythm: bytes = b""
+    """The rhythm from which the speeds of the schedule's clock were computed."""
 
 
 class PollingPlans:
@@ -361,7 +372,7 @@ class PollingPlans:
         """
         table = factor_table((self._factors(plan, fleet_s, longest_pause_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
-            table["weight_factor"] = weight_factors([plan.updates.rhythm for plan in plans])
+            table["weight_factor"] = weight_factors(decode_rates([plan.updates.rhythm for plan in plans]))
         if is_present:
             until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
             for row, plan in enumerate(plans):
@@ -372,15 +383,35 @@ class PollingPlans:
     def _speeds(self, plans: Sequence[_ChannelPlan], table: FactorTable, sizes: Sequence[float]) -> Sequence[bytes]:
         """Return the speeds of the clocks by which these channels' polls are even.
 
-        The bounds of single channels' polls hold in every hour of the week. That for the number of nodes does not: it
-        is no publisher's limit.
+        The bounds of each channel's polls hold in every hour of the week.
         """
-        rhythms = [plan.updates.rhythm for plan in plans]
-        if not self._policy.weekly_rhythm or not any(rhythms):
+        found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
+        if not self._policy.weekly_rhythm:
             return [b""] * len(plans)
-        least, most = node_optimizer.size_bounds(self._policy, inf, table)
-        present = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
-        return polling_speeds(rhythms, present, least / np.asarray(sizes), most / np.asarray(sizes))
+        rows = [row for row, plan in enumerate(plans) if found[row] or plan.updates.rhythm]
+        if not rows:
+            return found
+        size = np.asarray(sizes)[rows]
+        lowest, highest = (bound[rows] / size for bound in node_optimizer.size_bounds(self._policy, self._nodes, table))
+        present = decode_speeds([found[row] for row in rows])
+        is_within = are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
+        is_current = [self._is_speed_current(plans[row], sizes[row]) for row in rows]
+        changed = np.flatnonzero(~(is_within & is_current))
+        wanted = polling_speeds(
+            decode_rates([plans[rows[place]].updates.rhythm for place in changed]), lowest[changed], highest[changed]
+        )
+        is_kept = is_within[changed] & are_similar(wanted, present[changed])
+        for place, speeds, kept in zip(changed.tolist(), encode_speeds(wanted), is_kept.tolist(), strict=True):
+            plans[rows[place]].planned_rhythm = plans[rows[place]].updates.rhythm
+            if not kept:
+                found[rows[place]] = speeds
+        return found
+
+    def _is_speed_current(self, plan: _ChannelPlan, size: float) -> bool:
+        """Return whether the speeds of a channel's clock were computed from its present rhythm and for this size."""
+        if plan.schedule is None or plan.planned_rhythm is not plan.updates.rhythm:
+            return False
+        return abs(self._policy.poll_interval_s / size / plan.schedule.gap_s - 1) <= GAP_TOLERANCE
 
     def _factors(self, plan: _ChannelPlan, fleet_s: float, longest_pause_s: float) -> ChannelFactors:
         interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0

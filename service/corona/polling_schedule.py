@@ -20,7 +20,7 @@ from typing import Annotated
 
 import msgspec
 
-from service.corona.weekly_clock import SPEEDS_BYTES, WeeklyClock
+from service.corona.rhythm import SPEEDS_BYTES, WeeklyClock, weekly_clock
 from service.model import ChannelId
 from service.overlay.id_space import BITS, from_hex
 
@@ -62,7 +62,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     or whose ring changes, derives the next schedule from the current one. A new owner that does not know the current
     schedule starts a new one, at the cost of one irregular gap.
 
-    ``speeds`` are the speeds of the :class:`~service.corona.weekly_clock.WeeklyClock` by which the gaps are counted. If
+    ``speeds`` are the speeds of the :class:`~service.corona.rhythm.WeeklyClock` by which the gaps are counted. If
     they are empty, or of another length than a clock's, gaps are of real time.
     """
 
@@ -80,7 +80,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @property
     def clock(self) -> WeeklyClock | None:
         """The clock by which the gaps are counted; None for real time."""
-        return WeeklyClock(self.speeds) if len(self.speeds) == SPEEDS_BYTES else None
+        return weekly_clock(self.speeds) if len(self.speeds) == SPEEDS_BYTES else None
 
     def first_poll_s(self, rank: int) -> float:
         """Return the fleet time of the first poll of the node of this rank."""

@@ -2,7 +2,7 @@
 
 A rhythm is learnt from the publication times of entries. Corona §3.2 takes a channel's update rate as constant. Here
 the rate at a time is the mean rate times a factor for the hour of the day and one for the day of the week. Two clocks
-follow from these factors (:mod:`service.corona.weekly_clock`):
+follow from these factors:
 
 - The *publishing clock* runs at the rate λ(t) of the rhythm. By this clock the channel has no daily or weekly pattern,
   so that estimates of its update interval are not misled by silent nights.
@@ -17,29 +17,45 @@ hours and channels alike, and its scale c is constant over the week.
 counts keep the rhythms of channels with few entries even or close to a typical day: a publisher is taken to be either
 even, or to have one of 24 days with a night, and a weekend on one of seven places or none.
 
+A clock's speed is the product of the two factors, within a lower and an upper bound. Over a whole week, a clock neither
+gains nor loses time: at the begin of each week, which is that of a Unix day divisible by 7 (a Thursday), it shows the
+real time.
+
 A rhythm is stored in ``RHYTHM_BYTES`` bytes; b"" is the even rhythm of a channel of which nothing is known.
 """
 
-from collections.abc import Sequence
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.weekly_clock import (
-    DAY_S,
-    DAYS,
-    HOUR_S,
-    HOURS,
-    SPEEDS_BYTES,
-    STEPS_PER_OCTAVE,
-    WEEK_S,
-    WeeklyClock,
-)
+HOURS, DAYS = 24, 7
+HOURS_OF_WEEK = HOURS * DAYS
+FACTORS = HOURS + DAYS
+"""Number of a clock's factors: one per hour of the day, then one per day of the week."""
+SPEEDS_BYTES = FACTORS + 2
+"""Length of a clock's speeds in bytes: the factors, then the lower and the upper bound of their products.
+
+Each byte is a logarithm in sixteenths of an octave, as a signed number.
+"""
+STEPS_PER_OCTAVE = 16
+
+_CACHED_CLOCKS = 4096
+"""Number of clocks kept in memory, of 1.5 kB each; making one takes 20 µs."""
+
+HOUR_S = 3600.0
+DAY_S = HOURS * HOUR_S
+WEEK_S = DAYS * DAY_S
 
 Floats = NDArray[np.float64]
+Steps = NDArray[np.int8]
+"""Factors of rhythms, shape (M, 31), or speeds of clocks, (M, 33), as logarithms in steps of 1/16 octave."""
 
-_COUNTS = np.dtype([("since_s", "<f8"), ("counts", "<f4", SPEEDS_BYTES), ("rates", "i1", SPEEDS_BYTES)])
+_COUNTS = np.dtype([("since_s", "<f8"), ("counts", "<f4", FACTORS), ("rates", "i1", FACTORS)])
 RHYTHM_BYTES = _COUNTS.itemsize
 """Length of a stored rhythm: when the observation began, 31 decayed counts, and the factors that follow from them."""
 
@@ -65,10 +81,62 @@ MOST_OCTAVES = 4.0
 MOST_ENTRIES = 1e6
 """Bound of a count, which keeps the arithmetic finite."""
 
-EXPONENTS = np.arange(8, 0, -1) / 16
-"""Exponents of λ in a polling clock: 1/2 is the optimum, and lower ones keep the bounds of single hours."""
 STEP_TOLERANCE = 2
-"""Difference of speeds, in steps of a sixteenth of an octave, up to which a clock is kept."""
+"""Difference of speeds, in steps of a sixteenth of an octave, up to which clocks count as similar."""
+_LEAST_STEP, _MOST_STEP = -127, 127
+_ROUNDING = 1e-9
+
+
+def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
+    """Return the speeds of M clocks in each hour of the week relative to their means, shape (M, 168).
+
+    ``steps`` are the bytes of their speeds, shape (M, 33), or only their factors, shape (M, 31), without bounds.
+    """
+    factors = np.exp2(steps / STEPS_PER_OCTAVE)
+    found = (factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]).reshape(-1, HOURS_OF_WEEK)
+    if steps.shape[1] == SPEEDS_BYTES:
+        found = np.minimum(np.maximum(found, factors[:, FACTORS : FACTORS + 1]), factors[:, FACTORS + 1 :])
+    return np.asarray(found / found.mean(axis=1, keepdims=True))
+
+
+class WeeklyClock:
+    """A clock with the speeds of the bytes ``speeds``, which are ``SPEEDS_BYTES`` or ``FACTORS`` long.
+
+    Its time grows strictly with real time. Both are in seconds since the Unix epoch.
+    """
+
+    __slots__ = ("_begins_s",)
+
+    def __init__(self, speeds: bytes) -> None:
+        (hourly,) = hourly_speeds(np.frombuffer(speeds, dtype=np.int8)[None])
+        self._begins_s: array[float] = array("d", [0.0, *(hourly.cumsum() * HOUR_S).tolist()])
+        """Clock time since the begin of the week at which each hour begins, and that of its end."""
+        self._begins_s[-1] = WEEK_S
+
+    def shown_s(self, at_s: float) -> float:
+        """Return the time that the clock shows at the real time ``at_s``."""
+        week, inside_s = divmod(at_s, WEEK_S)
+        hour = min(int(inside_s / HOUR_S), HOURS_OF_WEEK - 1)
+        begin_s, end_s = self._begins_s[hour], self._begins_s[hour + 1]
+        return week * WEEK_S + begin_s + (inside_s / HOUR_S - hour) * (end_s - begin_s)
+
+    def time_s(self, shown_s: float) -> float:
+        """Return the real time at which the clock shows ``shown_s``; the inverse of :meth:`shown_s`."""
+        week, inside_s = divmod(shown_s, WEEK_S)
+        hour = min(bisect_right(self._begins_s, inside_s) - 1, HOURS_OF_WEEK - 1)
+        begin_s, end_s = self._begins_s[hour], self._begins_s[hour + 1]
+        return week * WEEK_S + (hour + (inside_s - begin_s) / (end_s - begin_s)) * HOUR_S
+
+    def speed(self, at_s: float) -> float:
+        """Return the clock's speed at the real time ``at_s``, relative to its mean."""
+        hour = min(int(at_s % WEEK_S / HOUR_S), HOURS_OF_WEEK - 1)
+        return (self._begins_s[hour + 1] - self._begins_s[hour]) / HOUR_S
+
+
+@lru_cache(_CACHED_CLOCKS)
+def weekly_clock(speeds: bytes) -> WeeklyClock:
+    """Return a clock with these speeds."""
+    return WeeklyClock(speeds)
 
 
 def learn(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
@@ -93,42 +161,96 @@ def learn(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: fl
 
 def publishing_clock(rhythm: bytes) -> WeeklyClock | None:
     """Return the clock that runs at the rate at which the channel publishes; None if its rhythm is even."""
-    rates = rhythm[-SPEEDS_BYTES:] if len(rhythm) == RHYTHM_BYTES else b""
-    return WeeklyClock(rates) if any(rates) else None
+    rates = rhythm[-FACTORS:] if len(rhythm) == RHYTHM_BYTES else b""
+    return weekly_clock(rates) if any(rates) else None
 
 
-def weight_factors(rhythms: Sequence[bytes]) -> Floats:
-    """Return the factor of each channel's mean delay due to polls that follow its rhythm, at most 1, shape (M,)."""
-    hours, days = _factors(_decode(rhythms)["rates"])
+def decode_rates(rhythms: Sequence[bytes]) -> Steps:
+    """Return the factors of M rhythms in the form of clocks' speeds, shape (M, 31)."""
+    return np.asarray(_decode(rhythms)["rates"])
+
+
+def weight_factors(rates: Steps) -> Floats:
+    """Return the factor of each channel's mean delay due to polls that follow its rhythm, at most 1, shape (M,).
+
+    ``rates`` are the factors of M rhythms.
+    """
+    hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
 
 
-def polling_speeds(rhythms: Sequence[bytes], present: Sequence[bytes], lowest: Floats, highest: Floats) -> list[bytes]:
-    """Return the speeds of each channel's polling clock, b"" for real time.
+def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
+    """Return the speeds of each channel's polling clock, shape (M, 33).
 
-    A clock runs at λ(t)^x. The exponent x is 1/2, or the next lower multiple of 1/16 at which the bounds are kept.
+    A clock runs at √λ(t), within bounds in each hour that keep its mean. Its speeds are zeros, which are real time, if
+    no other speeds keep the bounds.
 
     Args:
-        rhythms: The rhythms of M channels.
-        present: The present speeds of each clock, which are kept if they are hardly different and within the bounds.
+        rates: The factors of M rhythms.
         lowest: The lower bound of each clock's speed relative to its mean, shape (M,), from the longest wait.
         highest: The upper bound, from the limits of publishers.
     """
-    steps = _decode(rhythms)["rates"].astype(np.float64)
-    found = np.zeros(steps.shape, dtype=np.int8)
-    rows = np.flatnonzero(steps.any(axis=1))
-    for exponent in EXPONENTS:
-        tried = np.round(steps[rows] * exponent).astype(np.int8)
-        is_within = _are_within(tried, lowest[rows], highest[rows])
-        found[rows[is_within]] = tried[is_within]
-        rows = rows[~is_within]
-    known = np.frombuffer(
-        b"".join(each if len(each) == SPEEDS_BYTES else _REAL_TIME for each in present), dtype=np.int8
+    steps = np.hstack((np.round(rates / 2), np.broadcast_to([_LEAST_STEP, _MOST_STEP], (len(rates), 2)))).astype(
+        np.int8
     )
-    known = known.reshape(found.shape)
-    is_close = np.abs(known.astype(np.int16) - found).max(axis=1, initial=0) <= STEP_TOLERANCE
-    kept = is_close & _are_within(known, lowest, highest)
-    return [row.tobytes() if row.any() else b"" for row in np.where(kept[:, None], known, found)]
+    rows = np.flatnonzero(~are_within(steps, lowest, highest))
+    found, least, most = steps[rows], lowest[rows], highest[rows]
+    # A lower upper bound makes the clock slower on average, a higher lower bound makes it faster.
+    found[:, -1] = _last_within(found, -1, lambda tried: _fastest(tried) <= most * (1 + _ROUNDING))
+    found[:, -2] = -_last_within(found, -2, lambda tried: _slowest(tried) >= least * (1 - _ROUNDING), sign=-1)
+    steps[rows] = found
+    hourly = hourly_speeds(steps)
+    is_even = (hourly.max(axis=1) - hourly.min(axis=1) < _ROUNDING) | ~are_within(steps, lowest, highest)
+    steps[is_even] = 0
+    return steps
+
+
+def are_within(speeds: Steps, lowest: Floats, highest: Floats) -> NDArray[np.bool_]:
+    """Return for each clock whether its speed is between ``lowest`` and ``highest`` in every hour; all have M rows."""
+    return np.asarray((_slowest(speeds) >= lowest * (1 - _ROUNDING)) & (_fastest(speeds) <= highest * (1 + _ROUNDING)))
+
+
+def are_similar(speeds: Steps, others: Steps) -> NDArray[np.bool_]:
+    """Return for each of M clocks whether its speeds hardly differ from the others in the same row."""
+    difference = np.abs(speeds.astype(np.int16) - others).max(axis=1, initial=0)
+    return np.asarray(difference <= STEP_TOLERANCE)
+
+
+def _slowest(speeds: Steps) -> Floats:
+    return np.asarray(hourly_speeds(speeds).min(axis=1))
+
+
+def _fastest(speeds: Steps) -> Floats:
+    return np.asarray(hourly_speeds(speeds).max(axis=1))
+
+
+def _last_within(
+    speeds: Steps, column: int, fits: Callable[[Steps], NDArray[np.bool_]], *, sign: int = 1
+) -> NDArray[np.int64]:
+    """Return for each clock the last number x such that ``fits`` holds with sign·x in this column of its speeds.
+
+    ``fits`` maps speeds to booleans; it must hold up to some number for each clock, and for none beyond.
+    """
+    low = np.full(len(speeds), _LEAST_STEP)
+    high = np.full(len(speeds), _MOST_STEP)
+    tried = speeds.copy()
+    while (low < high).any():
+        middle = (low + high + 1) // 2
+        tried[:, column] = np.clip(sign * middle, _LEAST_STEP, _MOST_STEP)
+        is_fine = fits(tried)
+        low, high = np.where(is_fine, middle, low), np.where(is_fine, high, middle - 1)
+    return low
+
+
+def decode_speeds(speeds: Sequence[bytes]) -> Steps:
+    """Return the speeds of M clocks, shape (M, 33); zeros, which are real time, for empty or malformed ones."""
+    raw = b"".join(each if len(each) == SPEEDS_BYTES else _REAL_TIME for each in speeds)
+    return np.frombuffer(raw, dtype=np.int8).reshape(-1, SPEEDS_BYTES)
+
+
+def encode_speeds(speeds: Steps) -> list[bytes]:
+    """Return the speeds of M clocks as bytes; b"" for real time."""
+    return [row.tobytes() if row.any() else b"" for row in speeds]
 
 
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
@@ -136,30 +258,14 @@ def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
 
     The result, shape (M,), is below 1 where the clock is fast when the channel publishes.
     """
-    hours, days = (
-        (published / polled).mean(axis=1)
-        for published, polled in zip(_factors(_decode(rhythms)["rates"]), _factors(_decode_speeds(speeds)), strict=True)
-    )
-    return np.asarray(hours * days)
+    published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
+    return np.asarray((published / polled).mean(axis=1))
 
 
-def _are_within(steps: NDArray[np.int8], lowest: Floats, highest: Floats) -> NDArray[np.bool_]:
-    """Return for each row of clocks' speeds whether they are between ``lowest`` and ``highest`` in every hour."""
-    hours, days = _factors(steps)
-    slowest, fastest = hours.min(axis=1) * days.min(axis=1), hours.max(axis=1) * days.max(axis=1)
-    return np.asarray((slowest >= lowest) & (fastest <= highest))
-
-
-def _factors(steps: NDArray[np.int8]) -> tuple[Floats, Floats]:
+def _factors(steps: Steps) -> tuple[Floats, Floats]:
     """Return the factors of the hours, shape (M, 24), and of the days, shape (M, 7), each with the mean 1."""
     rates = np.exp2(steps / STEPS_PER_OCTAVE)
     return _normalised(rates[:, :HOURS]), _normalised(rates[:, HOURS:])
-
-
-def _decode_speeds(speeds: Sequence[bytes]) -> NDArray[np.int8]:
-    """Return the speeds of M clocks, shape (M, 31); zeros, which are real time, for empty or malformed ones."""
-    raw = b"".join(each if len(each) == SPEEDS_BYTES else _REAL_TIME for each in speeds)
-    return np.frombuffer(raw, dtype=np.int8).reshape(-1, SPEEDS_BYTES)
 
 
 def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
@@ -177,14 +283,14 @@ def count_entries(row: NDArray[np.int64], published_s: Floats, now_s: float, row
     ``row`` has the row in which each entry counts, and ``published_s`` its publication time. An entry counts as 1 if it
     was published at ``now_s``, and less the older it is.
     """
-    counts = np.zeros((rows, SPEEDS_BYTES))
+    counts = np.zeros((rows, FACTORS))
     weight = np.exp((published_s - now_s) / MEMORY_S)
     np.add.at(counts, (row, (published_s // HOUR_S).astype(np.int64) % HOURS), weight)
     np.add.at(counts, (row, HOURS + (published_s // DAY_S).astype(np.int64) % DAYS), weight)
     return counts
 
 
-def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> NDArray[np.int8]:
+def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
     """Return the factors of rhythms, shape (M, 31), in the form of a clock's speeds.
 
     Args:

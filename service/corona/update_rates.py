@@ -15,8 +15,7 @@ from math import exp
 
 import msgspec
 
-from service.corona.rhythm import learn, publishing_clock
-from service.corona.weekly_clock import DAY_S, HOUR_S
+from service.corona.rhythm import DAY_S, HOUR_S, learn, publishing_clock
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
@@ -28,12 +27,18 @@ LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
 DEFAULT_UPDATE_INTERVAL_S = 86_400.0
 """Prior estimate for a channel without history, with the weight of one update."""
 
-MEMORY_UPDATES = 16.0
+MEMORY_UPDATES = 64.0
 """Evidence decays to 1/e after this many updates, or the time in which they are expected."""
 
-SILENCE_FACTOR = 3.0
-"""A silence of this many intervals raises the estimate at once; a Poisson process is silent for so long in 1 of 20
-cases.
+RECENT_UPDATES = 16.0
+"""The same for recent evidence, which shows whether the publisher's rate has changed."""
+
+CHANGE_FACTOR = 4.0
+"""If recent evidence differs from all evidence by this factor, only the recent evidence is kept."""
+
+SILENCE_FACTOR = 6.0
+"""A silence of this many intervals raises the estimate at once; a Poisson process is silent for so long in 1 of 400
+cases, and one that publishes three entries at a time in 1 of 7.
 """
 
 
@@ -41,12 +46,14 @@ class UpdateEstimate(msgspec.Struct, frozen=True):
     """An estimate of a channel's update interval: ``updates`` updates were observed in ``watched_s`` seconds.
 
     Both numbers decay exponentially, so that recent polls count most. ``silence_s`` is the observed time in seconds
-    since the last update.
+    since the last update. ``recent_updates`` and ``recent_watched_s`` are the same two numbers with a faster decay.
     """
 
     updates: float = 1.0
     watched_s: float = DEFAULT_UPDATE_INTERVAL_S
     silence_s: float = 0.0
+    recent_updates: float = 1.0
+    recent_watched_s: float = DEFAULT_UPDATE_INTERVAL_S
 
     @property
     def interval_s(self) -> float:
@@ -57,7 +64,8 @@ class UpdateEstimate(msgspec.Struct, frozen=True):
 
 def initial_estimate(interval_s: float) -> UpdateEstimate:
     """Return the first estimate for a channel that is expected to publish every ``interval_s`` seconds."""
-    return UpdateEstimate(watched_s=_bounded_s(interval_s))
+    watched_s = _bounded_s(interval_s)
+    return UpdateEstimate(watched_s=watched_s, recent_watched_s=watched_s)
 
 
 def estimate_from_dates(published_s: Sequence[float], now_s: float) -> UpdateEstimate:
@@ -84,12 +92,16 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
         elapsed_s: The time since that poll in seconds; negative values (a clock was set) count as zero.
     """
     elapsed_s = max(0.0, elapsed_s)
-    decay = exp(-max(new_entries, elapsed_s / estimate.interval_s) / MEMORY_UPDATES)
-    return UpdateEstimate(
-        updates=decay * estimate.updates + new_entries,
-        watched_s=decay * estimate.watched_s + elapsed_s,
-        silence_s=0.0 if new_entries else estimate.silence_s + elapsed_s,
-    )
+    expected = max(new_entries, elapsed_s / estimate.interval_s)
+    decay, recent_decay = exp(-expected / MEMORY_UPDATES), exp(-expected / RECENT_UPDATES)
+    updates, watched_s = decay * estimate.updates + new_entries, decay * estimate.watched_s + elapsed_s
+    recent_updates = recent_decay * estimate.recent_updates + new_entries
+    recent_watched_s = recent_decay * estimate.recent_watched_s + elapsed_s
+    ratio = recent_updates * watched_s / max(updates * recent_watched_s, 1e-300)
+    if not 1 / CHANGE_FACTOR <= ratio <= CHANGE_FACTOR:
+        updates, watched_s = recent_updates, recent_watched_s
+    silence_s = 0.0 if new_entries else estimate.silence_s + elapsed_s
+    return UpdateEstimate(updates, watched_s, silence_s, recent_updates, recent_watched_s)
 
 
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
@@ -147,7 +159,7 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
         return UpdateHistory(updates.estimate, fleet_s, updates.rhythm)
     if delta.notice is not None:
         return updates
-    times_s = _update_times_s(delta, updates.since_s)
+    times_s = _update_times_s(delta, updates.since_s, fleet_s)
     return UpdateHistory(
         estimate_after_poll(updates.estimate, len(times_s), updates.observed_s(fleet_s)),
         fleet_s,
@@ -155,13 +167,14 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
     )
 
 
-def _update_times_s(delta: Delta, since_s: float) -> list[float]:
-    """Return the time of each update in a delta, in Unix seconds; ``since_s`` is the time of the last delta.
+def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]:
+    """Return the time of each update in a delta, in Unix seconds.
 
-    It is the entry's publication date if that is after ``since_s`` and before the detection, otherwise the time of the
-    detection.
+    It is the entry's publication date if that is after ``since_s``, the time of the last delta, and before the
+    detection, otherwise the time of the detection. The latter is between ``since_s`` and ``fleet_s``, when the delta
+    was stored.
     """
-    earliest_s, detected_s = since_s - HOUR_S, delta.detected_s
+    earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []
     for change in delta.changes:
         if change.kind == "addition" and not change.line:

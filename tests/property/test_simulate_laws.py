@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.corona.objectives import Goal
-from service.simulate.schedulers.corona_scheduler import FleetScheduler, Rhythm, run_fleet
+from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.polls import PollObservations, PollSimulation, Scheduler
 from service.simulate.schedulers.publication_trace import (
     DAY_S,
@@ -78,8 +78,8 @@ def test_peers_do_not_see_the_future(name: str, seed: int, moment_s: float) -> N
 def test_ours_does_not_see_the_future(clocks: str, seed: int, moment_s: float) -> None:
     known = []
     for trace in traces(seed, moment_s):
-        rhythm = Rhythm(CHANNELS) if clocks == "learnt" else None
-        watched = Watched(FleetScheduler(trace.subscribers, Goal.FAIR, CHANNELS / HOUR_S, rhythm=rhythm))
+        policy = unlimited_policy(Goal.FAIR, weekly_rhythm=clocks == "learnt")
+        watched = Watched(FleetScheduler(policy, 10**9, trace.subscribers, CHANNELS / HOUR_S))
         run_fleet(trace, cast("FleetScheduler", watched), np.linspace(0, HOUR_S / 2, CHANNELS), (0.0, END_S))
         known.append(watched.before(moment_s))
     assert known[0] == known[1]

@@ -12,6 +12,7 @@ from service.corona.update_rates import (
     LONGEST_UPDATE_INTERVAL_S,
     MEMORY_UPDATES,
     SHORTEST_UPDATE_INTERVAL_S,
+    SILENCE_FACTOR,
     UpdateEstimate,
     estimate_after_poll,
     initial_estimate,
@@ -61,9 +62,9 @@ def test_long_silence_raises_the_estimate_and_updates_lower_it_again(
     )
     polls_without = max(1, round(silent / per_poll))
     silence = _after(usual, [0] * polls_without, elapsed_s)
-    assert silence.interval_s >= min(polls_without * elapsed_s / 3, LONGEST_UPDATE_INTERVAL_S) * (1 - 1e-9)
+    assert silence.interval_s >= min(polls_without * elapsed_s / SILENCE_FACTOR, LONGEST_UPDATE_INTERVAL_S) * (1 - 1e-9)
     assert silence.interval_s >= usual.interval_s
-    counts = np.diff(np.floor(per_poll * np.arange(round(100 / per_poll) + 2))).astype(int).tolist()
+    counts = np.diff(np.floor(per_poll * np.arange(round(4 * MEMORY_UPDATES / per_poll) + 2))).astype(int).tolist()
     assert _after(silence, counts, elapsed_s).interval_s <= max(1.5 * interval_s, silence.interval_s / 10)
 
 

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
-from service.corona.weekly_clock import HOUR_S, SPEEDS_BYTES, WEEK_S, WeeklyClock
+from service.corona.rhythm import FACTORS, HOUR_S, SPEEDS_BYTES, WEEK_S, WeeklyClock
 from service.model import ChannelId
 from tests.support.ring_strategies import points
 
@@ -15,9 +15,9 @@ TAU_S = 1800.0
 ROUNDING_S = 1e-2
 fleet_times_s = st.floats(0, 2e9)
 any_speeds = st.binary(min_size=SPEEDS_BYTES, max_size=SPEEDS_BYTES)
-speeds = st.lists(st.integers(-16, 16), min_size=SPEEDS_BYTES, max_size=SPEEDS_BYTES).map(
-    lambda steps: bytes(step % 256 for step in steps)
-)
+speeds = st.tuples(
+    st.lists(st.integers(-16, 16), min_size=FACTORS, max_size=FACTORS), st.integers(-127, 0), st.integers(0, 127)
+).map(lambda drawn: bytes(step % 256 for step in [*drawn[0], drawn[1], drawn[2]]))
 rates = st.floats(0.05, 20)
 changes = st.lists(st.tuples(rates, speeds | st.just(b""), st.floats(0, 2)), min_size=1, max_size=8)
 

@@ -4,13 +4,18 @@ All schedulers use the same publication trace. Each reader's scheduler polls as 
 determines its number of requests; Corona then spends the same number on the same channels. All start without knowledge
 at time 0, and see the same first documents. They are measured after a warm-up that is as long as the measurement.
 
-Each reader is compared with four results of Corona:
+Each reader is compared with five results of Corona:
 
-- ``ours``: production's goal, optimiser, estimates and schedules;
-- ``ours_polite``: the same, but within the product's default limits on polls per channel;
-- ``ours_with_rhythm``: the same as ``ours``, but with clocks that learn when publishers publish;
-- ``known``: no scheduler, but the optimum of the goal if the publishers' true intervals are known. For Fair and Poisson
-  publishers no use of these requests has a lower mean notification delay, so that the possible ratio is bounded.
+- ``ours``: production's optimiser, estimates and schedules with the goal of the run, without limits on polls of single
+  channels, and with even polls;
+- ``ours_with_rhythm``: the same, but with polls that follow the learnt rhythm of each channel;
+- ``as_shipped``: production with the default settings: their goal, bounds of polls of single channels, and rhythm;
+- ``known``: no scheduler, but the optimum of the goal of the run if the publishers' true intervals and weekly patterns
+  are known. For Fair no schedule that is fixed in advance has a lower mean notification delay with these requests;
+- ``known_as_shipped``: the same within the bounds of the default settings, which are the longest wait and the most
+  polls of a channel in each hour.
+
+A uniform schedule, three polls of each channel per 15 minutes, is compared with ``as_shipped`` as well.
 """
 
 from collections.abc import Callable
@@ -20,33 +25,38 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from service.corona.fleet_policy import DEFAULT_POLICY
+from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
 from service.corona.honeycomb import AllocationProblem, scale_for_budget, sizes
-from service.corona.objectives import Goal, weights
-from service.simulate.schedulers.corona_scheduler import POLL_INTERVAL_S, FleetScheduler, Rhythm, run_fleet
+from service.corona.node_optimizer import ChannelFactors, allocation_problem, factor_table
+from service.corona.objectives import Goal
+from service.corona.rhythm import HOURS_OF_WEEK
+from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.polls import PollObservations, PollSimulation, SchedulerResults, measure_results
 from service.simulate.schedulers.publication_trace import (
     HOUR_S,
     WEEK_S,
     Floats,
-    Ints,
     PublicationTrace,
     Publishers,
     make_trace,
 )
 from service.simulate.schedulers.reader_schedulers import PEERS
+from service.simulate.schedulers.weekly_clocks import WeeklyClocks
 
 HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""
 FIRST_POLLS_S = HOUR_S
 """Every scheduler polls each channel once within this time."""
-STEPS = len(PEERS) * 5
+NODES = 60
+"""Nodes of the fleet with default settings."""
+UNIFORM_GAP_S = 300.0
+"""Gap of the uniform schedule, three polls per 15 minutes."""
+_UNLIMITED_NODES = 1_000_000_000
+_REFINEMENTS = 4
+"""Simulations by which the number of requests with a given delay is determined."""
+
+STEPS = len(PEERS) * 6 + 1 + _REFINEMENTS
 """Number of progress reports of a run."""
-
-
-def polite_per_hour(subscribers: Ints) -> Floats:
-    """Return the most polls per hour of channels with these numbers of subscribers, with the product's defaults."""
-    return np.array([DEFAULT_POLICY.most_polls_per_hour(count) for count in subscribers.tolist()])
 
 
 class SchedulersSetup(msgspec.Struct, frozen=True):
@@ -69,16 +79,28 @@ class CoronaResults(SchedulerResults, frozen=True):
 
 
 class ReaderResults(SchedulerResults, frozen=True):
-    """The results of a reader's scheduler, and four results of Corona with the same number of requests.
+    """The results of a reader's scheduler, and five results of Corona with the same number of requests.
 
-    The module's description explains the four.
+    The module's description explains the five.
     """
 
     name: str
     ours: CoronaResults
-    ours_polite: CoronaResults
     ours_with_rhythm: CoronaResults
+    as_shipped: CoronaResults
     known: CoronaResults
+    known_as_shipped: CoronaResults
+
+
+class UniformResults(SchedulerResults, frozen=True):
+    """The results of the uniform schedule, and those of Corona as shipped.
+
+    ``as_shipped`` has at most the same number of requests, and ``requests_at_equal_delay`` is the number of requests
+    with which Corona as shipped has the same mean notification delay.
+    """
+
+    as_shipped: CoronaResults
+    requests_at_equal_delay: int
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -90,6 +112,7 @@ class Comparison(msgspec.Struct, frozen=True):
     entries: int
     """Entries published within the measurement."""
     schedulers: tuple[ReaderResults, ...]
+    uniform: UniformResults
 
 
 Report = Callable[[str], None]
@@ -110,7 +133,7 @@ def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
         report(name)
         peers.append(ReaderResults(**msgspec.structs.asdict(found), name=name, **bench.compare_with(found)))
     entries = int((trace.published_s >= window_s[0]).sum())
-    return Comparison("schedulers", seed, setup, entries, tuple(peers))
+    return Comparison("schedulers", seed, setup, entries, tuple(peers), bench.compare_with_uniform())
 
 
 class _CoronaRunner:
@@ -125,44 +148,92 @@ class _CoronaRunner:
         self._figures = cache(self._measured)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return four results of Corona for the number of requests that a reader made, ``peer``.
+        """Return five results of Corona for the number of requests that a reader made, ``peer``.
 
-        The keys are the fields ``ours``, ``ours_polite``, ``ours_with_rhythm`` and ``known`` of :class:`ReaderResults`.
+        The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and
+        ``known_as_shipped`` of :class:`ReaderResults`.
         """
         compare_with = {}
-        for what in ("ours", "ours_polite", "ours_with_rhythm", "known"):
-            found = self._figures(what, peer.requests)
-            ratio = peer.mean_notification_delay_s / found.mean_notification_delay_s
-            compare_with[what] = CoronaResults(**msgspec.structs.asdict(found), ratio=ratio)
+        for what in ("ours", "ours_with_rhythm", "as_shipped", "known", "known_as_shipped"):
+            compare_with[what] = self._compared(peer, self._figures(what, peer.requests))
             self._report(what)
         return compare_with
 
-    def _measured(self, what: str, requests: int) -> SchedulerResults:
-        subscribers, requests_per_s = self._trace.subscribers, requests / (self._window_s[1] - self._window_s[0])
-        if what == "known":
-            polling = self._run_with_true_intervals(requests_per_s)
-        else:
-            most_per_hour = polite_per_hour(subscribers) if what == "ours_polite" else np.inf
-            rhythm = Rhythm(len(subscribers)) if what == "ours_with_rhythm" else None
-            fleet = FleetScheduler(subscribers, self._goal, requests_per_s, most_per_hour=most_per_hour, rhythm=rhythm)
-            polling = run_fleet(self._trace, fleet, self.first_s, self._window_s)
-        return measure_results(self._trace, polling, self._window_s)
-
-    def _run_with_true_intervals(self, requests_per_s: float) -> PollSimulation:
-        problem = AllocationProblem.of(
-            weights(self._goal, self._trace.subscribers, self._trace.interval_s, POLL_INTERVAL_S)
+    def compare_with_uniform(self) -> UniformResults:
+        """Return the results of the uniform schedule, and of Corona as shipped in comparison with it."""
+        gap_s = np.full(self._trace.channels, UNIFORM_GAP_S)
+        uniform = self._measured_schedule(_FixedGaps(gap_s), self._phases * gap_s)
+        ours = self._figures("as_shipped", uniform.requests)
+        self._report("as_shipped")
+        wanted_s, found = uniform.mean_notification_delay_s, ours
+        for _ in range(_REFINEMENTS):
+            # The delay is almost inversely proportional to the number of requests.
+            found = self._figures("as_shipped", round(found.requests * found.mean_notification_delay_s / wanted_s))
+            self._report("as_shipped")
+        return UniformResults(
+            **msgspec.structs.asdict(uniform),
+            as_shipped=self._compared(uniform, ours),
+            requests_at_equal_delay=round(found.requests * found.mean_notification_delay_s / wanted_s),
         )
-        gap_s = POLL_INTERVAL_S / sizes(problem, scale_for_budget(problem, requests_per_s * POLL_INTERVAL_S))
-        polling = PollSimulation(self._trace, _FixedGaps(gap_s), self._phases * gap_s, self._window_s)
+
+    def _compared(self, other: SchedulerResults, ours: SchedulerResults) -> CoronaResults:
+        ratio = other.mean_notification_delay_s / ours.mean_notification_delay_s
+        return CoronaResults(**msgspec.structs.asdict(ours), ratio=ratio)
+
+    def _measured(self, what: str, requests: int) -> SchedulerResults:
+        requests_per_s = requests / (self._window_s[1] - self._window_s[0])
+        match what:
+            case "known":
+                policy = unlimited_policy(self._goal, weekly_rhythm=True)
+                return self._measured_optimum(policy, _UNLIMITED_NODES, requests_per_s)
+            case "known_as_shipped":
+                return self._measured_optimum(DEFAULT_POLICY, NODES, requests_per_s)
+            case "as_shipped":
+                policy, nodes = DEFAULT_POLICY, NODES
+            case _:
+                policy = unlimited_policy(self._goal, weekly_rhythm=what == "ours_with_rhythm")
+                nodes = _UNLIMITED_NODES
+        fleet = FleetScheduler(policy, nodes, self._trace.subscribers, requests_per_s)
+        return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
+
+    def _measured_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
+        """Return the results of the optimum over all channels and hours of the week, each of which is an item of it."""
+        trace, interval_s = self._trace, policy.poll_interval_s
+        factors = zip(trace.subscribers.tolist(), trace.interval_s.tolist(), strict=True)
+        table = factor_table((ChannelFactors(*each, private=False) for each in factors), trace.channels)
+        bounds = allocation_problem(policy, nodes, table)
+        problem = AllocationProblem.of(
+            (bounds.weights[:, None] * trace.hourly_rates).ravel() / HOURS_OF_WEEK,
+            1 / HOURS_OF_WEEK,
+            least=np.repeat(bounds.least, HOURS_OF_WEEK),
+            most=np.repeat(bounds.most, HOURS_OF_WEEK),
+        )
+        polls = sizes(problem, scale_for_budget(problem, requests_per_s * interval_s)).reshape(-1, HOURS_OF_WEEK)
+        gap_s = interval_s / polls.mean(axis=1)
+        return self._measured_schedule(_FixedGaps(gap_s, polls), self._phases * gap_s)
+
+    def _measured_schedule(self, scheduler: "_FixedGaps", first_s: Floats) -> SchedulerResults:
+        polling = PollSimulation(self._trace, scheduler, first_s, self._window_s)
         polling.advance(np.inf)
-        return polling
+        return measure_results(self._trace, polling, self._window_s)
 
 
 class _FixedGaps:
-    """A scheduler that polls each channel at a constant interval."""
+    """A scheduler that polls each channel at constant gaps of a weekly clock.
 
-    def __init__(self, gap_s: Floats) -> None:
+    ``gap_s`` has the gap of each channel, and ``speed`` the relative speeds of its clock in each hour of the week,
+    shape (M, 168); None for real time.
+    """
+
+    def __init__(self, gap_s: Floats, speed: Floats | None = None) -> None:
         self._gap_s = gap_s
+        self._clocks = None if speed is None else WeeklyClocks(len(gap_s))
+        if self._clocks is not None and speed is not None:
+            self._clocks.set_speed(np.arange(len(gap_s)), speed)
 
     def wait_s(self, seen: PollObservations) -> Floats:
-        return self._gap_s[seen.channel]
+        gap_s = self._gap_s[seen.channel]
+        if self._clocks is None:
+            return gap_s
+        shown_s = self._clocks.shown_s(seen.channel, seen.now_s)
+        return self._clocks.time_s(seen.channel, shown_s + gap_s) - seen.now_s

@@ -68,6 +68,16 @@ class PublicationTrace:
     """The true mean update intervals, which schedulers do not see."""
     published_s: Floats
     starts: Ints
+    zone_h: Ints | None = None
+    """The time zones of rhythmic publishers, in hours; None for publishers without a weekly pattern."""
+
+    @property
+    def hourly_rates(self) -> Floats:
+        """The true publication rate of each channel in each hour of a week, divided by its mean; shape (M, 168)."""
+        if self.zone_h is None:
+            return np.ones((self.channels, round(WEEK_S / HOUR_S)))
+        pattern = weekly_rates() / weekly_rates().mean()
+        return np.stack([np.roll(pattern, zone) for zone in self.zone_h.tolist()])
 
     @property
     def channels(self) -> int:
@@ -91,9 +101,12 @@ def make_trace(
     events = rng.poisson((end_s - begin_s) / (interval_s * entries_each))
     channel = np.repeat(np.arange(channels), events)
     published_s = begin_s + rng.random(len(channel)) * (end_s - begin_s)
+    zone_h = None
     if publishers is Publishers.RHYTHMIC:
-        zone_s = rng.integers(24, size=channels).astype(np.float64) * HOUR_S
-        published_s = apply_weekly_pattern_s(published_s - begin_s, zone_s[channel]) + begin_s
+        zone_h = rng.integers(24, size=channels)
+        published_s = (
+            apply_weekly_pattern_s(published_s - begin_s, zone_h[channel].astype(np.float64) * HOUR_S) + begin_s
+        )
         size = np.where(entries_each[channel] > 1, rng.geometric(1 / BURST_ENTRIES, len(channel)), 1)
         channel = np.repeat(channel, size)
         published_s = np.repeat(published_s, size) + rng.exponential(BURST_S, len(channel)) * (
@@ -102,7 +115,7 @@ def make_trace(
         channel, published_s = channel[published_s < end_s], published_s[published_s < end_s]
     published_s = published_s[np.lexsort((published_s, channel))]
     starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=channels))))
-    return PublicationTrace(zipf_subscribers(channels, rng), interval_s, published_s, starts)
+    return PublicationTrace(zipf_subscribers(channels, rng), interval_s, published_s, starts, zone_h)
 
 
 def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:

@@ -24,7 +24,7 @@ OutcomesByName = dict[str, list[Comparison]]
 
 HEADINGS = (
     *("reader", "polls\n/h", "mean\ns", "p95\ns", "Coronet\nmean", "Coronet\np95"),
-    *("ratio", "\npolite", "with\nrhythm", "upper\nbound"),
+    *("ratio", "with\nrhythm", "as\nshipped", "upper\nbound"),
 )
 
 
@@ -45,7 +45,7 @@ def table(comparison: Comparison) -> Table:
     rows = []
     for peer in comparison.schedulers:
         delays_s = (peer.mean_notification_delay_s, peer.p95_s, peer.ours.mean_notification_delay_s, peer.ours.p95_s)
-        compare_with = (peer.ours, peer.ours_polite, peer.ours_with_rhythm, peer.known)
+        compare_with = (peer.ours, peer.ours_with_rhythm, peer.as_shipped, peer.known)
         polls = f"{_polls_per_channel_hour(peer, setup):.2f}"
         rows.append(
             (peer.name, polls, *(f"{delay:,.0f}" for delay in delays_s), *(f"{it.ratio:.2f}" for it in compare_with))
@@ -81,8 +81,8 @@ def _delays(axis: Any, comparison: Comparison) -> None:
     polls = [_polls_per_channel_hour(peer, comparison.setup) for peer in peers]
     for label, style, field in (
         ("Coronet", "o-", "ours"),
-        ("Coronet, polite", "s:", "ours_polite"),
         ("Coronet with rhythm", "^--", "ours_with_rhythm"),
+        ("Coronet as shipped", "s:", "as_shipped"),
     ):
         axis.plot(polls, [getattr(peer, field).mean_notification_delay_s for peer in peers], style, label=label)
     named: dict[tuple[float, float], list[str]] = {}

@@ -20,6 +20,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
+from service.corona.rhythm import learn
 from service.corona.update_rates import UpdateHistory
 from service.model import NodeId
 from tests.support.corona_node import Node
@@ -31,6 +32,62 @@ LITE = FleetObjective(Goal.LITE, demand_factor=2.0)
 POLICY = FleetPolicy(poll_interval_s=60.0, max_polls_per_hour=3600.0, maintenance_interval_s=8.0, objective=LITE)
 SUBSCRIBERS = 5
 BASE_2 = FleetObjective(goal=Goal.LITE, demand_factor=3.0, levels=Levels.BASE_2)
+
+
+def _office_rhythm() -> bytes:
+    """Return the rhythm of a channel that has published ten entries per hour from 9:00 to 17:00 for 40 days."""
+    rhythm, day_s = b"", 86_400.0
+    for day in range(40):
+        times_s = [day * day_s + hour * 3_600.0 + minute * 360.0 + 1 for hour in range(9, 17) for minute in range(10)]
+        rhythm = learn(rhythm, times_s, day * day_s, (day + 1) * day_s)
+    return rhythm
+
+
+NOON_S, MIDNIGHT_S = 40 * 86_400.0 + 12.5 * 3_600, 40 * 86_400.0 + 0.5 * 3_600
+
+
+def _rhythmic_owner(policy: FleetPolicy) -> Node:
+    node = Node(ME, policy)
+    node.handle(RingChanged(ring([ME])), MIDNIGHT_S)
+    node.handle(_subscribed(SUBSCRIBERS, MIDNIGHT_S), MIDNIGHT_S)
+    updates = UpdateHistory(since_s=MIDNIGHT_S, rhythm=_office_rhythm())
+    node.handle(OwnershipTaken(CHANNEL, 1, 1, updates=updates), MIDNIGHT_S)
+    return node
+
+
+def _polls_per_hour(node: Node, now_s: float) -> float:
+    """Return the channel's polls in the hour around ``now_s``, after maintenance."""
+    schedule = None
+    for later_s in (0.0, 10.0, 20.0):
+        for effect in node.handle(Tick(), now_s - 100 + later_s):
+            schedule = effect.schedule if isinstance(effect, StartPolling) else schedule
+    explanation = node.explain(CHANNEL, now_s)
+    assert explanation is not None
+    return explanation.present_speed * explanation.size * 60.0
+
+
+def test_polls_follow_the_rhythm_of_a_channel() -> None:
+    policy = msgspec.structs.replace(POLICY, most_polls_per_node=10.0)
+    objective = msgspec.structs.replace(LITE, demand_factor=0.5)
+    node = _rhythmic_owner(msgspec.structs.replace(policy, objective=objective))
+    assert _polls_per_hour(node, NOON_S) > 2 * _polls_per_hour(node, MIDNIGHT_S + 86_400)
+    even = _rhythmic_owner(msgspec.structs.replace(policy, objective=objective, weekly_rhythm=False))
+    assert _polls_per_hour(even, NOON_S) == pytest.approx(_polls_per_hour(even, MIDNIGHT_S + 86_400))
+
+
+def test_the_limit_of_a_channel_holds_in_its_busiest_hour() -> None:
+    objective = msgspec.structs.replace(LITE, demand_factor=0.5)
+    policy = msgspec.structs.replace(POLICY, objective=objective, most_polls_per_node=10.0, max_polls_per_hour=170.0)
+    node = _rhythmic_owner(policy)
+    assert 100 < _polls_per_hour(node, NOON_S) <= 170 * 1.02
+    assert _polls_per_hour(node, MIDNIGHT_S + 86_400) < 150
+
+
+@pytest.mark.parametrize("now_s", [NOON_S, MIDNIGHT_S + 86_400])
+def test_the_fleets_budget_holds_in_each_hour(now_s: float) -> None:
+    objective = msgspec.structs.replace(LITE, budget_polls_per_minute=1.0)
+    node = _rhythmic_owner(msgspec.structs.replace(POLICY, objective=objective, most_polls_per_node=10.0))
+    assert 58 <= _polls_per_hour(node, now_s) <= 60 * 1.02
 
 
 def _subscribed(count: int, now_s: float = 0) -> ChannelsListed:
