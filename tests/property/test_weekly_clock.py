@@ -76,6 +76,8 @@ def test_no_change_of_rhythm_postpones_a_poll_or_lets_two_collide(
         held, left = schedule.rank_at(kept_s), schedule.gaps_between(now_s, kept_s)
         schedule = revised_schedule(schedule, new_rate, 5, TAU_S, now_s, speeds=new_speeds)
         after_s = schedule.next_channel_poll_s(now_s)
+        if kept_s - now_s < ROUNDING_S:  # the poll may count as made
+            continue
         assert now_s < after_s <= kept_s + 1e-5
         assert after_s >= kept_s - 1e-5 or 1 - 1e-3 <= schedule.gaps_between(now_s, after_s) <= 1 + left + 1e-3
         assert schedule.rank_at(after_s) == held % schedule.size
