@@ -20,7 +20,6 @@ has to agree.
 - ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary
 - ``rhythm``            at which hours of the week a channel publishes, and the clocks by which its polls follow
 - ``update_rates``      the update interval of a channel, estimated from its polls
-- ``rhythm``, ``weekly_clock``  the days and hours at which a channel publishes, and clocks that follow them
 - ``polling_limits``    what a publisher, or the failures of its polls, allow
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules

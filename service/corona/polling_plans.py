@@ -295,9 +295,10 @@ class PollingPlans:
         return counts
 
     def count_by_constraint(self, fleet_s: float) -> Counter[BindingConstraint]:
-        """Return how many channels have their number of polls from each constraint, as of their last summary.
+        """Return the number of this node's channels by the constraint that determines their polls.
 
-        The result is empty before the fleet's scale is known. ``fleet_s`` is fleet time.
+        The numbers are those of the last summary; ``fleet_s`` is fleet time. The result is empty while the fleet's
+        scale is unknown.
         """
         if self.scale is None or self._summarised is None:
             return Counter()
@@ -365,7 +366,7 @@ class PollingPlans:
     def _table(
         self, plans: Sequence[_ChannelPlan], fleet_s: float, *, longest_pause_s: float = inf, is_present: bool = False
     ) -> FactorTable:
-        """Return the factors of these channels.
+        """Return the factors of these channels at ``fleet_s``, one row each.
 
         A pause that is longer than ``longest_pause_s`` counts as one of this length. With ``is_present``, the channels'
         present speeds are those of the fastest hour until changed schedules take effect.
@@ -381,7 +382,7 @@ class PollingPlans:
         return table
 
     def _speeds(self, plans: Sequence[_ChannelPlan], table: FactorTable, sizes: Sequence[float]) -> Sequence[bytes]:
-        """Return the speeds of the clocks by which these channels' polls are even.
+        """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
 
         The bounds of each channel's polls hold in every hour of the week.
         """

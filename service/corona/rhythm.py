@@ -171,10 +171,7 @@ def decode_rates(rhythms: Sequence[bytes]) -> Steps:
 
 
 def weight_factors(rates: Steps) -> Floats:
-    """Return the factor of each channel's mean delay due to polls that follow its rhythm, at most 1, shape (M,).
-
-    ``rates`` are the factors of M rhythms.
-    """
+    """Return the factors (at most 1) by which channels' mean delays fall if polls follow their rhythms, shape (M,)."""
     hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
 
@@ -269,7 +266,10 @@ def _factors(steps: Steps) -> tuple[Floats, Floats]:
 
 
 def _decode(rhythms: Sequence[bytes]) -> NDArray[np.void]:
-    """Return rhythms as rows of a structured array; empty or malformed ones are even and have no counts."""
+    """Return each channel's rhythm as a row of a structured array.
+
+    An empty or malformed rhythm is even and has no counts.
+    """
     raw = b"".join(rhythm if len(rhythm) == RHYTHM_BYTES else _EMPTY for rhythm in rhythms)
     found = np.frombuffer(raw, dtype=_COUNTS).copy()
     found["since_s"] = np.nan_to_num(found["since_s"])
@@ -310,16 +310,17 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
 
 
 def _observed_s(age_s: Floats, now_s: float, period_s: float, slots: int) -> Floats:
-    """Return for how long each slot of a period was observed in the last ``age_s`` seconds, shape (M, ``slots``).
+    """Return for how many seconds each slot of a period was observed, shape (M, ``slots``).
 
-    Time counts with the weight e^(-age/MEMORY_S).
+    A slot is one of ``slots`` equal parts of a period, such as an hour of the day. Channel i was observed in the last
+    ``age_s[i]`` seconds before ``now_s``. A second that was t seconds ago counts as e^(-t/MEMORY_S).
     """
     length_s = period_s / slots
     begun_s = np.asarray((now_s % period_s - length_s * np.arange(slots, dtype=np.float64)) % period_s)
     """How long ago each slot began last."""
 
     def within(age_s: Floats) -> Floats:
-        """Return the same for ages of at most one period."""
+        """Return the observed time of each slot for ages of at most one period, shape (M, ``slots``)."""
         last = _weight_s(np.maximum(begun_s - length_s, 0.0), np.minimum(begun_s, age_s))
         before = _weight_s(begun_s - length_s + period_s, np.minimum(period_s, age_s))
         return last + np.where(begun_s < length_s, before, 0.0)
@@ -335,9 +336,11 @@ def _weight_s(begin_s: Floats, end_s: Floats) -> Floats:
 
 
 def _posterior_rates(counts: Floats, observed_s: Floats, typical: Floats, prior: float) -> Floats:
-    """Return the mean rates of each slot under a mixture of ``typical`` rates, each row of which has the mean 1.
+    """Return the rate of each slot (hour or day), shape (M, slots), as the mean of the posterior distribution.
 
-    The first row, even rates, has the prior probability ``EVEN_SHARE``.
+    ``counts`` and ``observed_s`` have the entries and the seconds observed in each slot. A publisher is taken to follow
+    one of the rows of ``typical``, which have the mean 1. The first row, even rates, has the prior probability
+    ``EVEN_SHARE``.
     """
     events = counts / OVERDISPERSION
     total = events.sum(axis=1, keepdims=True)
