@@ -363,15 +363,13 @@ async def check_killed(run: Run) -> None:
 
 async def check_told(run: Run) -> None:
     """Claim that each entry was told once."""
-    told = Counter[str]()
 
     async def all_are_told() -> bool:
-        told.clear()
-        told.update(await run.fleet.told(run.feeds))
-        return run.published.keys() <= told.keys()
+        return run.published.keys() <= set(await run.fleet.told(run.feeds))
 
     with contextlib.suppress(AssertionError):  # the claim says it better
         await until(all_are_told, "all entries are told", within_s=2 * POLL_INTERVAL_S)
+    told = Counter(await run.fleet.told(run.feeds))
     missing = [(title, url) for title, url in run.published.items() if title not in told]
     repeated = [title for title in run.published if told[title] > 1]
     run.claim(
