@@ -14,7 +14,16 @@ from service.model import ChannelId, Delta, NodeId, Notice, Validators
 from service.overlay.ring import balanced_id
 from service.simulate.corona.protocol_fleet import ProtocolFleet, ProtocolNode, StoredChannel
 
-POLICY = FleetPolicy(poll_interval_s=6.0, max_polls_per_hour=3600.0, maintenance_interval_s=4.0, weekly_rhythm=False)
+POLICY = FleetPolicy(
+    poll_interval_s=6.0,
+    max_polls_per_hour=3600.0,
+    maintenance_interval_s=4.0,
+    weekly_rhythm=False,
+    polls_per_hour_for_one_subscriber=900.0,
+    most_polls_per_node=4.0,
+)
+"""One and a half polls per τ for one subscriber, 3.4 for five."""
+
 TICK_S = 1.0
 PROMPT_S = 0.05
 LATE_S = 5.0
