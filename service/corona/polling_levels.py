@@ -233,7 +233,7 @@ class LevelSteps:
         return cls(count, weighted / total, total, saving)
 
     def encode(self) -> bytes:
-        """Return the wire format that :func:`decode_steps` reads, 20 bytes per bin."""
+        """Return the wire format that :func:`decode_steps` reads, ``BIN_BYTES`` bytes per bin."""
         rows = np.empty(len(self.count), dtype=_STEP_ROW)
         for name in _STEP_ROW.names or ():
             rows[name] = getattr(self, name)
