@@ -104,7 +104,8 @@ class Owner:
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
 
-        Only members whose place in a polling set has changed are assigned at once.
+        Only members whose place in a polling set has changed get an assignment at once; the others get it in the next
+        maintenance interval.
         """
         self._view = view
         for channel in [channel for channel in self._channels if not view.is_among_nearest(channel, self._node_id, 1)]:

@@ -172,10 +172,10 @@ class ReleaseOwnership(msgspec.Struct, frozen=True):
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
     """Poll a channel by a schedule, as the node of this rank, comparing with the store's current version.
 
-    If the channel is polled already, its schedule is replaced. The effect is not repeated and therefore only plans
-    polls: the shell loads what a poll needs from the store before the poll, and retries until it succeeds. ``rank`` is
-    the node's place in the order of turns, from 0. ``subscribers`` is the channel's number of subscribers, which
-    requests state to publishers. ``limits`` are the limits by which the owner has planned the schedule.
+    If the channel is polled already, its schedule is replaced. What a poll needs is loaded from the store before the
+    poll, so that an unavailable store does not prevent the node from carrying out this effect. ``rank`` is
+    the node's place in the order of turns, from 0. ``subscribers`` is the channel's number of subscribers,
+    which publishers are told with each request. ``limits`` are the limits by which the owner has planned the schedule.
     """
 
     channel: ChannelId

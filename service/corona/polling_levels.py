@@ -180,9 +180,9 @@ class RingLevels:
 
 
 def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
-    """Return two arrays of shape (M,): the least and the most polls per τ of each channel before its first step.
+    """Return the least polls per τ of each channel, and the most that it has without a step to a larger wedge.
 
-    The most is 1, or the channel's least if that is above 1.
+    Both have shape (M,). Without such a step, one node polls the channel, at most once per τ unless the least is more.
     """
     least = np.minimum(problem.least, problem.most)
     return least, np.maximum(least, np.minimum(1.0, problem.most))

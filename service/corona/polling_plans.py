@@ -287,7 +287,7 @@ class PollingPlans:
             yield before, plan.schedule
 
     def count_by_level(self) -> Counter[int]:
-        """Return how many channels are at each polling level, rounded to a whole one."""
+        """Return the number of channels at each polling level; levels, which are real numbers, are rounded."""
         sizes = Counter(plan.schedule.size for plan in self._plans.values() if plan.schedule is not None)
         base, counts = self._applied_levels.base, Counter[int]()
         for size, channels in sizes.items():

@@ -88,9 +88,10 @@ _ROUNDING = 1e-9
 
 
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return the speeds of M clocks in each hour of the week relative to their means, shape (M, 168).
+    """Return how fast each of M clocks runs in each hour of the week, relative to its mean speed; shape (M, 168).
 
-    ``steps`` are the bytes of their speeds, shape (M, 33), or only their factors, shape (M, 31), without bounds.
+    ``steps``, shape (M, 31), has the factors for 24 hours of the day and 7 days of the week, as logarithms in
+    sixteenths of an octave. With two more columns, shape (M, 33), it also has the lowest and the highest speed.
     """
     factors = np.exp2(steps / STEPS_PER_OCTAVE)
     found = (factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]).reshape(-1, HOURS_OF_WEEK)

@@ -281,7 +281,7 @@ def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> R
 def _read_cell(place: CellAddress, most: int) -> Rounds[list[NameRecord] | None]:
     """Return up to ``most`` records of a cell, without withdrawn records; None if the cell is not open.
 
-    A cell that is not open may lack records.
+    A cell is open once it has been filled, and until it is closed; otherwise it may lack records.
     """
     found: list[NameRecord] = []
     after = ""

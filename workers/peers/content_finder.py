@@ -91,9 +91,9 @@ class ContentFinder:
         return LocatedContent(content, version, "owner", 1, owner.id) if content else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
-        """Search for a content along the filters of workers; return the content and the workers visited.
+        """Ask workers for the content of a version, from one to the next as their Bloom filters suggest.
 
-        The content is None if it was not found.
+        Returns the content, or None if it was not found, and the ids of the workers that were asked.
         """
         until_s = self._clock.monotonic_s() + _WALK_TIMEOUT_S
         step = self._overlay.first_hop(digest.hex())

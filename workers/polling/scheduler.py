@@ -204,10 +204,10 @@ class PollScheduler:
         self._queue.remove(channel_id)
 
     async def update_bases(self, effects: Iterable[UpdateBase]) -> None:
-        """Make the next polls of channels compare with the versions that their owners have announced.
+        """Compare later polls of channels with the versions in ``effects``, which the channels' owners have announced.
 
-        Each effect names a channel and its new version. Updates that this node has detected and that have no version
-        yet are compared with the new version now; changes that remain are offered to the channel's owner again.
+        If this node has detected an update that has no version yet, it is compared with the new version now, and the
+        changes that are not in this version are offered to the channel's owner again.
         """
         changed: dict[ChannelId, _ScheduledChannel] = {}
         for effect in effects:

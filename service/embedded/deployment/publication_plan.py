@@ -115,9 +115,10 @@ RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
 
 
 def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
-    """Return the seconds from ``killed_s`` until polls have their former rate for five seconds; None if they never do.
+    """Return how long after ``killed_s`` the rate of polls recovered, in seconds; None if it did not.
 
-    ``served`` has (time, number of requests so far) pairs, ascending. The former rate is 95 % of the mean before.
+    It has recovered when five seconds begin in which it is at least 95 % of its mean before ``killed_s``. ``served``
+    has pairs of a time in seconds and the number of requests until then, in ascending order.
     """
     before = [sample for sample in served if sample[0] <= killed_s]
     if len(before) < 2:  # noqa: PLR2004 - no rate without two samples

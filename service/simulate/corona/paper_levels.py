@@ -42,12 +42,12 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelSolution:
-    """The result of Honeycomb's optimisation, which moves channels step by step from one polling level to the next.
+    """The result of Honeycomb's optimisation, in which channels take steps from one polling level to the next.
 
-    ``sizes`` has the number of polling nodes n of each channel, shape (M,). ``multiplier`` is λ: all steps whose
-    breakpoint exceeds λ are taken. ``undecided`` is the first channel that does not take its ``step``, from one size to
-    the next, because the constraint does not allow it; ``NO_CHANNEL`` if all steps or none are taken. If the undecided
-    channel is a cluster of many channels, a ``share`` of them can take the step.
+    ``sizes`` has the number of polling nodes n of each channel, shape (M,). ``multiplier`` is λ: a channel takes each
+    step that saves more than λ in delay for one unit of cost. ``undecided`` is the first channel that does not take its
+    ``step``, from one size to the next, because the constraint does not allow it; ``NO_CHANNEL`` if all steps or none
+    are taken. If the undecided channel is a cluster of many channels, a ``share`` of them can take the step.
     """
 
     sizes: Floats
@@ -75,8 +75,8 @@ def sizes_at(problem: AllocationProblem, options: Floats, multiplier: float) -> 
     """Return each channel's best number of polling nodes at the multiplier λ, shape (M,).
 
     Args:
-        problem: The channels. Each can take the ``options`` between its ``least`` and ``most``; ``most`` takes
-            precedence, and a channel without a suitable option takes the nearest.
+        problem: The channels. Each can take the ``options`` between its ``least`` and ``most``. If there is none, it
+            takes the one nearest to this range, or to ``most`` if ``least`` exceeds it.
         options: The available numbers of nodes, such as :func:`level_sizes`, in any order.
         multiplier: λ, not negative; it weighs cost against benefit.
     """
