@@ -88,7 +88,7 @@ class KeyGroupBalancer:
         try:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
-            log.warning("server table unreadable", error=str(error))
+            log.warning("reading server tables failed", error=str(error))
             singles = await asyncio.gather(*map(self._load_table, keyspaces))
             tables = [table for single in singles for table in single]
         return {table.keyspace: table for table in tables if table.entries}

@@ -182,7 +182,7 @@ class LookupDirectories:
         try:
             names = await self._matrices.names(pair, MAX_NAMES)
         except (StoreUnavailable, CellsUnavailable) as error:
-            log.warning("directory unreadable", pair=pair, error=str(error))
+            log.warning("reading directory failed", pair=pair, error=str(error))
             return []
         if ring is not self._ring:
             return []

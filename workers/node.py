@@ -313,7 +313,7 @@ class Node:
             try:
                 messages, self._inbox_cursor = await self._store.node_inboxes.read(self.info.id, self._inbox_cursor)
             except StoreUnavailable as error:
-                log.warning("node inbox unreadable", node=self.info.id[:8], error=str(error))
+                log.warning("reading node inbox failed", node=self.info.id[:8], error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             events: list[Event] = []
@@ -346,7 +346,7 @@ class Node:
                 self._store.blocked_hosts.all(),
             )
         except StoreUnavailable as error:
-            log.warning("fleet objective unreadable", error=str(error))
+            log.warning("reading fleet objective failed", error=str(error))
             return
         self._context.poller.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective

@@ -250,7 +250,7 @@ class ChannelOwner:
                 await self._list(request)
                 self._tasks.start(self._register())
         except StoreUnavailable as error:
-            log.warning("channel registry unreadable", error=str(error))
+            log.warning("reading channel registry failed", error=str(error))
         finally:
             self._is_listing = False
 

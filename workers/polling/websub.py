@@ -82,7 +82,7 @@ class HubSubscriber:
         try:
             due = await self._load_due(ring, node_id)
         except StoreUnavailable as error:
-            log.warning("websub subscriptions unreadable", error=str(error))
+            log.warning("reading websub subscriptions failed", error=str(error))
             return
         by_site = groupby(sorted(due, key=_site_and_due_s), key=lambda each: site_of(_host(each[1])))
         await asyncio.gather(*(self._request_one_site(list(group)[:_MAX_PER_SITE]) for _, group in by_site))
