@@ -74,6 +74,8 @@ async def change_preferences(requests: Requests, target: SubscriptionTarget, wor
     ):  # counts only when subscribing
         return InvalidSetting("proof", "")
     changed = settings_parser.change_setting(before, key, value, for_all=number == FOR_ALL)
+    if isinstance(changed, InvalidSetting) and subscription is not None:
+        return msgspec.structs.replace(changed, number=subscription.number)
     if not isinstance(changed, Preferences):
         return changed
     await requests.set_preferences(number, changed)

@@ -70,10 +70,10 @@ SCHEDULES: Final = {
 }
 
 AT_ONCE_WORDS: Final = frozenset(
-    ("right away", "at once", "sofort", "tout de suite", "aussitot", "de inmediato", "enseguida")
+    ("right away", "at once", "sofort", "tout de suite", "aussitot", "immediatement", "de inmediato", "enseguida")
 )
 EVERY_WORDS: Final = re.compile(
-    r"^(?:at most |every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
+    r"^(?:at most (?:once )?|every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
 )
 UNITS_S: Final = {
     **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),

@@ -85,7 +85,7 @@ class Translator:
         return self._frequency(count, unit)
 
     def format_max_frequency(self, interval_s: int) -> str:
-        """Return an interval as the highest frequency: ``at most once an hour``, ``at most every 2 hours``."""
+        """Return an interval as the highest frequency: ``at most once an hour``, ``at most once every 2 hours``."""
         match _exact_duration(interval_s):
             case 1, "minute":
                 return self.gettext("at most once a minute")
@@ -94,7 +94,7 @@ class Translator:
             case 1, "day":
                 return self.gettext("at most once a day")
             case count, unit:
-                return self.gettext("at most {frequency}", frequency=self._frequency(count, unit))
+                return self.gettext("at most once {frequency}", frequency=self._frequency(count, unit))
 
     def _frequency(self, count: int, unit: str) -> str:  # noqa: PLR0911 - one sentence per unit
         match unit:
@@ -112,10 +112,6 @@ class Translator:
                 return self.ngettext("every month", "every {count} months", count)
             case _:
                 return self.ngettext("every year", "every {count} years", count)
-
-    def format_number(self, value: float) -> str:
-        """Return a number with at most one decimal place: ``2``, ``1.6``."""
-        return format_decimal(round(value, 1), locale=self._locale)
 
     def format_datetime(self, at_s: float, zone: str) -> str:
         """Return the date and time of the Unix time ``at_s`` in ``zone``, a name of the tz database."""

@@ -132,7 +132,7 @@ class ConfirmErasure(QuestionReply, frozen=True):
 
     sentence = gettext_noop(
         "Delete everything I know about you? Your subscriptions, saved searches, settings and unsent messages will "
-        "be gone for good. If you may want your subscriptions again, send `export` first. Reply `yes` or `no`."
+        "be gone for good. If you might want your subscriptions again, send `export` first. Reply `yes` or `no`."
     )
 
 

@@ -50,10 +50,10 @@ HELP: Final = {
     "find": HelpTopic(
         gettext_noop("`find tag=python lang=en`: search for channels by topic"),
         gettext_noop(
-            "You can also search for words in the title, and by author, host, domain, updates=daily and more. "
-            "`type=entry` searches for entries, `limit 20` shows more at once, `more` shows the next results. "
-            "Searches cover your own channels and public ones: those that several people follow or an admin has "
-            "listed."
+            "You can also search for words in the title, and by `author=`, `host=`, `domain=`, `updates=daily` "
+            "and more. `type=entry` searches for entries, `limit 20` shows more at once, `more` shows the next "
+            "results. Searches cover your own channels and public ones: those that several people follow or an admin "
+            "has listed."
         ),
     ),
     "watch": HelpTopic(
@@ -82,7 +82,7 @@ HELP: Final = {
         ),
     ),
     "digest": HelpTopic(
-        gettext_noop("`digest daily 08:00`: get one daily summary instead of single messages"),
+        gettext_noop("`digest daily 08:00`: get one daily summary instead of separate messages"),
         gettext_noop(
             "`digest hourly` or `digest weekly fri 17:00`: get one every hour or every week. `digest off`: go back to "
             "getting each entry right away. Times are in your `timezone`."
@@ -118,8 +118,8 @@ HELP: Final = {
             "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 edits "
             "off`: send no corrections to entries you already have. `set #3 interval 2h`: send at most one message "
             "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
-            "$channel, $title, $link, $date, $summary, $author, $tags. `set all edits off`: change all subscriptions. "
-            "`set all latest off`: show no entries when you subscribe."
+            "$channel, $title, $link, $date, $summary, $author, $tags. `set all edits off`: change a setting "
+            "for all subscriptions. `set all latest off`: show no entries when you subscribe."
         ),
     ),
     "filter": HelpTopic(
@@ -132,10 +132,10 @@ HELP: Final = {
     ),
     "export": HelpTopic(
         gettext_noop("`export`: get your subscriptions as a list for other feed readers (OPML)"),
-        gettext_noop("A long list comes as a file, or in several messages, each of which is a complete list."),
+        gettext_noop("A long list comes as a file, or in several messages, each of which can be imported on its own."),
     ),
     "import": HelpTopic(
-        gettext_noop("`import URL`: subscribe to all feeds of a list (OPML), e.g. one exported by another reader"),
+        gettext_noop("`import URL`: subscribe to all feeds in a list (OPML), e.g. one exported by another reader"),
         gettext_noop("You can also send me the file, or paste the list after `import`."),
     ),
     "forget": HelpTopic(

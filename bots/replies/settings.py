@@ -132,7 +132,9 @@ class PreferencesReply(Reply, frozen=True):
         tail = (
             ""
             if self.changed
-            else translator.gettext("To change one, send e.g. `set {which} edits off`.", which=example)
+            else translator.gettext(
+                "To change one, send e.g. `set {which} edits off`; `help set` explains them.", which=example
+            )
         )
         return fit_rows(head, rows, translator, tail)
 
@@ -149,7 +151,7 @@ class PreferencesReply(Reply, frozen=True):
                 number=str(self.target.number) if self.target else "",
             )
         return translator.gettext(
-            "You'll get everything new in one message. It is still checked {frequency}.", frequency=frequency
+            "You'll get everything new in one message. I still check for news {frequency}.", frequency=frequency
         )
 
 
@@ -204,34 +206,39 @@ class NoSuchSetting(FailureReply, frozen=True):
 class InvalidSetting(FailureReply, frozen=True):
     """Says that ``value`` is not valid for the setting ``key``, or missing ("").
 
-    If the value is a template, ``unknown_variables`` are the variables in it that do not exist.
+    If the value is a template, ``unknown_variables`` are the variables in it that do not exist. ``number`` is the
+    number of the subscription in the examples.
     """
 
     key: str
     value: str
     unknown_variables: tuple[str, ...] = ()
+    number: int = 3
 
     def _text(self, translator: Translator) -> str:
         variables = ", ".join("$" + name for name in VARIABLES)
         match self.key:
             case "title":
                 return translator.gettext(
-                    "What would you like to call it? For example: `set #3 title My news`; `off` restores the "
-                    "publisher's title."
+                    "What would you like to call it? For example: `set #{number} title My news`; `off` restores the "
+                    "publisher's title.",
+                    number=str(self.number),
                 )
             case "proof":
                 explanation = translator.gettext(
-                    "`latest` is the number of recent entries I show when you subscribe, from 0 to {most}. Send e.g. "
-                    "`set all latest 3` or `set all latest off`, or for one subscription `subscribe URL with "
-                    "latest=3`.",
+                    "`latest` only applies when you subscribe: it is the number of recent entries I show then, from "
+                    "0 to {most}. Send e.g. `set all latest 3` or `set all latest off`, or for one subscription "
+                    "`subscribe URL with latest=3`.",
                     most=str(MAX_ENTRY_COUNT),
                 )
                 return f"{self._refusal(translator)} {explanation}".strip()
             case "interval":
                 explanation = translator.gettext(
-                    "Choose how long to wait between messages, from {least} to {most}, e.g. `set #3 interval 2h` or "
-                    "`set #3 interval daily`. `off` sends entries right away, `default` uses your setting for all "
-                    "subscriptions. This doesn't change how often it is checked: `why #3` explains that.",
+                    "Choose how long to wait between messages, from {least} to {most}, e.g. `set #{number} interval "
+                    "2h` or `set #{number} interval daily`. `off` sends entries right away, `default` uses your "
+                    "setting for all subscriptions. This doesn't change how often I check for news: `why #{number}` "
+                    "explains that.",
+                    number=str(self.number),
                     least=translator.format_exact_duration(MIN_INTERVAL_S),
                     most=translator.format_exact_duration(MAX_INTERVAL_S),
                 )
@@ -239,14 +246,17 @@ class InvalidSetting(FailureReply, frozen=True):
             case "format" if self.unknown_variables:
                 return translator.gettext(
                     "I don't know {words}. A format can use these: {variables}.",
-                    words=one_line(translator.format_list([f"${name}" for name in self.unknown_variables]), 200),
+                    words=one_line(
+                        translator.format_alternatives([f"${name}" for name in self.unknown_variables]), 200
+                    ),
                     variables=variables,
                 )
             case "format":
                 return translator.gettext(
-                    "A format has up to {chars} characters on up to {lines} lines (`\\n` starts a new one) and uses "
-                    "at least one of these: {variables}. For example: `set #3 format $title: $link ($date)`; `off` "
-                    "restores the built-in format.",
+                    "A format must contain at least one of these: {variables}. It can have up to {chars} characters "
+                    "and {lines} lines (`\\n` starts a new one). For example: `set #{number} format $title: $link "
+                    "($date)`; `off` restores the built-in format.",
+                    number=str(self.number),
                     chars=MAX_CHARS,
                     lines=MAX_LINES,
                     variables=variables,
@@ -293,7 +303,7 @@ class FilterList(Reply, frozen=True):
     def _sentences_without_rules(self, translator: Translator) -> list[str]:
         """Return the sentences that say that there are no filters, or no longer any, and which other filters apply."""
         if self.target is None:
-            removed = translator.gettext("Removed all filters for all subscriptions.")
+            removed = translator.gettext("Removed the filters that applied to all subscriptions.")
             missing = (
                 translator.gettext("There are no filters for all subscriptions.")
                 if self.other_filters
@@ -306,7 +316,10 @@ class FilterList(Reply, frozen=True):
             missing = translator.gettext("There are no filters for *{title}* (#{number}).", title=name, number=number)
             others = translator.gettext("Your filters for all subscriptions still apply.")
         sentences = [removed if self.changed else missing, *([others] if self.other_filters else [])]
-        return sentences if self.changed else [*sentences, HELP["filter"].full_text(translator)]
+        if self.changed:
+            return sentences
+        explanation = HELP["filter"].full_text(translator)
+        return [*sentences, explanation.replace("#3", f"#{self.target.number}") if self.target else explanation]
 
 
 def _rule(rule: FilterRule) -> str:
@@ -318,7 +331,8 @@ class NoSuchFilter(FailureReply, frozen=True):
     """Says that no filter has the number in the command."""
 
     sentence = gettext_noop(
-        "There is no filter with that number. `filter #3` shows the filters of a subscription, `filter` those for all."
+        "There is no filter with that number. `filter #3` shows the filters of one subscription; `filter` alone shows "
+        "those that apply to all."
     )
 
 
@@ -348,7 +362,7 @@ class UserSettingsReply(Reply, frozen=True):
     def _text(self, translator: Translator) -> str:
         user_settings = self.user_settings
         sentences = [self._delivery_sentence(translator)]
-        if user_settings.quiet and not _is_always_quiet(user_settings.quiet):
+        if user_settings.quiet and user_settings.digest and not _is_always_quiet(user_settings.quiet):
             sentences.append(translator.gettext("Quiet hours: {hours}.", hours=_quiet(user_settings.quiet, translator)))
         clock = local_datetime(self.now_s, user_settings.zone).strftime("%H:%M")
         sentences.append(
@@ -380,13 +394,24 @@ class UserSettingsReply(Reply, frozen=True):
                 "Quiet hours are on all day, every day, so nothing will be sent until you change that."
             )
         if self.user_settings.digest is None:
-            if self.changed:
-                return translator.gettext("Saved. You'll get new entries right away.")
-            return translator.gettext("You get new entries right away.")
+            return self._immediate_delivery_sentence(translator)
         rhythm = _digest(self.user_settings.digest, translator)
         if self.changed:
             return translator.gettext("Saved. You'll get a summary of new entries {rhythm}.", rhythm=rhythm)
         return translator.gettext("You get a summary of new entries {rhythm}.", rhythm=rhythm)
+
+    def _immediate_delivery_sentence(self, translator: Translator) -> str:
+        """Return the sentence that says that new entries are sent right away, except in any quiet hours."""
+        if self.user_settings.quiet is None:
+            if self.changed:
+                return translator.gettext("Saved. You'll get new entries right away.")
+            return translator.gettext("You get new entries right away.")
+        hours = _quiet(self.user_settings.quiet, translator)
+        if self.changed:
+            return translator.gettext(
+                "Saved. You'll get new entries right away, except in your quiet hours: {hours}.", hours=hours
+            )
+        return translator.gettext("You get new entries right away, except in your quiet hours: {hours}.", hours=hours)
 
 
 def _digest(digest: DigestSchedule, translator: Translator) -> str:
@@ -454,8 +479,8 @@ class UnknownTimeZone(FailureReply, frozen=True):
                 commands=translator.format_alternatives([f"`timezone {name}`" for name in self.candidates]),
             )
         return translator.gettext(
-            "I don't know the time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, or use its full "
-            "name, e.g. `timezone America/New_York`.",
+            "I don't know the time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, or use the "
+            "zone's full name, e.g. `timezone America/New_York`.",
             words=one_line(self.words, 60),
         )
 
@@ -474,7 +499,7 @@ class LanguageReply(Reply, frozen=True):
         if self.changed:
             head = translator.gettext("From now on I'll write to you in English.")
         else:
-            head = translator.gettext("I write to you in English.")
+            head = translator.gettext("I'm writing to you in English.")
         return f"{head} {_languages(translator, [code for code in LANGUAGES if code != translator.language])}"
 
 

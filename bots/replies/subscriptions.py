@@ -29,19 +29,17 @@ InitialSettings = tuple[tuple[str, str], ...]
 _MAX_PROBLEMS = 10
 _NOTABLE_SPEED: Final = 1.5
 """Factor by which polls at this hour differ from the average of the week if a reply mentions it."""
-_NO_SUBSCRIPTIONS: Final = gettext_noop(
-    "You have no subscriptions yet. Send me the address of a site or feed to start."
-)
+_NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
-        "It isn't checked more often because all channels share a limited number of checks."
+        "It can't be checked more often, as all channels share a limited number of checks."
     ),
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
     BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),
     BindingConstraint.CHANNEL_INTERVAL: gettext_noop("An admin has set how often it may be checked."),
     BindingConstraint.FAILURE: gettext_noop("It is checked less often until it can be reached again."),
-    BindingConstraint.PAUSE: gettext_noop("Its site or an admin asked for a pause until then."),
+    BindingConstraint.PAUSE: gettext_noop("The site or an admin asked for a pause until the next check."),
     BindingConstraint.NODES: gettext_noop("To check it more often, more workers are needed."),
     BindingConstraint.HOST_BUDGET: gettext_noop(
         "Out of politeness to its site, which has other channels as well, it isn't checked more often."
@@ -272,9 +270,10 @@ class SubscriptionList(Reply, frozen=True):
     def _head(self, translator: Translator) -> str:
         if not self.needle:
             return translator.ngettext("{count} subscription:", "{count} subscriptions:", self.total)
-        return translator.ngettext(
-            "{found} of {count} subscription:", "{found} of {count} subscriptions:", self.total, found=len(self.matches)
-        )
+        return translator.gettext(
+            "Subscriptions with “{wanted}” ({found} of {count}):",
+            wanted=one_line(self.needle, 40), found=len(self.matches), count=self.total,
+        )  # fmt: skip
 
 
 def _row(subscription: SubscribedChannel, translator: Translator) -> str:
@@ -321,7 +320,7 @@ class PollExplanationReply(Reply, frozen=True):
             self._reason(translator),
             *self._rhythm(translator),
             translator.gettext(
-                "It seems to have something new about {frequency}.",
+                "Something new seems to appear about {frequency}.",
                 frequency=translator.format_frequency(self.explanation.update_interval_s),
             ),
         ]
@@ -338,13 +337,10 @@ class PollExplanationReply(Reply, frozen=True):
                 title=name, number=number, frequency=frequency,
             )  # fmt: skip
         return translator.ngettext(
-            "*{title}* (#{number}) is checked {frequency}, by one of {workers} workers (polling level {level} of"
-            " {highest}).",
-            "*{title}* (#{number}) is checked {frequency}, by {count} of {workers} workers taking turns (polling level"
-            " {level} of {highest}).",
+            "*{title}* (#{number}) is checked {frequency}, by one of {workers} workers.",
+            "*{title}* (#{number}) is checked {frequency}, by {count} of {workers} workers taking turns.",
             explanation.nodes,
             title=name, number=number, frequency=frequency, workers=explanation.ring_nodes,
-            level=translator.format_number(explanation.level), highest=explanation.highest_level,
         )  # fmt: skip
 
     def _wait(self, translator: Translator) -> str:
@@ -364,9 +360,17 @@ class PollExplanationReply(Reply, frozen=True):
         """Return a sentence on the polls at this hour if they differ clearly from those of the whole week."""
         speed = self.explanation.present_speed
         if speed >= _NOTABLE_SPEED:
-            return [translator.gettext("It is checked more often at this hour, because it tends to have news now.")]
+            return [
+                translator.gettext(
+                    "It is checked more often around this time, because something new usually appears then."
+                )
+            ]
         if speed <= 1 / _NOTABLE_SPEED:
-            return [translator.gettext("It is checked less often at this hour, because it rarely has news now.")]
+            return [
+                translator.gettext(
+                    "It is checked less often around this time, because something new rarely appears then."
+                )
+            ]
         return []
 
     def _reason(self, translator: Translator) -> str:
@@ -374,18 +378,18 @@ class PollExplanationReply(Reply, frozen=True):
         match explanation.bound:
             case BindingConstraint.CHANNEL_BUDGET:
                 return translator.ngettext(
-                    "With {count} subscriber, it isn't checked more often, out of politeness to its publisher.",
-                    "With {count} subscribers, it isn't checked more often, out of politeness to its publisher.",
+                    "Out of politeness to its publisher, a channel with {count} subscriber isn't checked more often.",
+                    "Out of politeness to its publisher, a channel with {count} subscribers isn't checked more often.",
                     explanation.subscribers,
                 )
             case BindingConstraint.PUBLISHER:
                 return translator.gettext(
-                    "Its publisher asks not to check it more often than {frequency}.",
+                    "Its publisher asks that it isn't checked more often than {frequency}.",
                     frequency=translator.format_frequency(explanation.publisher_interval_s),
                 )
             case BindingConstraint.FAILURE if self.failing_since_s is not None:
                 return translator.gettext(
-                    "Checks have been failing for {age}, so they become rarer until one succeeds.",
+                    "Checks have been failing for {age}, so I check less and less often until one succeeds.",
                     age=translator.format_duration(self.now_s - self.failing_since_s),
                 )
             case bound:
@@ -415,7 +419,7 @@ class StatusReport(Reply, frozen=True):
             workers=workers,
         )  # fmt: skip
         if not self.count:
-            return " ".join([head, translator.gettext("Send me a URL to add one.")])
+            return " ".join([head, translator.gettext("Send me a URL to add a subscription.")])
         if not self.failing:
             return " ".join([head, translator.gettext("Everything is working.")])
         rows = [

@@ -158,7 +158,7 @@ def _tokens(text: str) -> list[_Token]:
 
 def _syntax_error(rest: str) -> BadQuery:
     if rest.count('"') % 2:
-        return BadQuery("A quotation mark isn't closed: {text}", text=printable(rest))
+        return BadQuery("A closing quotation mark is missing: {text}", text=printable(rest))
     if rest.endswith("=") or re.match(r'[^\s="]+=(\s|$)', rest):
         name = printable(rest.split(maxsplit=1)[0])
         return BadQuery("“{name}” needs a value. For example: tag=python lang=en", name=name)
@@ -241,4 +241,4 @@ def _refuse_contradictions(found: list[Pair]) -> None:
     single = [attribute_of(each) for each in found if ATTRIBUTES[attribute_of(each)].single]
     twice = next((name for name in single if single.count(name) > 1), None)
     if twice is not None:
-        raise BadQuery("A result can only have one value of “{name}”. Please pick one.", name=twice)
+        raise BadQuery("You gave several values of “{name}”, but a result has only one. Please pick one.", name=twice)

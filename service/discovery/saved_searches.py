@@ -91,7 +91,7 @@ def validate_condition(condition: SearchCondition) -> SearchCondition:
             raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
         refuse_invisible(condition.expression)
         if compile_pattern(condition.expression).search("") is not None:
-            raise BadQuery("That expression matches every text, even an empty one. Please use a more specific one.")
+            raise BadQuery("That expression matches any text, even empty text. Please use a more specific one.")
     return condition
 
 

@@ -24,7 +24,7 @@ async def test_replies_and_notifications_are_in_the_chosen_language(bot: Bot, pe
     alice = await person()
     assert (await alice.say("language deutsch")).splitlines()[-1].startswith("Ab jetzt schreibe ich Ihnen auf Deutsch.")
     assert await alice.say("list") == (
-        "Sie haben noch keine Abonnements. Senden Sie mir die Adresse einer Website oder eines Feeds, um anzufangen."
+        "Sie haben keine Abonnements. Senden Sie mir die Adresse einer Website oder eines Feeds, um anzufangen."
     )
     assert (await told(store, alice)).startswith("und 2 weitere: ")
     assert "in English" not in await alice.say("language")
@@ -61,4 +61,4 @@ async def test_forms_are_in_the_chosen_language(bot: Bot, person: Person) -> Non
     at = where(bot)
     assert "You have no subscriptions" in Errand.note(await Errand(alice, at, "list").step())[1]
     await alice.say("language de")
-    assert "Sie haben noch keine Abonnements" in Errand.note(await Errand(alice, at, "list").step())[1]
+    assert "Sie haben keine Abonnements" in Errand.note(await Errand(alice, at, "list").step())[1]

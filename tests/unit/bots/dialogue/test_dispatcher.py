@@ -211,7 +211,7 @@ BAD_INPUT = {
     "tag=" + "x" * 200: "The value of “tag” has 200 characters; the maximum is 100.",
     "tag=a\x07b": "“tag=a?b” contains an invisible character.",
     "tag=a\u202eb": "“tag=a?b” contains an invisible character.",
-    '"tag=python': "A quotation mark isn't closed",
+    '"tag=python': "A closing quotation mark is missing",
 }
 BAD_PATTERNS = {
     "/(/": "isn't a valid regular expression: a closing parenthesis is missing.",
@@ -220,7 +220,7 @@ BAD_PATTERNS = {
     "/[a/": "isn't a valid regular expression: a closing bracket is missing.",
     "/(?=a)b/": "isn't a regular expression I can use: invalid perl operator",
     "/((a{100}){100}){100}/": "isn't a regular expression I can use:",
-    "/x*/": "That expression matches every text",
+    "/x*/": "That expression matches any text",
     "/" + "x" * 300 + "/": "That expression is longer than 200 characters.",
     "/a\x00b/": "“a?b” contains an invisible character.",
     '"the of"': "These words are too common.",

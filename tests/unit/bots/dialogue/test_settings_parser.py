@@ -74,7 +74,8 @@ def test_digests(words: str, meant: DigestSchedule | None) -> None:
     ("words", "meant_s"),
     [
         ("10m", 600), ("90 min", 5_400), ("1h 30m", 5_400), ("1h30m", 5_400), ("every 2 hours", 7_200),
-        ("at most every hour", 3_600), ("Hourly", 3_600), ("daily", 86_400), ("weekly", 604_800), ("2 Std.", 7_200),
+        ("at most every hour", 3_600), ("at most once every 2 hours", 7_200),
+        ("Hourly", 3_600), ("daily", 86_400), ("weekly", 604_800), ("2 Std.", 7_200),
         ("alle 10 Minuten", 600), ("jeden Tag", 86_400), ("stündlich", 3_600), ("toutes les 2 heures", 7_200),
         ("chaque jour", 86_400), ("1 j", 86_400), ("cada 2 días", 172_800), ("todas las horas", 3_600),
         ("cada semana", 604_800), ("0m", 0),

@@ -26,9 +26,9 @@ def test_a_frequency_is_rounded_to_its_largest_unit(
     [
         (60, "at most once a minute"),
         (3_600, "at most once an hour"),
-        (5_400, "at most every 90 minutes"),
+        (5_400, "at most once every 90 minutes"),
         (86_400, "at most once a day"),
-        (604_800, "at most every 7 days"),
+        (604_800, "at most once every 7 days"),
     ],
 )
 def test_a_highest_frequency_is_exact(interval_s: int, english: str) -> None:
