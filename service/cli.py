@@ -34,7 +34,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text."
 
 @app.callback(invoke_without_command=True)
 def coronet(context: typer.Context) -> None:
-    """Coronet monitors feeds and web pages and sends changes to subscribers by chat, within seconds."""
+    """Coronet monitors feeds and web pages and sends changes to subscribers by chat."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
