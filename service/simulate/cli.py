@@ -187,6 +187,25 @@ def location(
 
 
 @app.command()
+def fleet(
+    *,
+    seed: Seed = 1,
+    as_json: Json = False,
+    nodes: Annotated[int, typer.Option(min=3, max=10_000, help="Number of nodes, each a worker process.")] = 1_000,
+    channels: Annotated[int, typer.Option(min=100, help="Number of channels.")] = 1_000_000,
+    subscribers: Annotated[int, typer.Option(min=1, help="Mean number of subscribers of a channel.")] = 50,
+    churn: Annotated[
+        float, typer.Option(min=0, max=0.5, help="Share of nodes that die per hour; as many join. Default: 1 of 24.")
+    ] = 1 / 24,
+) -> None:
+    """Forecast the cost of a fleet's control plane. Messages, Redis commands, memory, and the time to heal."""
+    from service.simulate.fleet.experiment import FleetSetup  # noqa: PLC0415 - help must not load it
+
+    setup = FleetSetup(nodes=nodes, channels=channels, subscribers=subscribers, churn=churn)
+    _run_experiment("fleet", setup, seed, as_json=as_json, plot=None)
+
+
+@app.command()
 def report(
     directory: Annotated[Path, typer.Option(help="Directory for the pages.")] = Path("docs/experiments"),
     only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Only these experiments.")] = None,

@@ -91,13 +91,16 @@ class ProtocolNode:
             self._owned_prefixes = self.view.version, owned_prefixes(self.view, self.node_id)
         return self._owned_prefixes[1]
 
-    def handle(self, event: events.Event) -> None:
-        """Process an event and carry out its effects, unless the node is dead."""
+    def handle(self, *occurred: events.Event) -> None:
+        """Process events together and carry out their effects, unless the node is dead."""
         if self.alive:
-            if isinstance(event, events.RingChanged):
-                self.view = event.view
-            for effect in self.protocol.handle([event], self.fleet.now_s, self.fleet.fleet_s):
+            for event in occurred:
+                if isinstance(event, events.RingChanged):
+                    self.view = event.view
+            effects = self.protocol.handle(occurred, self.fleet.now_s, self.fleet.fleet_s)
+            for effect in effects:
                 self._perform(effect)
+            self._take_ownership([effect.channel for effect in effects if isinstance(effect, events.TakeOwnership)])
 
     def tick(self) -> None:
         """Send the periodic timer event to the protocol, now and from now on."""
@@ -136,13 +139,10 @@ class ProtocolNode:
                 self._update_base(channel, announcement)
             case events.ReleaseOwnership(channel):
                 self.owned.remove(channel)
-            case events.TakeOwnership(channel):
-                self.owned.add(channel)
-                self._request_once(channel, partial(self.fleet.take_ownership, channel))
             case events.ListOwnedChannels(requested_s):
                 self._request_once("registry", partial(self.fleet.list_owned, self, requested_s))
             case events.Publish():
-                self.fleet.request(self, partial(self.fleet.publish, effect))
+                self.fleet.request(self, lambda: [self.fleet.publish(effect)])
 
     def _update_base(self, channel: ChannelId, announcement: messages.VersionAnnouncement | None) -> None:
         if announcement is not None and channel in self.known:
@@ -154,7 +154,19 @@ class ProtocolNode:
     def _request_once(self, what: object, request: Callable[[], events.Event]) -> None:
         if what not in self._under_way:
             self._under_way.add(what)
-            self.fleet.request(self, request, partial(self._under_way.discard, what))
+            self.fleet.request(self, lambda: [request()], partial(self._under_way.discard, what))
+
+    def _take_ownership(self, channels: Sequence[ChannelId]) -> None:
+        """Take ownership of channels by one request to the store, as workers do, except of those under way."""
+        self.owned.update(channels)
+        wanted = [channel for channel in channels if channel not in self._under_way]
+        if wanted:
+            self._under_way.update(wanted)
+            self.fleet.request(
+                self,
+                lambda: [self.fleet.take_ownership(channel) for channel in wanted],
+                partial(self._under_way.difference_update, wanted),
+            )
 
     def _poll(self, channel: ChannelId, due_s: float) -> None:
         if not self.alive or self._planned_s.get(channel) != due_s:
@@ -283,22 +295,22 @@ class ProtocolFleet:
             self.after(delay_s, partial(self._deliver, receiver, raw))
 
     def request(
-        self, node: ProtocolNode, request: Callable[[], events.Event], done: Callable[[], None] = lambda: None
+        self, node: ProtocolNode, request: Callable[[], Sequence[events.Event]], done: Callable[[], None] = lambda: None
     ) -> None:
-        """Have the store carry out a node's request and answer it; either may get lost.
+        """Have the store carry out a node's request and answer it with events; either may get lost.
 
         ``done`` is called when the answer arrives, or would have arrived.
         """
         asked, answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
         def reach_store() -> None:
-            answer = request() if asked else None
+            answer = request() if asked else ()
             self.after(self.network.delay_s(self.now_s), lambda: reach_node(answer))
 
-        def reach_node(answer: events.Event | None) -> None:
+        def reach_node(answer: Sequence[events.Event]) -> None:
             done()
-            if answer is not None and answered:
-                node.handle(answer)
+            if answer and answered:
+                node.handle(*answer)
 
         self.after(self.network.delay_s(self.now_s), reach_store)
 
@@ -333,6 +345,14 @@ class ProtocolFleet:
         stored.updates = asked.updates
         return events.VersionPublished(candidate.channel, stored.version)
 
+    def announce_ring(self, node: ProtocolNode) -> None:
+        """Have a node read the present ring, as soon as the network permits; called for each change of the ring."""
+        self.after(self.network.delay_s(self.now_s), partial(self.show_ring, node))
+
+    def show_ring(self, node: ProtocolNode) -> None:
+        """Pass the present ring to a node."""
+        node.handle(events.RingChanged(self.view))
+
     def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
         """Return the answer to ``ListOwnedChannels``: the channels of the node's prefixes on the ring it knows."""
         listed = (
@@ -353,7 +373,4 @@ class ProtocolFleet:
     def _set_ring(self, nodes: list[NodeInfo]) -> None:
         self.view = RingView(self.view.version + 1, tuple(sorted(nodes, key=lambda info: info.id)))
         for node in self.alive:
-            self.after(self.network.delay_s(self.now_s), partial(self._show_ring, node))
-
-    def _show_ring(self, node: ProtocolNode) -> None:
-        node.handle(events.RingChanged(self.view))
+            self.announce_ring(node)

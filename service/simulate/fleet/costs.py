@@ -1,0 +1,79 @@
+"""What a worker costs besides the messages that the simulation counts: commands to Redis, and memory.
+
+The figures are of one run of each task.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+
+class RedisCost(NamedTuple):
+    """The cost of one run of a task: commands, also those in scripts, and the bytes of requests and replies."""
+
+    commands: float
+    bytes: float
+
+
+HEARTBEAT = RedisCost(9, 420)
+"""A node renews its lease, four times per lease."""
+RING_NODE = RedisCost(0, 320)
+"""A node reads one node of a ring that has changed."""
+TICK = RedisCost(1, 130)
+"""A node trims its inbox, four times per maintenance interval."""
+MAINTENANCE = RedisCost(10, 900)
+"""A node reads the policy, changes of the registry, and sizes of matrices, once per maintenance interval."""
+KEYSPACE = RedisCost(1.1, 60)
+"""The load of one of the keyspaces is measured, once per maintenance interval."""
+KEYSPACES = 256
+INBOX_MESSAGE = RedisCost(3, 420)
+"""A message passes an inbox, without its own bytes: it is appended, its inbox's life extended, and it is read."""
+INBOX_COPIES = 2
+"""How often the bytes of a message pass between nodes and Redis if it is sent by inbox."""
+OWNERSHIP = RedisCost(8, 2_500)
+"""A node takes the ownership of a channel and loads its state."""
+VERSION = RedisCost(20, 8_000)
+"""The owner stores a version with one entry and queues it for the channel's subscribers."""
+LISTED_CHANNEL = RedisCost(2, 150)
+"""The full listing, every ten minutes, of one channel."""
+FULL_LISTING_INTERVAL_S = 600.0
+REFRESHED_NAME = RedisCost(15, 3_000)
+"""The refresh of a public channel's name in the directory, every two hours."""
+REFRESH_INTERVAL_S = 7_200.0
+
+PROCESS_BYTES = 150e6
+"""A worker process without channels, with its parsers."""
+SCHEDULED_CHANNEL_BYTES = 1_500
+"""What the shell around the protocol keeps of a channel that it polls."""
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """What happens in a whole fleet in a second."""
+
+    messages: float
+    message_bytes: float
+    ownerships: float
+    versions: float
+    ring_readings: float
+
+
+def redis_costs(
+    activity: Activity, *, nodes: int, channels: int, public_channels: int, lease_s: float, interval_s: float
+) -> dict[str, RedisCost]:
+    """Return what a whole fleet costs Redis in a second, by task."""
+    runs = {
+        "heartbeats": (HEARTBEAT, nodes * 4 / lease_s),
+        "changes of the ring": (RING_NODE, activity.ring_readings * nodes),
+        "ticks": (TICK, nodes * 4 / interval_s),
+        "maintenance": (MAINTENANCE, nodes / interval_s),
+        "key groups": (KEYSPACE, KEYSPACES / interval_s),
+        "messages": (INBOX_MESSAGE, activity.messages),
+        "ownership": (OWNERSHIP, activity.ownerships),
+        "versions": (VERSION, activity.versions),
+        "full listings": (LISTED_CHANNEL, channels / FULL_LISTING_INTERVAL_S),
+        "names": (REFRESHED_NAME, public_channels / REFRESH_INTERVAL_S),
+    }
+    found = {task: RedisCost(cost.commands * number, cost.bytes * number) for task, (cost, number) in runs.items()}
+    messages = found["messages"]
+    found["messages"] = messages._replace(bytes=messages.bytes + INBOX_COPIES * activity.message_bytes)
+    return found

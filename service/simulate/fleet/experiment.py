@@ -1,0 +1,244 @@
+"""One forecast: ``coronet simulate fleet``."""
+
+from collections.abc import Callable
+from math import ceil, log2
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
+from service.corona.update_rates import LONGEST_UPDATE_INTERVAL_S, UpdateEstimate, UpdateHistory
+from service.model import ChannelId
+from service.overlay.ring import RingView
+from service.simulate.corona.protocol_fleet import StoredChannel
+from service.simulate.corona.workload import DRAWN_BITS, hex_id
+from service.simulate.fleet import costs
+from service.simulate.fleet.object_sizes import total_bytes
+from service.simulate.fleet.section_fleet import SectionFleet, Traffic
+from service.simulate.schedulers.publication_trace import HOUR_S, draw_intervals_s, zipf_subscribers
+
+STEPS = 5
+MAX_SECTION_BITS = 4
+"""A digit of the ids. In a smaller section, summaries of a digit's nodes would lack channels."""
+_SETTLE_INTERVALS = 6
+_WINDOW_INTERVALS = 3
+_VERSIONS = 200
+_NODES_IN_MEMORY = 3
+_LEAST_PUBLIC = 2
+_HEAL_WITHIN_S = 120.0
+_KNOWN_UPDATES = 1e3
+
+
+class FleetSetup(msgspec.Struct, frozen=True):
+    """A fleet and its workload.
+
+    ``churn`` is the share of the nodes that fail in an hour, while as many join: by default each node once a day.
+    Without ``updates``, no channel changes; with them, channels change as in Corona's survey (§5). Every channel has at
+    least one subscriber, and ``subscribers`` on average by a Zipf distribution. ``private`` channels are exempt
+    from the limits on polls of public ones. At most ``simulated_channels`` channels are simulated, at least those of
+    a sixteenth of the id space. Nodes that share a process, ``nodes_per_worker``, share its memory.
+    """
+
+    nodes: int = 1_000
+    channels: int = 1_000_000
+    subscribers: int = 50
+    private: bool = False
+    churn: float = 1 / 24
+    updates: bool = True
+    policy: FleetPolicy = DEFAULT_POLICY
+    lease_s: float = 6.0
+    nodes_per_worker: int = 1
+    simulated_channels: int = 65_000
+
+    @property
+    def section_bits(self) -> int:
+        """The number of bits that the ids of all simulated channels have in common."""
+        enough = ceil(log2(max(1.0, self.channels / self.simulated_channels)))
+        return min(MAX_SECTION_BITS, enough, int(log2(self.nodes)))
+
+
+class ControlLoad(msgspec.Struct, frozen=True):
+    """What the control plane costs, beyond polls.
+
+    Messages, and their bytes, are those that one node sends to others in a second. Redis's commands and bytes are of
+    the whole fleet in a second: commands in scripts count, and bytes are those received and sent.
+    """
+
+    messages_per_node_s: float
+    bytes_per_node_s: float
+    redis_commands_per_s: float
+    redis_bytes_per_s: float
+
+
+class FleetForecast(msgspec.Struct, frozen=True):
+    """The results of one run.
+
+    The first four fields are :class:`ControlLoad` with churn and updates; ``at_rest`` is without both. ``heal_s`` is
+    the time from the death of a node to the moment at which all polling sets are whole, and ``heal_half_s`` that from
+    the death of half of the nodes; None if longer than two minutes. Messages are those of ``measured_nodes``, and the
+    fleet has ``scaled_by`` times the ``simulated_channels``.
+    """
+
+    experiment: str
+    seed: int
+    setup: FleetSetup
+    messages_per_node_s: float
+    bytes_per_node_s: float
+    redis_commands_per_s: float
+    redis_bytes_per_s: float
+    memory_per_node_bytes: float
+    heal_s: float | None
+    heal_half_s: float | None
+    at_rest: ControlLoad
+    bytes_per_node_s_by_kind: dict[str, float]
+    redis_commands_per_s_by_task: dict[str, float]
+    redis_bytes_per_s_by_task: dict[str, float]
+    mean_polling_set: float
+    simulated_nodes: int
+    measured_nodes: int
+    simulated_channels: int
+    scaled_by: int
+
+
+def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetForecast:
+    """Run the simulation with ``setup`` and ``seed``, and return the forecast; ``report`` is called after each step."""
+    rng = np.random.default_rng(seed)
+    workload = _draw_workload(setup, rng)
+    fleet = SectionFleet(workload.channels, setup.policy, rng, section="0" * setup.section_bits, lease_s=setup.lease_s)
+    interval_s = setup.policy.maintenance_interval_s
+    fleet.join(setup.nodes)
+    fleet.run_until(_SETTLE_INTERVALS * interval_s)
+    report("fleet settled")
+    measured, window_s = fleet.measured, _WINDOW_INTERVALS * interval_s
+    rest = Traffic()
+    rest.add(fleet.traffic_of(window_s), 1 / window_s)
+    memory = _memory_per_node(setup, fleet)
+    set_sizes = [len(node.instructions) for node in measured]
+    report("fleet at rest")
+    changed = Traffic()
+    changed.add(rest)
+    versions_per_s = workload.updates_per_s if setup.updates else 0.0
+    if setup.updates:
+        chosen = rng.choice(sorted(fleet.channels), min(_VERSIONS, len(fleet.channels)), replace=False).tolist()
+        for channel in chosen:
+            fleet.publish_entry(channel)
+        changed.add(_excess(fleet, rest, window_s), versions_per_s / len(chosen))
+    report("entries published")
+    fleet.kill([measured[int(rng.integers(len(measured)))]])
+    heal_s, failure = _heal(fleet, rest, window_s)
+    fleet.join()
+    failure.add(_excess(fleet, rest, window_s))
+    changed.add(failure, setup.churn * len(measured) / HOUR_S)
+    report("a node failed")
+    alive = fleet.alive
+    fleet.kill(alive[index] for index in rng.permutation(len(alive))[: len(alive) // 2].tolist())
+    heal_half_s, _ = _heal(fleet, rest, 0.0)
+    report("half of the fleet failed")
+    at_rest, _ = _load(setup, workload, rest, len(measured), churn=0.0)
+    load, by_task = _load(setup, workload, changed, len(measured), churn=setup.churn)
+    return FleetForecast(
+        experiment="fleet",
+        seed=seed,
+        setup=setup,
+        messages_per_node_s=load.messages_per_node_s,
+        bytes_per_node_s=load.bytes_per_node_s,
+        redis_commands_per_s=load.redis_commands_per_s,
+        redis_bytes_per_s=load.redis_bytes_per_s,
+        memory_per_node_bytes=memory,
+        heal_s=heal_s,
+        heal_half_s=heal_half_s,
+        at_rest=at_rest,
+        bytes_per_node_s_by_kind={kind: size / len(measured) for kind, size in changed.message_bytes.items()},
+        redis_commands_per_s_by_task={task: cost.commands for task, cost in by_task.items()},
+        redis_bytes_per_s_by_task={task: cost.bytes for task, cost in by_task.items()},
+        mean_polling_set=sum(set_sizes) / len(fleet.channels),
+        simulated_nodes=setup.nodes,
+        measured_nodes=len(measured),
+        simulated_channels=len(fleet.channels),
+        scaled_by=2**setup.section_bits,
+    )
+
+
+class _Workload(NamedTuple):
+    """The channels of the section, the number of public channels in the fleet, and the section's updates per second."""
+
+    channels: dict[ChannelId, StoredChannel]
+    public: int
+    updates_per_s: float
+
+
+def _draw_workload(setup: FleetSetup, rng: np.random.Generator) -> _Workload:
+    count = setup.channels >> setup.section_bits
+    subscribers = zipf_subscribers(setup.channels, rng, setup.subscribers)
+    intervals_s = draw_intervals_s(count, rng)
+    points = rng.integers(0, 1 << DRAWN_BITS - setup.section_bits, count, dtype=np.uint64)
+    columns = zip(points.tolist(), subscribers.tolist(), intervals_s.tolist(), strict=False)
+    channels = {
+        hex_id(point): StoredChannel(number, _history(interval_s), private=setup.private)
+        for point, number, interval_s in columns
+    }
+    public = 0 if setup.private else int((subscribers >= _LEAST_PUBLIC).sum())
+    return _Workload(channels, public, float((1 / intervals_s).sum()))
+
+
+def _history(interval_s: float) -> UpdateHistory:
+    watched_s = min(interval_s, LONGEST_UPDATE_INTERVAL_S) * _KNOWN_UPDATES
+    return UpdateHistory(UpdateEstimate(_KNOWN_UPDATES, watched_s))
+
+
+def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
+    """Let ``seconds`` pass; return the traffic beyond that at rest, which is ``rest`` in a second."""
+    found = fleet.traffic_of(seconds)
+    found.add(rest, -seconds)
+    return found
+
+
+def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
+    """Wait until all polling sets are whole, and ``then_s`` more; return how long they took, and the excess traffic."""
+    begin_s, fleet.traffic = fleet.now_s, Traffic()
+    whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
+    fleet.run_until(fleet.now_s + then_s)
+    fleet.traffic.add(rest, begin_s - fleet.now_s)
+    return whole_s, fleet.traffic
+
+
+def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
+    """Return the memory of one node in a process of ``nodes_per_worker`` nodes."""
+    some = fleet.measured[:_NODES_IN_MEMORY]
+    ring = RingView(fleet.view.version, fleet.view.nodes)
+    assert ring.points  # noqa: S101 - the caches that each node fills
+    protocols = sum(total_bytes(node.protocol, without=(RingView,)) for node in some) / len(some)
+    polled = sum(len(node.instructions) for node in some) / len(some)
+    shell = polled * costs.SCHEDULED_CHANNEL_BYTES
+    return costs.PROCESS_BYTES / setup.nodes_per_worker + protocols + total_bytes(ring) + shell
+
+
+def _load(
+    setup: FleetSetup, workload: _Workload, traffic: Traffic, measured: int, *, churn: float
+) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
+    """Return the fleet's load, and Redis's by task; ``traffic`` is that of ``measured`` nodes in a second."""
+    all_nodes = setup.nodes / measured
+    messages, size = sum(traffic.messages.values()), sum(traffic.message_bytes.values())
+    activity = costs.Activity(
+        messages=messages * all_nodes,
+        message_bytes=size * all_nodes,
+        ownerships=traffic.requests["ownership"] * all_nodes,
+        versions=traffic.requests["version"] * all_nodes,
+        ring_readings=2 * churn * setup.nodes / HOUR_S * setup.nodes,
+    )
+    redis = costs.redis_costs(
+        activity,
+        nodes=setup.nodes,
+        channels=setup.channels,
+        public_channels=workload.public,
+        lease_s=setup.lease_s,
+        interval_s=setup.policy.maintenance_interval_s,
+    )
+    load = ControlLoad(
+        messages_per_node_s=messages / measured,
+        bytes_per_node_s=(size + messages * costs.INBOX_MESSAGE.bytes / 2) / measured,
+        redis_commands_per_s=sum(cost.commands for cost in redis.values()),
+        redis_bytes_per_s=sum(cost.bytes for cost in redis.values()),
+    )
+    return load, redis
