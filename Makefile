@@ -11,7 +11,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check bench fuzz live corona shards matrices peers attacks experiments storms words lock
+.PHONY: setup run test check bench fuzz live corona shards matrices peers attacks experiments storms faults words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -99,6 +99,11 @@ experiments: $(venv)/dev.stamp
 # The store's whole contract on a Redis Cluster as well.
 storms: $(venv)/dev.stamp
 	@$(bin)/pytest -n 2 --dist worksteal -m "storms or not storms" tests/property/test_fleet.py tests/property/test_clash_moves.py tests/contract tests/integration/workers/test_key_group_balancer.py $(ARGS)
+
+# All fault tests, also those that take minutes.
+faults: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl ip:iproute2
+	@$(bin)/pytest -n 2 --dist loadfile -m faults tests/faults $(ARGS)
 
 fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)

@@ -19,6 +19,8 @@ CORONET = Path(sys.executable).with_name("coronet")
 UNREACHABLE = "198.41.0.4"
 """A public address that is unreachable in the namespace."""
 
+_NOBODY = "02:00:00:00:00:99"
+
 _HOLD = """
 set -e
 mount --bind "$1" /etc/resolv.conf
@@ -41,6 +43,23 @@ class Namespace:
         """Return the command line that runs ``argv`` in the namespace, in the project's folder."""
         enter = ["nsenter", f"--target={self._holder_pid}", "--user", "--preserve-credentials", "--net", "--mount"]
         return [*enter, f"--wd={ROOT}", "--", *map(str, argv)]
+
+    @contextlib.contextmanager
+    def dropping(self, *addresses: str) -> Iterator[None]:
+        """Drop all packets to these addresses, so that connections to them hang; call it once at a time."""
+        self._ip("link", "add", "sink", "type", "veth", "peer", "name", "drain")
+        try:
+            for device in ("sink", "drain"):
+                self._ip("link", "set", device, "up")
+            for address in addresses:
+                self._ip("neighbour", "add", address, "lladdr", _NOBODY, "dev", "sink")
+                self._ip("route", "add", address, "dev", "sink", "src", "127.0.0.1", "table", "local")
+            yield
+        finally:
+            self._ip("link", "delete", "sink")
+
+    def _ip(self, *arguments: str) -> None:
+        subprocess.run(self.command("ip", *arguments), check=True)
 
     @contextlib.contextmanager
     def running(self, *argv: str | Path, **environ: str) -> Iterator["subprocess.Popen[bytes]"]:

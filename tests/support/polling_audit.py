@@ -96,6 +96,18 @@ def irregular_gaps(
     return skipped, doubled
 
 
+def most_at_once(times_s: Iterable[float], per_s: float) -> float:
+    """Return the largest number of requests in any span of time, less the ``per_s`` allowed in each second of it.
+
+    ``times_s`` are the requests' times in ascending order. A token bucket of this rate never allows more than its size.
+    """
+    most, level, before_s = 0.0, 0.0, -math.inf
+    for at_s in times_s:
+        level = max(0.0, level - (at_s - before_s) * per_s) + 1
+        most, before_s = max(most, level), at_s
+    return most
+
+
 def wedge(ids: Iterable[str], channel_id: str, size: int) -> set[str]:
     """Return the ids of the ``size`` nodes that share more leading binary digits with a channel than all others.
 

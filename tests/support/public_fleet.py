@@ -87,9 +87,7 @@ class PublicFleet:
             )
             self._start("console", [CORONET, "console"], CORONET_CONSOLE_PORT=port, CORONET_CONSOLE_ADMIN_TOKEN=_TOKEN)
             for number in range(workers):
-                name = f"w{number}"
-                argv = self._place.command(CORONET, "worker")
-                self.workers[name] = self._start(name, argv, CORONET_CONSOLE_PUBLIC_URL=worker_url(name))
+                self.start_worker(f"w{number}")
             await until(lambda: self._has_joined(workers), f"all workers have joined; see {self._scratch}", within_s=90)
             await until(self._console_answers, "the console answers", within_s=60)
             yield self
@@ -104,6 +102,18 @@ class PublicFleet:
         )
         self._programs.callback(program.kill)
         return program
+
+    def start_worker(self, name: str) -> None:
+        """Start the worker ``w`` + number with this name; it listens at an address of its own."""
+        url = worker_url(name)
+        argv = self._place.command(CORONET, "worker")
+        self.workers[name] = self._start(
+            name, argv, CORONET_CONSOLE_PUBLIC_URL=url, CORONET_METRICS_BIND=_address_of(name)
+        )
+
+    def unreachable(self, *names: str) -> contextlib.AbstractContextManager[None]:
+        """Make requests to these workers hang; they still reach Redis, publishers, and other workers."""
+        return self._place.dropping(*map(_address_of, names))
 
     async def _has_joined(self, workers: int) -> bool:
         return len(await self.store.ring.nodes()) == workers
@@ -130,7 +140,7 @@ class PublicFleet:
             async with limit:
                 await self._create(feed)
                 for number in range(feed.subscribers - 1):
-                    await self.store.subscriptions.subscribe(f"reader{number}@localhost", feed.id)
+                    await self.store.subscriptions.subscribe(_reader(number), feed.id)
                 await self.store.subscriptions.subscribe(OBSERVER, feed.id)
                 await self.store.worker_requests.announce_channel(feed.id)
 
@@ -200,17 +210,48 @@ class PublicFleet:
         nodes = (await self.get("/nodes"))["items"]
         return {node["id"]: by_pid.get(node["name"].rpartition(":")[2], "") for node in nodes}
 
-    async def told(self, feeds: Sequence[Feed]) -> list[str]:
-        """Return the titles of the entries in the observer's outbox, repeated as often as they are there."""
-        items = await self.store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
-        queued = [(fields[b"c"].decode(), int(fields[b"v"])) for _, fields in items]
-        titles: dict[tuple[str, int], list[str]] = {}
-        for feed in feeds:
-            for delta in await self.store.channels.versions(feed.id, 10_000):
-                titles[feed.id, delta.version] = [
-                    change.entry.title for change in delta.changes if change.kind == "addition"
-                ]
-        return [title for version in queued for title in titles.get(version, [])]
+    async def told(self, feeds: Sequence[Feed], person: str = OBSERVER) -> list[str]:
+        """Return the titles of the entries in a person's outbox in order, repeated as often as they are there."""
+        return self._titles(await self._outbox(person), await self._versions(feeds))
+
+    async def audit(self, published: Mapping[Feed, Sequence[str]]) -> list[str]:
+        """Return a sentence for each subscriber of a feed who was not told each of its entries once and in order.
+
+        ``published`` has the titles of each feed's entries, in order.
+        """
+        versions = await self._versions(list(published))
+        feed_of = {title: feed for feed, titles in published.items() for title in titles}
+        broken = []
+        for person in (OBSERVER, *map(_reader, range(max(feed.subscribers for feed in published) - 1))):
+            told: dict[Feed, list[str]] = {feed: [] for feed in published if _is_subscribed(person, feed)}
+            for title in self._titles(await self._outbox(person), versions):
+                if title in feed_of:
+                    told[feed_of[title]].append(title)
+            broken += [
+                f"{person} was told {titles} of {feed.url}, which published {list(published[feed])}"
+                for feed, titles in told.items()
+                if titles != list(published[feed])
+            ]
+        return broken
+
+    async def _versions(self, feeds: Sequence[Feed]) -> dict[tuple[str, int], list[str]]:
+        """Return the titles of the new entries of each version of these feeds."""
+        found = await asyncio.gather(*(self.store.channels.versions(feed.id, 10_000) for feed in feeds))
+        return {
+            (feed.id, delta.version): [change.entry.title for change in delta.changes if change.kind == "addition"]
+            for feed, deltas in zip(feeds, found, strict=True)
+            for delta in deltas
+        }
+
+    async def _outbox(self, person: str) -> list[tuple[str, int]]:
+        """Return the channel and the version of each item in a person's outbox, in order."""
+        items = await self.store.redis.call("XRANGE", keys.outbox(keys.user_id(person)), "-", "+")
+        return [(fields[b"c"].decode(), int(fields[b"v"])) for _, fields in items]
+
+    def _titles(
+        self, outbox: Sequence[tuple[str, int]], versions: Mapping[tuple[str, int], Sequence[str]]
+    ) -> list[str]:
+        return [title for item in outbox for title in versions.get(item, ())]
 
 
 @contextlib.asynccontextmanager
@@ -226,6 +267,18 @@ async def public_fleet(
                 yield fleet
         finally:
             await store.close()
+
+
+def _reader(number: int) -> str:
+    return f"reader{number}@localhost"
+
+
+def _is_subscribed(person: str, feed: Feed) -> bool:
+    return person in (OBSERVER, *map(_reader, range(feed.subscribers - 1)))
+
+
+def _address_of(worker: str) -> str:
+    return f"10.77.0.{10 + int(worker.removeprefix('w'))}"
 
 
 def _addresses(feeds: Sequence[Feed]) -> dict[str, str]:

@@ -21,7 +21,7 @@ key                          type    contents
 ``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH NodeInfo``: a decimal, a space, JSON
 ``cn:{r}:leases``            zset    node id → end of its lease (ms, Redis's clock)
 ``cn:{r}:version``           string  counter of joins, leaves and expiries
-``cn:{r}:epoch``             string  counter of joins; the source of fencing tokens
+``cn:{r}:epoch``             string  fencing token of the last join: its time (µs), or the next number
 ``cn:{r}:drained``           zset    name of a worker that admins keep out of the ring → when it last reported (ms)
 ``cn:{p}:identity``          hash    identity of the store: ``fleet`` (id), ``counter``, ``grown_ms`` (last increment),
                                      ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
