@@ -5,8 +5,8 @@ import contextlib
 import ctypes
 import gc
 import os
+import secrets
 import socket
-import uuid
 
 import structlog
 
@@ -57,7 +57,7 @@ async def run_worker(settings: Settings) -> None:
     health = await serve_health(
         settings.metrics_bind, settings.metrics_port, store.ping, peers.routes(), settings=settings
     )
-    worker = NodeInfo("", 0, _worker_name(), 0.0, f"{health.url}/metrics", uuid.uuid4().hex)
+    worker = NodeInfo("", 0, _worker_name(), 0.0, f"{health.url}/metrics", secrets.token_hex(8))
     fetcher = Fetcher(
         user_agent=user_agent(settings.console_public_url),
         allow_private=settings.allow_private,

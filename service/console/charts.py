@@ -324,7 +324,7 @@ def regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
 
     Start and end are fractions of a turn, rounded to the chart's resolution.
     """
-    view = RingView(0, tuple(nodes))
+    view = RingView(0, tuple(sorted(nodes, key=lambda node: node.id)))
     segment = (1 << BITS) // _SEGMENTS
     owners = ((view.owner(to_hex(i * segment + segment // 2)), i) for i in range(_SEGMENTS))
     for owner, run in groupby(owners, key=lambda pair: pair[0]):

@@ -10,7 +10,7 @@ id was computed; otherwise the id is computed again.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -23,15 +23,38 @@ _MAX_CACHED_SETS = 1_000
 
 @dataclass(frozen=True)
 class RingView:
-    """The members of the ring at one version. ``version`` grows with every join and departure."""
+    """The members of the ring at one version, sorted by id. ``version`` grows with every join and departure."""
 
     version: int
     nodes: tuple[NodeInfo, ...]
 
+    def changed(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
+        """Return the ring of a later version, given what has changed since this one.
+
+        ``present`` are the nodes that have joined, also those that replace a node with the same id; ``left`` are the
+        ids of those that have left. A join or departure takes the time to copy a list of all nodes, without sorting.
+        """
+        ids, points, nodes = list(self.ids), list(self.points), list(self.nodes)
+        for node in left:
+            place = bisect_left(ids, node)
+            if ids[place : place + 1] == [node]:
+                del ids[place], points[place], nodes[place]
+        for info in present:
+            place = bisect_left(ids, info.id)
+            if ids[place : place + 1] == [info.id]:
+                nodes[place] = info
+            else:
+                ids.insert(place, info.id)
+                points.insert(place, from_hex(info.id))
+                nodes.insert(place, info)
+        view = RingView(version, tuple(nodes))
+        view.__dict__.update(ids=tuple(ids), points=tuple(points))  # instead of computing these properties again
+        return view
+
     @cached_property
     def ids(self) -> tuple[NodeId, ...]:
         """The members' ids, sorted."""
-        return tuple(sorted(self._members))
+        return tuple(node.id for node in self.nodes)
 
     @cached_property
     def points(self) -> tuple[int, ...]:

@@ -1,15 +1,22 @@
 """The ring: leases on Redis's clock, joins by compare-and-set."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
+from random import Random
+from typing import Any, cast
 
 import pytest
 
 from service.errors import LeaseLost, StoreUnavailable
+from service.model import NodeInfo
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
+from service.store.client.cluster_routing import Value
+from service.store.client.connection import RedisClient
+from service.store.coordination.leases import Ring
 from service.store.coordination.requests import InboxMessage
 from tests.support.waiting import until
 
@@ -87,13 +94,97 @@ async def test_an_old_epoch_does_not_affect_a_successor_with_the_same_id(store: 
 
 async def test_a_node_loses_its_lease_if_another_takes_its_id_in_a_ring_that_lost_everything(store: Store) -> None:
     old = await store.ring.join("old", "", 60, balanced_id)
-    await store.redis.call("DEL", keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION, keys.RING_EPOCH)
+    await store.redis.call("DEL", keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
     new = await store.ring.join("new", "", 60, balanced_id)
     assert new.id == old.id
     with pytest.raises(LeaseLost):
         await store.ring.heartbeat(old, 60, -1)
     await store.ring.leave(old)
     assert await store.ring.nodes() == [new]
+
+
+class _Reader:
+    """A process that follows the ring; ``seen`` are the nodes in each reply, and every reply can be lost."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        self._redis = redis
+        self.ring = Ring(cast("RedisClient", self))
+        self.loses_replies = False
+        self.seen: list[int] = []
+
+    async def run_urgent_script(self, name: str, of: Sequence[str], *arguments: Value) -> Any:
+        reply = await self._redis.run_urgent_script(name, of, *arguments)
+        self.seen.append(len(reply[4]) // 2)
+        if self.loses_replies:
+            raise StoreUnavailable("lost")
+        return reply
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_ring_followed_by_its_changes_equals_the_whole_ring(store: Store, seed: int) -> None:
+    """Whatever joins, leaves or expires, several nodes at once, and whichever replies are lost."""
+    random, nodes = Random(seed), list[NodeInfo]()  # noqa: S311 - repeatable, not secret
+    readers = [_Reader(store.redis) for _ in range(3)]
+    for _ in range(60):
+        joins = random.choice((0, 1, 1, 4))
+        nodes += await asyncio.gather(*(store.ring.join("w", "", 60, balanced_id) for _ in range(joins)))
+        random.shuffle(nodes)
+        match random.randrange(4):
+            case 0 if nodes:
+                await store.ring.leave(nodes.pop())
+            case 1:
+                gone, nodes = nodes[:3], nodes[3:]
+                await store.ring.leave(*gone)
+            case 2 if len(nodes) > 2:
+                ended = [nodes.pop(), nodes.pop()]
+                await store.redis.call("ZADD", keys.RING_LEASES, 1, ended[0].id, 2, ended[1].id)
+        for reader in random.sample(readers, random.randrange(3)):
+            reader.loses_replies = random.random() < 0.3
+            with contextlib.suppress(StoreUnavailable):
+                assert await reader.ring.view() == await _Reader(store.redis).ring.view()
+    for reader in readers:
+        reader.loses_replies = False
+        assert await reader.ring.nodes() == sorted(nodes, key=lambda node: node.id)
+
+
+async def test_a_join_or_departure_is_read_as_one_node_of_many(store: Store) -> None:
+    nodes = await asyncio.gather(*(store.ring.join("w", "", 60, balanced_id) for _ in range(30)))
+    reader = _Reader(store.redis)
+    await reader.ring.heartbeat(nodes[0], 60, 0)
+    await reader.ring.heartbeat(nodes[1], 60, 0)
+    await store.ring.leave(nodes[7])
+    beats = [await reader.ring.heartbeat(nodes[number], 60, 0) for number in (0, 1)]
+    assert [len(beat.ring.nodes) for beat in beats if beat.ring] == [29, 29]
+    await store.ring.join("w", "", 60, balanced_id)
+    await reader.ring.view()
+    assert reader.seen == [30, 0, 1, 0, 1], "once for all nodes of a process"
+
+
+async def test_a_reader_behind_the_log_reads_the_whole_ring(store: Store) -> None:
+    reader = _Reader(store.redis)
+    kept = [await store.ring.join("w", "", 60, balanced_id) for _ in range(3)]
+    await reader.ring.view()
+    await store.ring.leave(kept.pop())
+    await store.ring.leave(await store.ring.join("w", "", 60, balanced_id))
+    await store.redis.call("XTRIM", keys.RING_CHANGES, "MAXLEN", 1)
+    assert await reader.ring.nodes() == sorted(kept, key=lambda node: node.id)
+    assert reader.seen == [3, 2]
+
+
+async def test_a_ring_that_lost_changes_is_read_again(store: Store) -> None:
+    """Although others followed the lost ones, which a reader has seen."""
+    first = await store.ring.join("first", "", 60, balanced_id)
+    ring = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
+    saved = [await store.redis.call("DUMP", key) for key in ring]
+    await store.ring.join("lost", "", 60, balanced_id)
+    reader = _Reader(store.redis)
+    assert len(await reader.ring.nodes()) == 2
+    for key, value in zip(ring, saved, strict=True):
+        await store.redis.call("RESTORE", key, 0, value, "REPLACE")
+    other = await Ring(store.redis).join("other", "", 60, balanced_id)
+    assert await reader.ring.nodes() == [first, other]
+    await store.redis.call("DEL", *ring)
+    assert await reader.ring.nodes() == []
 
 
 async def test_inbox_messages_are_trimmed_after_reading_and_expire(store: Store) -> None:

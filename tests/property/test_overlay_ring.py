@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.model import NodeId
+from service.model import NodeId, NodeInfo
 from service.overlay.id_space import BITS, distance, from_hex, to_hex
 from service.overlay.ring import RingView, owned_prefixes
 from tests.support.ring_strategies import points, ring, rings
@@ -38,6 +38,34 @@ def test_is_among_nearest_agrees_with_nearest(view: RingView, point: NodeId, cou
     assert view.is_among_nearest(point, node, count) == (node in view.nearest(point, count))
     stranger = data.draw(points.filter(lambda drawn: drawn not in view))
     assert not view.is_among_nearest(point, stranger, count)
+
+
+@given(
+    nodes=st.dictionaries(points, st.integers(1, 3), max_size=30),
+    changes=st.lists(st.dictionaries(points, st.integers(0, 3), max_size=6), max_size=4),
+    data=st.data(),
+)
+def test_a_changed_ring_equals_one_made_from_its_nodes(
+    nodes: dict[NodeId, int], changes: list[dict[NodeId, int]], data: st.DataObject
+) -> None:
+    """Nodes join, leave and are replaced, several at once; an epoch of 0 stands for a node that has left."""
+    view = _ring_of(nodes, 0)
+    for version, joined in enumerate(changes, 1):
+        known = data.draw(st.sets(st.sampled_from(sorted(nodes)))) if nodes else set()
+        change = joined | {node: data.draw(st.integers(0, 3)) for node in known}
+        nodes = {node: epoch for node, epoch in (nodes | change).items() if epoch}
+        present = [NodeInfo(node, epoch, "", 0.0) for node, epoch in change.items() if epoch]
+        view = view.changed(version, present, [node for node, epoch in change.items() if not epoch])
+        whole = _ring_of(nodes, version)
+        assert view == whole
+        assert (view.ids, view.points) == (whole.ids, whole.points)
+        point = data.draw(points)
+        assert view.nearest(point, 5) == whole.nearest(point, 5)
+        assert all(view.is_among_nearest(point, n, 3) == whole.is_among_nearest(point, n, 3) for n in view.ids)
+
+
+def _ring_of(nodes: dict[NodeId, int], version: int) -> RingView:
+    return RingView(version, tuple(NodeInfo(node, nodes[node], "", 0.0) for node in sorted(nodes)))
 
 
 def test_an_empty_ring_has_no_owner() -> None:

@@ -352,7 +352,7 @@ class SimulatedFleet:
 
     def _install_ring(self, nodes: Sequence[NodeId], now_s: float) -> None:
         """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
-        self._view = RingView(self._view.version + 1, tuple(map(node_info, nodes)))
+        self._view = RingView(self._view.version + 1, tuple(map(node_info, sorted(nodes))))
         self.tries.append(NodeTrie(nodes))
         for node in nodes:
             if node not in self._nodes:

@@ -272,12 +272,12 @@ class ProtocolFleet:
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
         """Add nodes to the ring at once; each comes with the time in seconds until its first tick."""
-        infos = list(self.view.nodes)
+        infos = []
         for node_id, first_tick_s in nodes:
             node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
             infos.append(NodeInfo(node_id, self.view.version + 1, "", self.now_s))
             self.after(first_tick_s, node.tick)
-        self._set_ring(infos)
+        self._change_ring(infos, [])
 
     def fail(self, node: ProtocolNode, lease_s: float) -> None:
         """Stop a node; it leaves the ring when its lease ends, ``lease_s`` seconds from now."""
@@ -368,9 +368,9 @@ class ProtocolFleet:
             self.nodes[receiver].handle(events.MessageReceived(envelope.sender, envelope.message))
 
     def _expire(self, node_id: NodeId) -> None:
-        self._set_ring([info for info in self.view.nodes if info.id != node_id])
+        self._change_ring([], [node_id])
 
-    def _set_ring(self, nodes: list[NodeInfo]) -> None:
-        self.view = RingView(self.view.version + 1, tuple(sorted(nodes, key=lambda info: info.id)))
+    def _change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:
+        self.view = self.view.changed(self.view.version + 1, joined, left)
         for node in self.alive:
             self.announce_ring(node)

@@ -18,10 +18,11 @@ Fleet: ring, leases, policy, messages between processes
 ===========================  ======  =====================================================================
 key                          type    contents
 ===========================  ======  =====================================================================
-``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH NodeInfo``: a decimal, a space, JSON
+``cn:{r}:nodes``             hash    the ring: node id → ``EPOCH [name, joined_s, metrics_url, process]``: a decimal,
+                                     a space, JSON
 ``cn:{r}:leases``            zset    node id → end of its lease (ms, Redis's clock)
-``cn:{r}:version``           string  counter of joins, leaves and expiries
-``cn:{r}:epoch``             string  fencing token of the last join: its time (µs), or the next number
+``cn:{r}:changes``           stream  its last 1,000 changes: entry id ``VERSION-0`` (time in µs), ``n`` ids of the
+                                     nodes that joined, left or expired
 ``cn:{r}:drained``           zset    name of a worker that admins keep out of the ring → when it last reported (ms)
 ``cn:{p}:identity``          hash    identity of the store: ``fleet`` (id), ``counter``, ``grown_ms`` (last increment),
                                      ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
@@ -229,8 +230,7 @@ from service.model import ChannelId, UserId
 
 RING_NODES = "cn:{r}:nodes"
 RING_LEASES = "cn:{r}:leases"
-RING_VERSION = "cn:{r}:version"
-RING_EPOCH = "cn:{r}:epoch"
+RING_CHANGES = "cn:{r}:changes"
 RING_DRAINED = "cn:{r}:drained"
 STORE_IDENTITY = "cn:{p}:identity"
 FLEET_POLICY = "cn:{p}:aims"

@@ -14,12 +14,23 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.client import keys
-from service.store.client.connection import RedisRepository, script_command
+from service.store.client.connection import RedisClient, RedisRepository, script_command
 
-_RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_VERSION)
+_RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
 _JOIN_TRIES = 100
-_NONE_KNOWN = -1
 _WAITING_SEEN_WITHIN_S = 30.0
+
+
+class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """The description of a node in the ring: the part of its :class:`NodeInfo` that follows the epoch."""
+
+    name: str
+    joined_s: float
+    metrics_url: str = ""
+    process: str = ""
+
+
+_records = msgspec.json.Decoder(_NodeRecord)
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
@@ -35,7 +46,15 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Ring(RedisRepository):
-    """The ring of workers: which nodes belong to the fleet at present."""
+    """The ring of workers: which nodes belong to the fleet at present.
+
+    The ring that any method has read last is kept, for all callers of this process. Redis is asked only for the nodes
+    that have joined or left since; it returns the whole ring if its log of changes does not reach back that far.
+    """
+
+    def __init__(self, redis: RedisClient) -> None:
+        super().__init__(redis)
+        self._view = RingView(0, ())
 
     async def join(
         self,
@@ -53,14 +72,11 @@ class Ring(RedisRepository):
         """
         for _ in range(_JOIN_TRIES):
             time_s, seen = await self.time_and_view()
-            node = choose([info.id for info in seen.nodes])
-            info = NodeInfo(id=node, epoch=0, name=name, joined_s=time_s, metrics_url=metrics_url, process=process)
-            value = msgspec.json.encode(info)
-            reply = await self._redis.run_script(
-                "ring_join", (*_RING, keys.RING_EPOCH), seen.version, node, value, int(ttl_s * 1000)
-            )
-            if reply[0] == 1:
-                return msgspec.structs.replace(info, epoch=reply[1])
+            node = choose(seen.ids)
+            value = msgspec.json.encode(_NodeRecord(name, time_s, metrics_url, process))
+            epoch = await self._redis.run_script("ring_join", _RING, seen.version, node, value, int(ttl_s * 1000))
+            if epoch:
+                return NodeInfo(node, epoch, name, time_s, metrics_url, process)
         raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
 
     async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
@@ -68,21 +84,29 @@ class Ring(RedisRepository):
 
         Raises :class:`LeaseLost` if the lease has expired; the worker has to join again then.
         """
-        return await self._beat(me.id, me.epoch, ttl_s, known_version)
+        held, time_s, expired = await self._beat(me.id, me.epoch, ttl_s)
+        if not held:
+            raise LeaseLost(f"The lease of node {me.id[:8]} ran out; another view of the ring is in force.")
+        return Heartbeat(time_s, self._view if self._view.version != known_version else None, expired)
 
     async def time_and_view(self) -> tuple[float, RingView]:
         """Return the fleet's common time (Redis's clock, Unix s) and the ring. The caller need not be a member."""
-        beat = await self._beat("", 0, 0, _NONE_KNOWN)
-        return beat.time_s, beat.ring or RingView(0, ())
+        _, time_s, _ = await self._beat("", 0, 0)
+        return time_s, self._view
 
-    async def _beat(self, node: NodeId, epoch: int, ttl_s: float, known_version: int) -> Heartbeat:
-        held, version, now_ms, found, expired = await self._redis.run_urgent_script(
-            "ring_heartbeat", _RING, node, epoch, int(ttl_s * 1000), known_version
+    async def _beat(self, node: NodeId, epoch: int, ttl_s: float) -> tuple[bool, float, tuple[NodeId, ...]]:
+        """Renew a lease, and read what has changed in the ring.
+
+        Return whether the lease is valid, the fleet's time (Unix s), and the nodes that this call has found expired.
+        """
+        base = self._view
+        held, version, now_ms, whole, found, expired = await self._redis.run_urgent_script(
+            "ring_heartbeat", _RING, node, epoch, int(ttl_s * 1000), base.version
         )
-        if node and not held:
-            raise LeaseLost(f"The lease of node {node[:8]} ran out; another view of the ring is in force.")
-        ring = RingView(version, _nodes(found)) if found is not None else None
-        return Heartbeat(now_ms / 1000, ring, tuple(lost.decode() for lost in expired))
+        # Ignored if a later reply was processed first. A version before the base means that Redis has lost changes.
+        if version > self._view.version or version < base.version:
+            self._view = (RingView(0, ()) if whole else base).changed(version, *_changes(found))
+        return held == 1, now_ms / 1000, tuple(lost.decode() for lost in expired)
 
     async def leave(self, *nodes: NodeInfo) -> None:
         """Remove nodes from the ring at once, so that other nodes do not wait for the leases to expire."""
@@ -124,15 +148,22 @@ class Ring(RedisRepository):
         return list((await self.view()).nodes)
 
 
-def _nodes(found: Sequence[bytes]) -> tuple[NodeInfo, ...]:
-    nodes = []
-    for value in found[1::2]:
-        epoch, _, info = value.partition(b" ")
+def _changes(found: Sequence[bytes | None]) -> tuple[list[NodeInfo], list[NodeId]]:
+    """Return the nodes that ``found`` describes, and the ids in it without a description: of nodes that have left."""
+    present, left = list[NodeInfo](), list[NodeId]()
+    for node, value in zip(found[::2], found[1::2], strict=True):
+        node_id = (node or b"").decode()
+        if value is None:
+            left.append(node_id)
+            continue
+        epoch, _, text = value.partition(b" ")
         try:
-            nodes.append(msgspec.structs.replace(msgspec.json.decode(info, type=NodeInfo), epoch=int(epoch)))
+            record = _records.decode(text)
+            info = NodeInfo(node_id, int(epoch), record.name, record.joined_s, record.metrics_url, record.process)
         except (msgspec.MsgspecError, ValueError) as error:
             raise StoreUnavailable(f"The ring holds a node of another version of Coronet: {error}") from error
-    return tuple(sorted(nodes, key=lambda info: info.id))
+        present.append(info)
+    return present, left
 
 
 class FailedProcess(msgspec.Struct, frozen=True):

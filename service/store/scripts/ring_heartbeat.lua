@@ -1,11 +1,12 @@
--- Renew a lease, remove expired nodes, and return the ring if the caller lacks its version. A node without a lease,
--- or a lease without a node, is the result of a loss of data and is removed, too. Their numbers then differ, or will
--- when the lease, which nobody can renew, expires.
--- KEYS: nodes, leases, version
+-- Renew a lease, remove expired nodes, and return what has changed in the ring since the version that the caller has.
+-- A node without a lease, or a lease without a node, is the result of a loss of data and is removed, too. Their numbers
+-- then differ, or will when the lease, which nobody can renew, expires.
+-- KEYS: see ring_common
 -- ARGV: node id ('' to only read), epoch, TTL in ms, version that the caller has
--- Reply: {1 if the lease is valid, version, now in ms, {id, value, …} or nil, ids of removed nodes}
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+-- Reply: {1 if the lease is valid, version, now in ms, 1 if the ring is whole, {id, value or nil if it left, …} of the
+--   nodes that changed or of the whole ring, ids of removed nodes}. The ring is whole if the log of changes does not
+--   contain the caller's version, or if the nodes that changed are more than those of the ring.
+-- include ring_common
 local held = 0
 local mine = redis.call('HGET', KEYS[1], ARGV[1])
 if mine and string.match(mine, '^(%d+) ') == ARGV[2] then
@@ -35,11 +36,27 @@ if redis.call('HLEN', KEYS[1]) ~= redis.call('ZCARD', KEYS[2]) then
   end
 end
 if #expired > 0 then
-  redis.call('INCR', KEYS[3])
+  log_change(expired)
 end
-local version = tonumber(redis.call('GET', KEYS[3]) or '0')
-local nodes = false
-if version ~= tonumber(ARGV[4]) then
-  nodes = redis.call('HGETALL', KEYS[1])
+local present = version()
+if present == tonumber(ARGV[4]) then
+  return {held, present, now_ms, 0, {}, expired}
 end
-return {held, version, now_ms, nodes, expired}
+local since = redis.call('XRANGE', KEYS[3], ARGV[4] .. '-0', '+')
+if not since[1] or since[1][1] ~= ARGV[4] .. '-0' then
+  return {held, present, now_ms, 1, redis.call('HGETALL', KEYS[1]), expired}
+end
+local changed, seen = {}, {}
+for place = 2, #since do
+  for id in string.gmatch(since[place][2][2], '%x+') do
+    if not seen[id] then
+      seen[id] = true
+      changed[#changed + 1] = id
+      changed[#changed + 1] = redis.call('HGET', KEYS[1], id)
+    end
+  end
+end
+if #changed > 2 * redis.call('HLEN', KEYS[1]) then
+  return {held, present, now_ms, 1, redis.call('HGETALL', KEYS[1]), expired}
+end
+return {held, present, now_ms, 0, changed, expired}

@@ -43,9 +43,10 @@ async def join(store: Store, joined_s: float = 1_000.0) -> None:
     """Add a worker to the ring that joined at this time and polls nothing."""
     node = await store.ring.join("w", "", 3_600, balanced_id)
     packed = await store.redis.call("HGET", keys.RING_NODES, node.id)
-    value = packed.replace(f'"joined_s":{node.joined_s!r}'.encode(), f'"joined_s":{joined_s!r}'.encode())
+    value = packed.replace(repr(node.joined_s).encode(), repr(joined_s).encode())
     assert value != packed
     await store.redis.call("HSET", keys.RING_NODES, node.id, value)
+    await store.redis.call("XADD", keys.RING_CHANGES, f"{time.time_ns() // 1_000}-0", "n", node.id)
 
 
 async def test_an_unpolled_channel_needs_attention(

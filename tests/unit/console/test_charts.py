@@ -131,7 +131,7 @@ def test_regions_cover_the_ring_and_belong_to_the_owner(nodes: list[NodeInfo]) -
     arcs = list(regions(nodes))
     assert bool(arcs) == bool(nodes)
     assert math.isclose(sum(end - start for _, start, end in arcs), 1.0 if nodes else 0.0, abs_tol=1e-9)
-    view = RingView(0, tuple(nodes))
+    view = RingView(0, tuple(sorted(nodes, key=lambda node: node.id)))
     for owner, start, _ in arcs:
         assert view.owner(to_hex(int((start + 1 / 1024) * (1 << BITS)))) == owner
 
@@ -140,7 +140,7 @@ def test_regions_cover_the_ring_and_belong_to_the_owner(nodes: list[NodeInfo]) -
 def test_the_wedge_of_a_channel_contains_its_polling_set_and_no_other_node(
     nodes: list[NodeInfo], channel: str, count: int
 ) -> None:
-    polling_set = RingView(0, tuple(nodes)).nearest(channel, count)
+    polling_set = RingView(0, tuple(sorted(nodes, key=lambda node: node.id))).nearest(channel, count)
     arcs = [(start * 2**BITS, end * 2**BITS) for start, end in wedge_arcs([n.id for n in nodes], channel, polling_set)]
     inside = {node.id for node in nodes if any(start <= from_hex(node.id) < end for start, end in arcs)}
     # Positions are exact up to the 53 bits of a floating-point number.
