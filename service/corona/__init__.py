@@ -23,15 +23,16 @@ has to agree.
 - ``polling_limits``    what a publisher, or the failures of its polls, allow
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
+- ``assignment_digests`` digests by which owners and members confirm that they agree
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
 - ``member``            a member of polling sets: polls as assigned and sends candidates to owners
 - ``protocol``          owner and member of one node together
 - ``poll_explanation``  why a channel is polled as often as it is
 - ``events``, ``messages``  inputs and outputs of a node, and what nodes send each other
 
-State is soft: owners repeat every assignment each maintenance interval, members drop assignments that are not repeated,
-and what must survive is in the store, fenced by the owner's epoch (see docs/guarantees.md). In each tick a node sends
-summaries of its channels and solves for c from those it has received.
+State is soft: owners confirm their assignments by a digest each maintenance interval, members drop assignments that are
+not confirmed, and what must survive is in the store, fenced by the owner's epoch (see docs/guarantees.md). In each tick
+a node sends summaries of its channels and solves for c from those it has received.
 
 Deviations from the paper: a changed c is applied at once instead of in the next maintenance phase (§3.3), which saves a
 round; polls are spaced by rank instead of by a random wait (§3.3), which halves the mean detection time; and the owner

@@ -15,6 +15,13 @@ from math import inf
 
 import msgspec
 
+from service.corona.assignment_digests import (
+    AssignmentDigests,
+    bucket_of,
+    decode_digests,
+    fingerprint,
+    version_fingerprint,
+)
 from service.corona.events import (
     ChannelsChanged,
     ChannelsListed,
@@ -30,6 +37,8 @@ from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
     Assignment,
+    AssignmentDigest,
+    BucketDigests,
     Candidate,
     PollingLimit,
     Rejection,
@@ -45,7 +54,7 @@ from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 _SCHEDULE_BATCH = 1_000
-"""Number of channels whose schedules are computed together, which bounds the memory for it."""
+"""Number of channels whose schedules are computed together, which bounds the memory for it and the messages' size."""
 
 UNKNOWN_EPOCH = 0
 """The epoch of a channel whose state has not been loaded yet; real ones start at 1."""
@@ -60,12 +69,19 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     members: tuple[NodeId, ...] = ()
     members_ring_version: int = 0
     """The version of the ring from which ``members`` was computed."""
+    fingerprints: tuple[int, ...] = ()
+    """The fingerprints of the members' assignments as they were last sent, with the present version."""
     epoch: int = UNKNOWN_EPOCH
     version: int = 0
     candidate: tuple[NodeId, Candidate] | None = None
     """The candidate that is being stored, or waits for the epoch, and the member that sent it."""
     updates: UpdateHistory | None = None
     """The channel's update history if the store accepts the candidate."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request to the store has not been answered yet."""
+        return self.epoch == UNKNOWN_EPOCH or self.candidate is not None
 
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
@@ -94,6 +110,12 @@ class Owner:
         self._view = RingView(0, ())
         self._plans = plans
         self._channels: dict[ChannelId, _OwnedChannel] = {}
+        self._digests: dict[NodeId, AssignmentDigests] = {}
+        """The digests of each member's assignments by this node."""
+        self._outdated: set[ChannelId] = set()
+        """Channels whose members are to be assigned again: their state or number of subscribers or limits are new."""
+        self._waiting: set[ChannelId] = set()
+        """Channels with a request to the store that may not have been answered yet."""
         self._acquired: list[ChannelId] = []
         """Channels whose ownership was taken in this call and whose members are yet to be assigned."""
         self._unwanted: set[ChannelId] = set()
@@ -104,13 +126,11 @@ class Owner:
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
 
-        Only members whose place in a polling set has changed get an assignment at once; the others get it in the next
-        maintenance interval.
+        Only members whose place in a polling set has changed get an assignment.
         """
         self._view = view
         for channel in [channel for channel in self._channels if not view.is_among_nearest(channel, self._node_id, 1)]:
-            del self._channels[channel]
-            self._plans.remove_channel(channel)
+            self._remove(channel)
             yield ReleaseOwnership(channel)
         yield from self._update_assignments(self._channels, fleet_s)
 
@@ -146,8 +166,10 @@ class Owner:
 
     def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:
         self._plans.set_subscribers(entry.channel, entry.subscribers)
-        if owned := self._channels.get(entry.channel):
+        owned = self._channels.get(entry.channel)
+        if owned is not None and owned.subscribers != entry.subscribers:
             owned.subscribers = entry.subscribers
+            self._outdated.add(entry.channel)
         yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
@@ -157,13 +179,13 @@ class Owner:
             owned.last_wanted_s = now_s
         elif self._view.is_among_nearest(channel, self._node_id, 1):
             self._channels[channel] = _OwnedChannel(last_wanted_s=now_s, requested_s=now_s, subscribers=subscribers)
+            self._waiting.add(channel)
             yield TakeOwnership(channel)
 
     def release(self, channel: ChannelId) -> Iterator[Effect]:
         """Give up the ownership of an unwanted channel, and make the nodes of its polling set stop polling it."""
-        owned = self._channels.pop(channel, None)
+        owned = self._remove(channel)
         if owned is not None:
-            self._plans.remove_channel(channel)
             for member in owned.members:
                 yield Send(member, Unassign(self._view.version, channel))
             yield ReleaseOwnership(channel)
@@ -179,7 +201,8 @@ class Owner:
         owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
             return
-        owned.epoch, owned.version = event.epoch, event.version
+        owned.epoch = event.epoch
+        self._set_version(event.channel, owned, event.version)
         self._plans.add_channel(
             event.channel,
             owned.subscribers,
@@ -199,10 +222,9 @@ class Owner:
 
         They are assigned in one batch, because a node may acquire thousands of channels in a second.
         """
-        adopted, self._acquired = self._acquired, []
-        yield from self._update_assignments(
-            [channel for channel in adopted if channel in self._channels], fleet_s, repeated=True
-        )
+        adopted, self._acquired = [channel for channel in self._acquired if channel in self._channels], []
+        self._outdated.update(adopted)
+        yield from self._update_assignments(adopted, fleet_s)
 
     def on_candidate(self, member: NodeId, candidate: Candidate, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Store a member's candidate as the channel's next version, or reject it if it was compared with an older one.
@@ -227,7 +249,7 @@ class Owner:
         """Announce the stored version, whose content has this digest, to the channel's polling set."""
         owned = self._channels.get(channel)
         if owned is not None:
-            owned.version = max(owned.version, version)
+            self._set_version(channel, owned, max(owned.version, version))
             announcement = VersionAnnouncement(channel, owned.version, owned.base_of(version, digest))
             owned.candidate = None
             if owned.updates is not None:
@@ -239,6 +261,7 @@ class Owner:
     def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
         """Plan a channel's polls by a limit that a member has reported, at once; other channels are ignored."""
         if limit.channel in self._channels and self._plans.set_limit(limit):
+            self._outdated.add(limit.channel)
             yield from self._update_assignments([limit.channel], fleet_s)
 
     def on_publish_refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
@@ -250,20 +273,60 @@ class Owner:
         if owned is not None and owned.epoch != UNKNOWN_EPOCH:
             yield self._take_ownership_again(channel, owned, now_s)
 
-    def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Repeat unanswered requests to the store, and all assignments of members to polling sets."""
+    def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
+        """Send a member, which has reported these digests, all of its assignments in the buckets that differ.
+
+        Nothing is sent if the two nodes' rings differ: their polling sets differ as well then.
+        """
+        held = decode_digests(message.digests)
+        if held is None or message.ring_version != self._view.version or member not in self._view:
+            return
+        digests = self._digests.get(member, AssignmentDigests())
+        differing = {bucket for bucket, own in enumerate(digests.by_bucket(len(held))) if own != held[bucket]}
+        count = max(len(held), digests.suitable_buckets)
+        by_bucket: dict[int, list[Assignment]] = {
+            bucket: [] for bucket in range(count) if bucket % len(held) in differing
+        }
         for channel, owned in self._channels.items():
-            waiting = owned.epoch == UNKNOWN_EPOCH or owned.candidate is not None
-            if waiting and now_s - owned.requested_s >= self._policy.maintenance_interval_s:
+            if member in owned.members and (found := by_bucket.get(bucket_of(channel, count))) is not None:
+                assignment = self._assignment(channel, owned, owned.members.index(member))
+                if assignment is not None:
+                    found.append(assignment)
+        assignments: list[Assignment] = []
+        buckets: list[int] = []
+        for bucket, some in by_bucket.items():
+            if buckets and len(assignments) + len(some) > _SCHEDULE_BATCH:
+                yield Send(member, Assign(self._view.version, tuple(assignments), count, tuple(buckets)))
+                assignments, buckets = [], []
+            assignments += some
+            buckets.append(bucket)
+        if buckets:
+            yield Send(member, Assign(self._view.version, tuple(assignments), count, tuple(buckets)))
+
+    def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Repeat unanswered requests to the store, send assignments that have changed, and confirm the others.
+
+        Each member gets one digest of all its assignments by this node.
+        """
+        self._waiting = {
+            channel
+            for channel in self._waiting
+            if (owned := self._channels.get(channel)) is not None and owned.is_waiting
+        }
+        for channel in self._waiting:
+            owned = self._channels[channel]
+            if now_s - owned.requested_s >= self._policy.maintenance_interval_s:
                 yield self._take_ownership_again(channel, owned, now_s)
-        yield from self._update_assignments(self._channels, fleet_s, repeated=True)
+        yield from self._update_assignments(self._channels, fleet_s)
+        for member, digests in self._digests.items():
+            if member in self._view:
+                yield Send(member, AssignmentDigest(self._view.version, digests.total))
 
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
         """Recompute the schedules and polling sets of these channels, or of all of this node's channels if None.
 
-        Only members whose place or schedule has changed are assigned at once. The others are assigned by
-        :meth:`maintain`, because the fleet's scale changes several times after a node has failed, while most polling
-        sets stay the same.
+        Only members whose place or schedule has changed are assigned: the fleet's scale changes several times after a
+        node has failed, while most polling sets stay the same.
         """
         yield from self._update_assignments(self._channels if channels is None else channels, fleet_s)
 
@@ -282,6 +345,7 @@ class Owner:
             owned.candidate = member, candidate
             owned.updates = self._plans.history_after(candidate.delta, fleet_s)
             owned.requested_s = now_s
+            self._waiting.add(candidate.channel)
             yield Publish(candidate, owned.epoch, owned.updates)
         else:
             yield Send(member, Rejection(candidate.channel, candidate.base_version, owned.version))
@@ -289,15 +353,13 @@ class Owner:
     def _take_ownership_again(self, channel: ChannelId, owned: _OwnedChannel, now_s: float) -> TakeOwnership:
         owned.epoch = UNKNOWN_EPOCH
         owned.requested_s = now_s
+        self._waiting.add(channel)
         return TakeOwnership(channel)
 
-    def _update_assignments(
-        self, channels: Iterable[ChannelId], fleet_s: float, *, repeated: bool = False
-    ) -> Iterator[Effect]:
-        """Recompute the schedules and polling sets of these channels, and send the resulting assignments.
+    def _update_assignments(self, channels: Iterable[ChannelId], fleet_s: float) -> Iterator[Effect]:
+        """Recompute the schedules and polling sets of these channels, and send the assignments that have changed.
 
-        With ``repeated``, all members are assigned, otherwise only those whose place or schedule has changed. Channels
-        whose epoch is still unknown are skipped.
+        Channels whose epoch is still unknown are skipped.
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
         for start in range(0, len(adopted), _SCHEDULE_BATCH):
@@ -307,20 +369,73 @@ class Owner:
                 some, self._plans.update_schedules(some, fleet_s), strict=True
             ):
                 owned = self._channels[channel]
-                former = owned.members
+                former, prints = owned.members, owned.fingerprints
                 if owned.members_ring_version != self._view.version or schedule.size != len(former):
                     owned.members = self._view.nearest(channel, schedule.size)
                     owned.members_ring_version = self._view.version
+                is_changed = schedule is not former_schedule or channel in self._outdated
+                if not is_changed and owned.members == former:
+                    continue
                 if schedule.size != len(former):
                     kept_s = former_schedule.next_channel_poll_s(fleet_s) if former_schedule else inf
                     handed_over_s = kept_s if kept_s < schedule.first_s else 0.0
-                    for member in former:
-                        if member in self._view and member not in owned.members:
-                            yield Send(member, Unassign(self._view.version, channel, handed_over_s))
+                    yield from self._unassign(channel, former, owned.members, handed_over_s)
+                found: list[int] = []
                 for rank, member in enumerate(owned.members):
-                    if repeated or schedule is not former_schedule or former[rank : rank + 1] != (member,):
-                        limits = self._plans.limits(channel)
-                        assignment = Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
+                    if is_changed or former[rank : rank + 1] != (member,):
+                        assignment = self._new_assignment(channel, owned, rank, schedule)
                         by_member.setdefault(member, []).append(assignment)
+                        found.append(fingerprint(assignment))
+                    else:
+                        found.append(prints[rank])
+                self._set_fingerprints(channel, former, owned, tuple(found))
+                self._outdated.discard(channel)
             for member, assignments in by_member.items():
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
+
+    def _unassign(
+        self, channel: ChannelId, former: tuple[NodeId, ...], present: tuple[NodeId, ...], last_poll_s: float
+    ) -> Iterator[Send]:
+        """Make the ``former`` members that are not ``present`` ones stop polling after a poll at ``last_poll_s``."""
+        for member in former:
+            if member in self._view and member not in present:
+                yield Send(member, Unassign(self._view.version, channel, last_poll_s))
+
+    def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment | None:
+        """Return the assignment of the member of this rank; None if the channel has no schedule yet."""
+        schedule = self._plans.schedule(channel)
+        return None if schedule is None else self._new_assignment(channel, owned, rank, schedule)
+
+    def _new_assignment(
+        self, channel: ChannelId, owned: _OwnedChannel, rank: int, schedule: PollingSchedule
+    ) -> Assignment:
+        return Assignment(channel, rank, schedule, owned.version, owned.subscribers, self._plans.limits(channel))
+
+    def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
+        """Set the channel's version, also in the fingerprints of its assignments: members follow its announcement."""
+        if version != owned.version:
+            change = version_fingerprint(channel, owned.version) ^ version_fingerprint(channel, version)
+            owned.version = version
+            self._set_fingerprints(channel, owned.members, owned, tuple(each ^ change for each in owned.fingerprints))
+
+    def _set_fingerprints(
+        self, channel: ChannelId, former: tuple[NodeId, ...], owned: _OwnedChannel, fingerprints: tuple[int, ...]
+    ) -> None:
+        """Replace the fingerprints of a channel's assignments, which belonged to the ``former`` members until now."""
+        for member, before in zip(former, owned.fingerprints, strict=False):
+            digests = self._digests[member]
+            digests.replace(channel, before, 0)
+            if not digests.count:
+                del self._digests[member]
+        for member, after in zip(owned.members, fingerprints, strict=False):
+            self._digests.setdefault(member, AssignmentDigests()).replace(channel, 0, after)
+        owned.fingerprints = fingerprints
+
+    def _remove(self, channel: ChannelId) -> _OwnedChannel | None:
+        """Remove a channel and its plan; return what was known of it, or None if this node does not own it."""
+        owned = self._channels.pop(channel, None)
+        if owned is not None:
+            self._plans.remove_channel(channel)
+            self._outdated.discard(channel)
+            self._set_fingerprints(channel, owned.members, owned, ())
+        return owned

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 SOFT_STATE_INTERVALS = 3
-"""Number of maintenance intervals after which soft state that has not been repeated expires (Corona §3.3)."""
+"""Number of maintenance intervals after which soft state that has not been renewed expires (Corona §3.3)."""
 
 SECONDS_PER_MINUTE = 60.0
 SECONDS_PER_HOUR = 3600.0
@@ -102,7 +102,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     """The polling policy, identical on all nodes of a fleet.
 
     ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
-    the time after which owners repeat their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
+    the time after which owners confirm their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
     channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` those of a public channel with
     one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a
     channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits
@@ -121,7 +121,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     @property
     def soft_state_ttl_s(self) -> float:
-        """The time in seconds after which soft state that is not repeated, such as an assignment, expires."""
+        """The time in seconds after which soft state that is not renewed, such as an assignment, expires."""
         return SOFT_STATE_INTERVALS * self.maintenance_interval_s
 
     def most_polls_per_hour(self, subscribers: int) -> float:

@@ -1,5 +1,11 @@
 """A node as a member of polling sets: polls as assigned, and sends candidates to the channels' owners.
 
+Assignments are soft state. In each maintenance interval, an owner sends the digest of all its assignments to this node
+(:mod:`service.corona.assignment_digests`), which renews them. If the digest differs, messages were lost, repeated or
+reordered, and this node asks the owner for the assignments in the buckets that differ, if both have the same ring.
+Assignments are renewed nevertheless, so that a difference which cannot be repaired does not stop all of an owner's
+polls.
+
 A lost candidate loses no entry: until a version is confirmed, polls compare with the base version, and the next one
 finds the same change again.
 """
@@ -9,11 +15,21 @@ from math import inf
 
 import msgspec
 
+from service.corona.assignment_digests import (
+    AssignmentDigests,
+    bucket_of,
+    encode_digests,
+    fingerprint,
+    is_bucket_count,
+    version_fingerprint,
+)
 from service.corona.events import Effect, Send, StartPolling, StopPolling, UpdateBase
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
     Assignment,
+    AssignmentDigest,
+    BucketDigests,
     Candidate,
     PollingLimit,
     Rejection,
@@ -28,13 +44,32 @@ MAX_SEND_ATTEMPTS = 10
 """Number of times a candidate is sent before it is dropped and left to the next poll."""
 
 
+class _OwnerRecord(msgspec.Struct, eq=False):
+    """What this node knows of one owner of channels that it polls, from the owner's joining the ring to its leaving."""
+
+    epoch: int | None
+    """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
+    renewed_s: float
+    """When the owner last sent a digest or an assignment."""
+    ring_version: int = 0
+    """The version of the ring by which the owner last confirmed all its assignments."""
+    digests: AssignmentDigests = msgspec.field(default_factory=AssignmentDigests)
+
+
 class _MemberAssignment(msgspec.Struct, gc=False):
+    owner: _OwnerRecord
     ring_version: int
     instruction: StartPolling
     version: int
-    renewed_s: float
+    fingerprint: int = 0
+    """The assignment's fingerprint in the owner's digests; 0 while the node only makes its last poll."""
     last_poll_s: float = inf
     """The fleet time after which the member stops polling."""
+
+    @property
+    def confirmed_ring_version(self) -> int:
+        """The version of the ring by which the owner last assigned the channel or confirmed the assignment."""
+        return max(self.ring_version, self.owner.ring_version)
 
 
 class _PendingCandidate(msgspec.Struct):
@@ -49,6 +84,13 @@ class Member:
         self._node_id = node_id
         self._policy = policy
         self._view = RingView(0, ())
+        self._epochs: dict[NodeId, int] = {}
+        """The epochs of the nodes of the ring."""
+        self._owners: dict[NodeId, _OwnerRecord] = {}
+        self._former_owners: list[_OwnerRecord] = []
+        """Records of owners that have left the ring or own the channels no more: these expire unless assigned anew."""
+        self._leaving: set[ChannelId] = set()
+        """Channels of which this node only makes its last poll."""
         self._assignments: dict[ChannelId, _MemberAssignment] = {}
         self._pending: dict[ChannelId, _PendingCandidate] = {}
 
@@ -69,18 +111,25 @@ class Member:
         be another node now.
         """
         self._view = view
+        self._epochs = {node.id: node.epoch for node in view.nodes}
+        for node, owner in list(self._owners.items()):
+            epoch = self._epochs.get(node)
+            if owner.epoch is None:
+                owner.epoch = epoch
+            elif owner.epoch != epoch:
+                self._former_owners.append(self._owners.pop(node))
         for channel, assignment in list(self._assignments.items()):
-            if self._is_outside(channel, assignment.instruction.schedule.size, assignment.ring_version):
+            if self._is_outside(channel, assignment.instruction.schedule.size, assignment.confirmed_ring_version):
                 yield from self._stop(channel)
         yield from self.resend_pending()
 
-    def on_assign(self, message: Assign, now_s: float) -> Iterator[Effect]:
+    def on_assign(self, sender: NodeId, message: Assign, now_s: float) -> Iterator[Effect]:
         """Start polling the assigned channels, or poll them by their new schedules.
 
         An assignment is ignored if this node's ring is newer than the owner's and excludes this node from the polling
-        set.
+        set. If the message contains whole buckets, other channels of these buckets are no longer polled for the owner.
         """
-        ring_version = message.ring_version
+        owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
             channel, schedule = assignment.channel, assignment.schedule
             known = self._assignments.get(channel)
@@ -88,13 +137,16 @@ class Member:
                 if self._is_outside(channel, schedule.size, ring_version):
                     continue
                 instruction = _instruction(assignment)
-                known = self._assignments[channel] = _MemberAssignment(
-                    ring_version, instruction, assignment.version, now_s
-                )
+                known = _MemberAssignment(owner, ring_version, instruction, assignment.version)
+                self._assignments[channel] = known
                 yield instruction
-            elif ring_version < known.ring_version or not self._is_still_inside(known, ring_version, schedule.size):
+            elif ring_version < known.confirmed_ring_version or not self._is_still_inside(
+                known, ring_version, schedule.size
+            ):
                 continue
-            known.ring_version, known.renewed_s, known.last_poll_s = ring_version, now_s, inf
+            self._set_fingerprint(channel, known, 0)
+            known.owner, known.ring_version, known.last_poll_s = owner, ring_version, inf
+            self._leaving.discard(channel)
             instruction = known.instruction
             place = assignment.rank, assignment.subscribers, assignment.limits
             if (
@@ -106,6 +158,28 @@ class Member:
                 yield known.instruction
             if assignment.version != known.version or channel in self._pending:
                 yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
+            self._set_fingerprint(channel, known, fingerprint(assignment))
+        if is_bucket_count(message.bucket_count) and ring_version == self._view.version:
+            yield from self._drop_others(owner, message)
+
+    def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
+        """Renew the assignments of an owner, and ask it for the buckets that differ from its own, if any do.
+
+        Channels that the owner no longer owns on a ring that both know are not renewed.
+        """
+        if sender not in self._view and message.ring_version <= self._view.version:
+            return
+        renewed_s = self._owners[sender].renewed_s if sender in self._owners else now_s
+        owner = self._owner(sender, now_s)
+        if message.ring_version != self._view.version:
+            return
+        if owner.digests.total != message.digest:
+            self._separate_others(sender, owner, renewed_s)
+        if owner.digests.total == message.digest:
+            owner.ring_version = message.ring_version
+        else:
+            digests = owner.digests.by_bucket(owner.digests.suitable_buckets)
+            yield Send(sender, BucketDigests(message.ring_version, encode_digests(digests)))
 
     def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
         """Stop polling the channel, unless a newer version of the ring has assigned it.
@@ -113,9 +187,11 @@ class Member:
         If the message states a last poll that is still due at ``fleet_s``, the member stops after it.
         """
         known = self._assignments.get(message.channel)
-        if known is not None and message.ring_version >= known.ring_version:
+        if known is not None and message.ring_version >= known.confirmed_ring_version:
             if fleet_s < message.last_poll_s <= fleet_s + HANDOVER_S:
                 known.last_poll_s = message.last_poll_s
+                self._set_fingerprint(message.channel, known, 0)
+                self._leaving.add(message.channel)
             else:
                 yield from self._stop(message.channel)
 
@@ -163,14 +239,19 @@ class Member:
         )
 
     def expire(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Stop polling channels whose owner has not repeated the assignment in time, and those after their last poll.
+        """Stop polling channels whose owner has not renewed the assignments in time, and those after their last poll.
 
         ``fleet_s`` is fleet time.
         """
-        for channel, assignment in list(self._assignments.items()):
-            is_silent = now_s - assignment.renewed_s >= self._policy.soft_state_ttl_s
-            if is_silent or assignment.last_poll_s < fleet_s:
-                yield from self._stop(channel)
+        for channel in [each for each in self._leaving if self._assignments[each].last_poll_s < fleet_s]:
+            yield from self._stop(channel)
+        ttl_s = self._policy.soft_state_ttl_s
+        if any(now_s - owner.renewed_s >= ttl_s for owner in (*self._owners.values(), *self._former_owners)):
+            for channel, assignment in list(self._assignments.items()):
+                if now_s - assignment.owner.renewed_s >= ttl_s:
+                    yield from self._stop(channel)
+            self._owners = {node: owner for node, owner in self._owners.items() if now_s - owner.renewed_s < ttl_s}
+            self._former_owners = [owner for owner in self._former_owners if now_s - owner.renewed_s < ttl_s]
 
     def resend_pending(self) -> Iterator[Effect]:
         """Send all candidates again that their owners have not answered.
@@ -183,8 +264,13 @@ class Member:
     def _on_answer(self, announcement: VersionAnnouncement, *, is_answered: bool) -> Iterator[Effect]:
         if is_answered:
             del self._pending[announcement.channel]
-        known = self._assignments.get(announcement.channel)
+        channel, known = announcement.channel, self._assignments.get(announcement.channel)
         if known is not None and (is_answered or known.version != announcement.version):
+            if known.fingerprint:
+                change = version_fingerprint(channel, known.version) ^ version_fingerprint(
+                    channel, announcement.version
+                )
+                self._set_fingerprint(channel, known, known.fingerprint ^ change)
             known.version = announcement.version
             yield UpdateBase(announcement.channel, announcement if announcement.base else None)
 
@@ -196,13 +282,58 @@ class Member:
             pending.attempts += 1
             yield Send(owner, pending.candidate)
 
+    def _owner(self, node: NodeId, now_s: float) -> _OwnerRecord:
+        """Return the record of a node that has sent a message as an owner, renewed."""
+        owner = self._owners.get(node)
+        if owner is None:
+            owner = self._owners[node] = _OwnerRecord(self._epochs.get(node), now_s)
+        owner.renewed_s = now_s
+        return owner
+
+    def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
+        """Replace an assignment's fingerprint, also in the owner's digests; 0 removes it from them."""
+        assignment.owner.digests.replace(channel, assignment.fingerprint, after)
+        assignment.fingerprint = after
+
+    def _separate_others(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
+        """Separate the channels that ``node`` does not own on this node's ring from its other channels.
+
+        They expire three intervals after ``renewed_s`` unless their present owner assigns them.
+        """
+        others = [
+            (channel, assignment)
+            for channel, assignment in self._assignments.items()
+            if assignment.owner is owner and not self._view.is_among_nearest(channel, node, 1)
+        ]
+        if others:
+            former = _OwnerRecord(owner.epoch, renewed_s)
+            self._former_owners.append(former)
+            for channel, assignment in others:
+                self._set_fingerprint(channel, assignment, 0)
+                assignment.owner = former
+
+    def _drop_others(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
+        """Stop polling the owner's channels in the buckets of ``message`` that the message does not contain."""
+        assigned, buckets = {each.channel for each in message.assignments}, frozenset(message.buckets)
+        surplus = [
+            channel
+            for channel, known in self._assignments.items()
+            if known.owner is owner
+            and known.fingerprint
+            and bucket_of(channel, message.bucket_count) in buckets
+            and channel not in assigned
+        ]
+        for channel in surplus:
+            yield from self._stop(channel)
+
     def _is_still_inside(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
         """Return whether this node, which polls a channel already, stays in its polling set of ``size`` nodes.
 
         ``known`` is its present assignment, ``ring_version`` the version of the ring by which the owner assigns it
         anew.
         """
-        is_comparable = known.ring_version == ring_version or known.ring_version <= self._view.version
+        known_version = known.confirmed_ring_version
+        is_comparable = known_version == ring_version or known_version <= self._view.version
         if is_comparable and size >= known.instruction.schedule.size:
             return True
         return not self._is_outside(known.instruction.channel, size, ring_version)
@@ -215,7 +346,8 @@ class Member:
         return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
-        del self._assignments[channel]
+        self._set_fingerprint(channel, self._assignments.pop(channel), 0)
+        self._leaving.discard(channel)
         yield StopPolling(channel)
 
 

@@ -13,7 +13,7 @@ from service import model
 from service.corona.polling_limits import NO_LIMITS, LimitReason, LimitSeconds, LimitTime, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 
-WIRE_VERSION = 2
+WIRE_VERSION = 3
 """Version of the message format. Nodes of different versions share the ring but ignore each other's messages: until all
 are replaced, a channel is polled only by members of its owner's version.
 """
@@ -39,14 +39,44 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     limits: PollingLimits = NO_LIMITS
 
 
+MAX_BUCKETS = 1_024
+"""The largest number of buckets into which an owner's channels are divided (``assignment_digests``), a power of two."""
+
+
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member, each maintenance interval: poll these channels.
+    """Owner to member: poll these channels, which are new for the member, or whose assignments have changed.
 
     ``ring_version`` is the version of the ring from which the owner has computed the polling sets.
+
+    In the answer to :class:`BucketDigests`, ``assignments`` are all of the owner's assignments to the member in these
+    ``buckets``, of ``bucket_count`` that there are: the member drops its others. Otherwise ``bucket_count`` is 0.
     """
 
     ring_version: int
     assignments: tuple[Assignment, ...]
+    bucket_count: int = 0
+    buckets: tuple[int, ...] = ()
+
+
+class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
+    """Owner to member, each maintenance interval: the digest of all of the owner's assignments to the member.
+
+    It renews the member's assignments. ``ring_version`` is the version of the owner's ring.
+    """
+
+    ring_version: int
+    digest: int
+
+
+class BucketDigests(msgspec.Struct, frozen=True, tag=True):
+    """Member to owner: the member's assignments by the owner have another digest than that in AssignmentDigest.
+
+    ``digests`` are those of the member's buckets, as encoded by ``service.corona.assignment_digests``. The owner
+    answers with :class:`Assign` for the buckets that differ if both have the ring of ``ring_version``.
+    """
+
+    ring_version: int
+    digests: Annotated[bytes, msgspec.Meta(max_length=8 * MAX_BUCKETS)]
 
 
 class Unassign(msgspec.Struct, frozen=True, tag=True):
@@ -214,8 +244,8 @@ class SiteScales(msgspec.Struct, frozen=True, tag=True):
 
 
 Message = (
-    Assign | Unassign | Candidate | VersionAnnouncement | Rejection | ChannelAdded | ChannelRemoved | Summary
-    | SiteShares | SiteScales | PollingLimit
+    Assign | AssignmentDigest | BucketDigests | Unassign | Candidate | VersionAnnouncement | Rejection | ChannelAdded
+    | ChannelRemoved | Summary | SiteShares | SiteScales | PollingLimit
 )  # fmt: skip
 
 

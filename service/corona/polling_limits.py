@@ -5,7 +5,7 @@ limit is the back-off of a channel whose polls fail. A *pause* forbids polls unt
 ``Retry-After``, ``skipHours`` or ``skipDays``, or an admin set it.
 
 A member of the polling set learns of limits from its polls and reports them to the channel's owner, which plans by
-them. The owner repeats the limits that it knows in its assignments, so a member can tell which ones are news.
+them. The owner sends the limits that it knows in its assignments, so a member can tell which ones are news.
 """
 
 from enum import StrEnum

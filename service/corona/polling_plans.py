@@ -243,6 +243,11 @@ class PollingPlans:
         plan = self._plans.get(channel)
         return plan.limits if plan is not None else NO_LIMITS
 
+    def schedule(self, channel: ChannelId) -> PollingSchedule | None:
+        """Return a channel's schedule as it was last computed; None for an unknown channel or before that."""
+        plan = self._plans.get(channel)
+        return plan.schedule if plan is not None else None
+
     def set_limit(self, limit: PollingLimit) -> bool:
         """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored.
 

@@ -30,6 +30,8 @@ from service.corona.fleet_policy import FleetPolicy
 from service.corona.member import Member
 from service.corona.messages import (
     Assign,
+    AssignmentDigest,
+    BucketDigests,
     Candidate,
     ChannelAdded,
     ChannelRemoved,
@@ -131,16 +133,12 @@ class NodeProtocol:
 
     def _on_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:
-            case Assign() as message:
-                yield from self._member.on_assign(message, now_s)
-            case Unassign() as message:
-                yield from self._member.on_unassign(message, fleet_s)
+            case Assign() | AssignmentDigest() | Unassign() | VersionAnnouncement() | Rejection():
+                yield from self._on_owners_message(event, now_s, fleet_s)
             case Candidate() as candidate:
                 yield from self._owner.on_candidate(event.sender, candidate, now_s, fleet_s)
-            case VersionAnnouncement() as message:
-                yield from self._member.on_announcement(message)
-            case Rejection() as message:
-                yield from self._member.on_rejection(message)
+            case BucketDigests() as message:
+                yield from self._owner.on_bucket_digests(event.sender, message)
             case ChannelAdded(channel=channel):
                 yield from self._owner.ensure_owned(channel, now_s)
             case ChannelRemoved(channel=channel):
@@ -149,6 +147,20 @@ class NodeProtocol:
                 yield from self._owner.on_polling_limit(limit, fleet_s)
             case Summary() | SiteShares() | SiteScales() as message:
                 self.plans.on_message(event.sender, message, now_s)
+
+    def _on_owners_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
+        """Process a message of an owner to this node as a member of polling sets."""
+        match event.message:
+            case Assign() as message:
+                yield from self._member.on_assign(event.sender, message, now_s)
+            case AssignmentDigest() as message:
+                yield from self._member.on_digest(event.sender, message, now_s)
+            case Unassign() as message:
+                yield from self._member.on_unassign(message, fleet_s)
+            case VersionAnnouncement() as message:
+                yield from self._member.on_announcement(message)
+            case Rejection() as message:
+                yield from self._member.on_rejection(message)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring, and take over the channels that this node polls and whose owner has failed.

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from service.corona.assignment_digests import AssignmentDigests, encode_digests, fingerprint
 from service.corona.events import (
     ChannelsChanged,
     ChannelsListed,
@@ -28,6 +29,8 @@ from service.corona.fleet_policy import FleetObjective, FleetPolicy
 from service.corona.messages import (
     Assign,
     Assignment,
+    AssignmentDigest,
+    BucketDigests,
     Candidate,
     ChannelAdded,
     ChannelRemoved,
@@ -109,12 +112,66 @@ def test_a_private_channel_is_polled_as_often_as_there_are_nodes() -> None:
     ]
 
 
-def test_assignments_are_repeated_each_maintenance_interval() -> None:
+def _maintained(node: Node, now_s: float) -> list[Effect]:
+    return [effect for effect in node.handle(Tick(), now_s) if isinstance(effect, Send)]
+
+
+def _digest(*assignments: Assignment, ring_version: int = 1) -> Send:
+    digests = AssignmentDigests()
+    for assignment in assignments:
+        digests.replace(assignment.channel, 0, fingerprint(assignment))
+    return Send(NEXT, AssignmentDigest(ring_version, digests.total))
+
+
+def _assignment(*, version: int = 5, subscribers: int = 1) -> Assignment:
+    return Assignment(CHANNEL, 1, SCHEDULE, version, subscribers)
+
+
+def test_assignments_are_confirmed_by_a_digest_each_maintenance_interval() -> None:
     node = _owner()
-    repeated = [Send(NEXT, _assign(1, version=5)), LoadObjective(), ListOwnedChannels(10)]
     node.handle(Tick(), 0)
     assert node.handle(Tick(), 9) == []
-    assert node.handle(Tick(), 10) == repeated
+    assert node.handle(Tick(), 10) == [_digest(_assignment()), LoadObjective(), ListOwnedChannels(10)]
+
+
+def test_the_digest_follows_a_version_without_a_new_assignment() -> None:
+    node = _owner()
+    _send_candidate(node, 5)
+    node.handle(VersionPublished(CHANNEL, 6), 1)
+    assert _maintained(node, 10) == [_digest(_assignment(version=6))]
+
+
+def test_a_new_number_of_subscribers_is_sent_in_the_next_maintenance_interval() -> None:
+    node = _owner()
+    node.handle(Tick(), 0)
+    assert node.handle(ChannelsListed(1, (ListedChannel(CHANNEL, 3),)), 1) == []
+    sent = Send(NEXT, Assign(1, (_assignment(subscribers=3),)))
+    assert _maintained(node, 10) == [sent, _digest(_assignment(subscribers=3))]
+    assert _maintained(node, 20) == [_digest(_assignment(subscribers=3))]
+
+
+def _ask(node: Node, digests: list[int], *, ring_version: int = 1, member: NodeId = NEXT) -> list[Assign]:
+    message = MessageReceived(member, BucketDigests(ring_version, encode_digests(digests)))
+    sent = [effect.message for effect in node.handle(message, 1) if isinstance(effect, Send)]
+    return [message for message in sent if isinstance(message, Assign)]
+
+
+def test_a_member_gets_the_buckets_that_differ() -> None:
+    node = _owner()
+    assert _ask(node, [0]) == [Assign(1, (_assignment(),), 1, (0,))]
+    assert _ask(node, [fingerprint(_assignment())]) == []
+    assert _ask(node, [fingerprint(_assignment()), 7]) == [Assign(1, (), 2, (1,))]
+
+
+def test_a_node_that_is_no_member_gets_empty_buckets() -> None:
+    assert _ask(_owner(), [7], member=FAR) == [Assign(1, (), 1, (0,))]
+
+
+def test_digests_by_another_ring_or_of_impossible_buckets_are_ignored() -> None:
+    assert _ask(_owner(), [0], ring_version=2) == []
+    assert _ask(_owner(), [0, 0, 0]) == []
+    assert _ask(_owner(), []) == []
+    assert _ask(_owner(), [0], member="f" * 40) == []
 
 
 def test_assign_messages_have_bounded_size() -> None:
@@ -123,10 +180,10 @@ def test_assign_messages_have_bounded_size() -> None:
     for channel in channels:
         node.handle(MessageReceived("", ChannelAdded(channel)), 0)
         node.handle(OwnershipTaken(channel, 1, 1), 0)
-    sent = [effect.message for effect in node.handle(Tick(), 10) if isinstance(effect, Send)]
-    batches = [message.assignments for message in sent if isinstance(message, Assign)]
-    assert [len(batch) for batch in batches] == [1_000, 500]
-    assert [place.channel for batch in batches for place in batch] == channels
+    messages = _ask(node, [0])
+    assert [len(message.assignments) for message in messages] == [987, 513]
+    assert sorted(place.channel for message in messages for place in message.assignments) == channels
+    assert [bucket for message in messages for bucket in message.buckets] == [*range(32)]
 
 
 def test_a_ring_change_reassigns_polling_sets_at_once() -> None:

@@ -1,7 +1,9 @@
 """A node as a member of the polling set of a channel that ``OWNER`` owns."""
 
+import msgspec
 import pytest
 
+from service.corona.assignment_digests import AssignmentDigests, encode_digests, fingerprint
 from service.corona.events import (
     CandidateFound,
     Effect,
@@ -20,6 +22,8 @@ from service.corona.member import MAX_SEND_ATTEMPTS
 from service.corona.messages import (
     Assign,
     Assignment,
+    AssignmentDigest,
+    BucketDigests,
     Candidate,
     Message,
     Rejection,
@@ -29,6 +33,7 @@ from service.corona.messages import (
 )
 from service.corona.polling_schedule import PollingSchedule
 from service.model import Delta, NodeId, Notice, Validators
+from service.overlay.ring import RingView
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring
 
@@ -89,6 +94,99 @@ def test_a_repeated_assignment_keeps_polling_alive() -> None:
     node = _polling()
     _receive(node, _assign(), 20)
     assert StopPolling(CHANNEL) not in node.handle(Tick(), 49)
+
+
+ASSIGNED = Assignment(CHANNEL, 1, SCHEDULE, 7)
+
+
+def _digest(*assignments: Assignment, ring_version: int = 5) -> AssignmentDigest:
+    digests = AssignmentDigests()
+    for assignment in assignments:
+        digests.replace(assignment.channel, 0, fingerprint(assignment))
+    return AssignmentDigest(ring_version, digests.total)
+
+
+def _asks(*digests: int) -> list[Effect]:
+    return [Send(OWNER, BucketDigests(5, encode_digests([*digests])))]
+
+
+def test_a_digest_keeps_polling_alive() -> None:
+    node = _polling()
+    assert _receive(node, _digest(ASSIGNED), 20) == []
+    assert StopPolling(CHANNEL) not in node.handle(Tick(), 49)
+    assert StopPolling(CHANNEL) in node.handle(Tick(), 50)
+
+
+@pytest.mark.parametrize("change", [{"rank": 0}, {"version": 8}, {"subscribers": 2}])
+def test_a_digest_of_other_assignments_makes_the_member_ask(change: dict[str, int]) -> None:
+    other = msgspec.structs.replace(ASSIGNED, **change)
+    assert _receive(_polling(), _digest(other)) == _asks(fingerprint(ASSIGNED))
+    assert _receive(_node(), _digest(ASSIGNED)) == _asks(0)
+
+
+def test_a_digest_that_differs_keeps_polling_alive_as_well() -> None:
+    node = _polling()
+    _receive(node, _digest(), 20)
+    assert StopPolling(CHANNEL) not in node.handle(Tick(), 49)
+
+
+def test_the_digest_follows_announced_and_rejected_versions() -> None:
+    node = _polling()
+    _receive(node, VersionAnnouncement(CHANNEL, 8))
+    assert _receive(node, _digest(msgspec.structs.replace(ASSIGNED, version=8))) == []
+    _receive(node, Rejection(CHANNEL, 7, 9))
+    assert _receive(node, _digest(msgspec.structs.replace(ASSIGNED, version=9))) == []
+
+
+def test_a_digest_by_another_ring_is_not_compared() -> None:
+    node = _polling()
+    assert _receive(node, _digest(ring_version=6), 20) == []
+    assert _receive(node, _digest(ring_version=4), 21) == []
+    assert StopPolling(CHANNEL) not in node.handle(Tick(), 50)
+
+
+def test_a_digest_of_a_node_that_has_left_the_ring_is_ignored() -> None:
+    node = _polling()
+    node.handle(RingChanged(ring([ME, HEIR], 6)), 1)
+    _receive(node, _digest(ASSIGNED), 20)
+    assert StopPolling(CHANNEL) in node.handle(Tick(), 30)
+
+
+def test_whole_buckets_drop_other_channels_of_these_buckets() -> None:
+    beside = "1" + "0" * 38 + "1"
+    node = _polling()
+    _receive(node, Assign(5, (msgspec.structs.replace(ASSIGNED, channel=beside),)))
+    assert _receive(node, Assign(5, (), 2, (1,))) == [StopPolling(beside)]
+    assert _receive(node, Assign(5, (ASSIGNED,), 1, (0,))) == []
+    assert _receive(node, Assign(5, (), 3, (0, 1, 2))) == [], "there are no three buckets"
+    assert _receive(node, Assign(6, (), 1, (0,))) == [], "by another ring"
+    assert node.handle(MessageReceived(HEIR, Assign(5, (), 1, (0,))), 0) == [], "of another owner"
+    assert _receive(node, Assign(5, (), 1, (0,))) == [StopPolling(CHANNEL)]
+    assert _receive(node, _digest()) == []
+
+
+def test_channels_of_a_new_owner_are_not_compared_and_expire_unless_it_assigns_them() -> None:
+    node, schedule = _node(), PollingSchedule(30.0, 300.0, 3)
+    stays, goes = (Assignment(channel, 1, schedule, 7) for channel in ("01" + "0" * 38, CHANNEL))
+    _receive(node, Assign(5, (stays, goes)))
+    node.handle(RingChanged(ring([ME, OWNER, "1" + "0" * 38 + "1"], 6)), 10)
+    assert _receive(node, _digest(stays, ring_version=6), 20) == []
+    assert _receive(node, _digest(stays, ring_version=6), 25) == []
+    stopped = node.handle(Tick(), 30)
+    assert StopPolling(CHANNEL) in stopped
+    assert StopPolling(stays.channel) not in stopped
+
+
+def test_an_owner_that_joined_again_confirms_nothing_of_its_former_life() -> None:
+    node = _polling()
+    again = ring([ME, OWNER], 6)
+    again = RingView(
+        6, tuple(msgspec.structs.replace(each, epoch=each.epoch + (each.id == OWNER)) for each in again.nodes)
+    )
+    node.handle(RingChanged(again), 1)
+    assert _receive(node, _digest(ring_version=6), 2) == []
+    assert _receive(node, Assign(6, (), 1, (0,)), 3) == []
+    assert StopPolling(CHANNEL) in node.handle(Tick(), 30)
 
 
 def test_unassign_stops_polling() -> None:

@@ -12,6 +12,8 @@ NODE = "a" * 40
 DELTA = Delta(CHANNEL, 3, 0, 1.5, (Change("addition", Entry("key", "Title")),))
 EVERY_MESSAGE: list[messages.Message] = [
     messages.Assign(7, (messages.Assignment(CHANNEL, 1, PollingSchedule(1e9, 300.0, 3, 2), 3),)),
+    messages.AssignmentDigest(7, (1 << 64) - 1),
+    messages.BucketDigests(7, b"\xff" * 8),
     messages.Unassign(7, CHANNEL),
     messages.Candidate(DELTA, Validators(etag='"x"'), b"\x00state"),
     messages.VersionAnnouncement(CHANNEL, 4),
@@ -38,13 +40,22 @@ def test_a_candidate_names_its_channel_and_base() -> None:
     "sent",
     [
         [1, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4}],
-        [2, NODE, {"type": "Invented", "channel": CHANNEL}],
-        [2, NODE, {"type": "Versioned", "channel": CHANNEL}],
-        [2, NODE, {"type": "Versioned", "channel": "not hex", "version": 4}],
-        [2, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 900.0, 0, 0], 1]]}],
-        [2, NODE, {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 0.0, 1, 0], 1]]}],
-        [2, NODE, {"type": "Summary", "digits": 1, "part": [0, 1.0, b""]}],
-        [2, NODE, {"type": "SiteScales", "scales": [["example.org", -1.5]]}],
+        [messages.WIRE_VERSION, NODE, {"type": "Invented", "channel": CHANNEL}],
+        [messages.WIRE_VERSION, NODE, {"type": "Versioned", "channel": CHANNEL}],
+        [messages.WIRE_VERSION, NODE, {"type": "Versioned", "channel": "not hex", "version": 4}],
+        [
+            messages.WIRE_VERSION,
+            NODE,
+            {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 900.0, 0, 0], 1]]},
+        ],
+        [
+            messages.WIRE_VERSION,
+            NODE,
+            {"type": "Assign", "ring_version": 1, "assignments": [[CHANNEL, 0, [1e9, 0.0, 1, 0], 1]]},
+        ],
+        [messages.WIRE_VERSION, NODE, {"type": "Summary", "digits": 1, "part": [0, 1.0, b""]}],
+        [messages.WIRE_VERSION, NODE, {"type": "SiteScales", "scales": [["example.org", -1.5]]}],
+        [messages.WIRE_VERSION, NODE, {"type": "BucketDigests", "ring_version": 1, "digests": b"\0" * 8_193}],
         "nonsense",
     ],
     ids=[
@@ -56,6 +67,7 @@ def test_a_candidate_names_its_channel_and_base() -> None:
         "no gap",
         "no nodes",
         "less than nothing",
+        "too many buckets",
         "no list",
     ],
 )
@@ -69,7 +81,7 @@ def test_malformed_bytes_decode_to_none(raw: bytes) -> None:
 
 
 def test_a_field_added_later_is_ignored() -> None:
-    sent = [2, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4, "mood": "new"}]
+    sent = [messages.WIRE_VERSION, NODE, {"type": "Versioned", "channel": CHANNEL, "version": 4, "mood": "new"}]
     envelope = messages.decode(msgspec.msgpack.encode(sent))
     assert envelope is not None
     assert envelope.message == messages.VersionAnnouncement(CHANNEL, 4)

@@ -1,0 +1,98 @@
+"""Digests of the assignments of one owner to one member, by which both confirm that they agree.
+
+Assignments hardly ever change. Instead of repeating them, an owner sends each member one number, the XOR of the 64-bit
+fingerprints of all its assignments. If the member has another number, it answers with the digests of *buckets*, into
+which channels are divided by their ids, and the owner sends the assignments of the buckets that differ. A change of one
+assignment changes two numbers, however many assignments there are.
+
+Two sets of assignments that differ have the same digest with a probability of 2⁻⁶⁴.
+"""
+
+from hashlib import blake2b
+from struct import pack, unpack
+
+import msgspec
+
+from service.corona.messages import MAX_BUCKETS, Assignment
+from service.model import ChannelId
+
+_DIGEST_BYTES = 8
+_CHANNELS_PER_BUCKET = 64
+_BUCKET_DIGITS = 4
+"""The last hex digits of a channel's id determine its bucket; its first ones are those of all channels of its owner."""
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def fingerprint(assignment: Assignment) -> int:
+    """Return a number of 64 bits that identifies the content of an assignment, the same in all processes."""
+    place = _hash(_encoder.encode(msgspec.structs.replace(assignment, version=0)))
+    return place ^ version_fingerprint(assignment.channel, assignment.version)
+
+
+def version_fingerprint(channel: ChannelId, version: int) -> int:
+    """Return the part of a fingerprint that depends on the channel's version.
+
+    The XOR of a fingerprint with this part for the former and for the new version is that of the new version.
+    """
+    return _hash(f"{channel} {version}".encode())
+
+
+def bucket_of(channel: ChannelId, buckets: int) -> int:
+    """Return the number of the channel's bucket, if there are ``buckets`` of them, a power of two."""
+    return int(channel[-_BUCKET_DIGITS:], 16) % buckets
+
+
+def is_bucket_count(buckets: int) -> bool:
+    """Return whether channels can be divided into so many buckets: a power of two up to ``MAX_BUCKETS``."""
+    return 1 <= buckets <= MAX_BUCKETS and buckets.bit_count() == 1
+
+
+class AssignmentDigests:
+    """The digests of one owner's assignments to one member."""
+
+    __slots__ = ("_by_bucket", "count", "total")
+
+    def __init__(self) -> None:
+        """Start without assignments."""
+        self.total = 0
+        """The digest of all assignments."""
+        self.count = 0
+        """The number of assignments."""
+        self._by_bucket: dict[int, int] = {}
+        """The digests of ``MAX_BUCKETS`` buckets, without those that are 0."""
+
+    def replace(self, channel: ChannelId, before: int, after: int) -> None:
+        """Replace the fingerprint of a channel's assignment; 0 stands for no assignment."""
+        change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
+        self.total ^= change
+        self.count += (after != 0) - (before != 0)
+        if digest := self._by_bucket.pop(bucket, 0) ^ change:
+            self._by_bucket[bucket] = digest
+
+    @property
+    def suitable_buckets(self) -> int:
+        """The number of buckets with which a bucket has 32 to 64 channels, up to ``MAX_BUCKETS``."""
+        return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
+
+    def by_bucket(self, buckets: int) -> list[int]:
+        """Return the digests of so many buckets, a power of two up to ``MAX_BUCKETS``."""
+        digests = [0] * buckets
+        for bucket, digest in self._by_bucket.items():
+            digests[bucket % buckets] ^= digest
+        return digests
+
+
+def encode_digests(digests: list[int]) -> bytes:
+    """Return digests as bytes, which :func:`decode_digests` reads."""
+    return pack(f">{len(digests)}Q", *digests)
+
+
+def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
+    """Return the digests of a member's buckets; None if that many buckets are not possible."""
+    buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
+    return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(blake2b(content, digest_size=_DIGEST_BYTES).digest())
