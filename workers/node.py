@@ -60,7 +60,7 @@ from service.store.coordination.requests import InboxMessage
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
 from workers.ownership.directory_registration import DirectoryRegistrar
-from workers.ownership.fanout import FanOut
+from workers.ownership.fanout import FanOut, choose_helpers
 from workers.ownership.owner_effects import ChannelOwner
 from workers.peers.exchange import ContentExchange
 from workers.polling.poller import Poller
@@ -164,6 +164,7 @@ class Node:
             on_hubs_found=context.hubs.on_hubs_found,
             tasks=tasks,
         )
+        fan_out = FanOut(store, least_subscribers, self._invite_helpers)
         self.owner = ChannelOwner(
             info.id,
             store,
@@ -171,7 +172,7 @@ class Node:
             on_events=self._on_events,
             tasks=tasks,
             contents=self.contents,
-            fan_out=FanOut(store, least_subscribers),
+            fan_out=fan_out,
             registrar=DirectoryRegistrar(store, context.clock, least_subscribers),
         )
         load_limits = LoadLimits(settings.keyspace_capacity)
@@ -181,6 +182,7 @@ class Node:
             "ask": lambda message: handle_request(self, message),
             "push": lambda message: self._process_pushes(message.payload.decode()),
             "share": lambda message: self.directories.on_message(message.payload),
+            "fanout": lambda message: self._help_fan_out(fan_out, message.payload.decode()),
         }
         """The handlers of inbox messages by kind, each run in a task of its own; other kinds belong to the protocol."""
         self._effect_handlers: dict[type[Effect], Callable[[Any], None]] = {
@@ -329,6 +331,18 @@ class Node:
         await self._store.node_inboxes.send(
             [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
         )
+
+    async def _invite_helpers(self, channel_id: ChannelId, count: int) -> None:
+        """Ask up to ``count`` other workers to help with the fan-out of a channel."""
+        message = InboxMessage("fanout", self.info.id, channel_id.encode())
+        helpers = choose_helpers(self.ring, channel_id, self.info, count)
+        await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
+
+    async def _help_fan_out(self, fan_out: FanOut, channel_id: ChannelId) -> None:
+        try:
+            await fan_out.help(channel_id)
+        except StoreUnavailable as error:
+            log.info("fan-out help interrupted, its owner continues", channel=channel_id[:8], error=str(error))
 
     async def _process_pushes(self, channel_id: ChannelId) -> None:
         try:

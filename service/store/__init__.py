@@ -34,6 +34,7 @@ from service.store.coordination.leases import BotEndpoints, PartitionLeases, Rin
 from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
 from service.store.coordination.requests import NodeInboxes, WorkerRequests
 from service.store.delivery.dry_runs import DryRunQueue
+from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
 from service.store.delivery.outbox import DeadLetters, Outbox
 from service.store.directory.cells import MatrixCells
@@ -65,6 +66,7 @@ class Store:
         self.channel_index = ChannelIndex(batching, self.keyspaces, LAYOUT)
         self.channels = Channels(batching, self.channel_index)
         self.registry_changes = RegistryChanges(batching)
+        self.fanout_units = FanOutUnits(batching)
         self.outbox = Outbox(redis)
         self.matrix_cells = MatrixCells(batching)
         self.channel_directory = Directory(batching, self.matrix_cells, "channel")

@@ -19,12 +19,12 @@ SITE = "example.org"
 PEOPLE = [keys.user_id(f"person{number}@localhost") for number in range(40)]
 
 
-async def _everybody(store: Store, cid: ChannelId, cursor: str = "", count: int = 7) -> list[UserId]:
-    """Return the users on all pages of a channel's index, in order."""
-    entries, cursor = await store.channel_index.page(cid, cursor, count)
+async def _everybody(store: Store, cid: ChannelId, cursor: str = "", count: int = 7, label: str = "") -> list[UserId]:
+    """Return the users on all pages of a channel's index after ``cursor``, in order."""
+    entries, cursor = await store.channel_index.page(cid, cursor, count, label)
     found = [uid for uid, _ in entries]
     while cursor:
-        entries, cursor = await store.channel_index.page(cid, cursor, count)
+        entries, cursor = await store.channel_index.page(cid, cursor, count, label)
         found += [uid for uid, _ in entries]
     return found
 
@@ -51,6 +51,16 @@ async def test_each_subscriber_is_on_one_page(store: Store) -> None:
     channel = await _subscribed(store)
     assert sorted(await _everybody(store, channel.id)) == sorted(PEOPLE)
     assert await store.channel_index.count([channel.id]) == [len(PEOPLE)]
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 1_000])
+async def test_parts_of_a_channel_have_each_subscriber_after_a_cursor_once(store: Store, count: int) -> None:
+    channel = await _subscribed(store)
+    first, cursor = await store.channel_index.page(channel.id, "", 7)
+    found = [uid for uid, _ in first]
+    for label, start in (await store.channel_index.divide(channel.id, cursor, count)).items():
+        found += await _everybody(store, channel.id, start, label=label)
+    assert sorted(found) == sorted(PEOPLE)
 
 
 async def test_channels_with_the_same_keys_are_distinguished(store: Store) -> None:

@@ -4,10 +4,16 @@ First the version is queued for the channel's subscribers, page by page. The cur
 last page, is stored with the channel and can only be written by the owner with the latest epoch. A repeated page queues
 nothing twice (guarantee I2), so a crash costs at most one page. Then new entries of public channels are registered in
 the directory and matched with saved searches (``watch``). Last, the PubSub publisher of public channels is notified.
+
+If a channel has many subscribers, its owner divides the fan-out into units, and asks other workers to help
+(:mod:`service.store.delivery.fanout_units`). The owner claims units itself, completes those of workers that have died,
+and begins the next version when all are finished, so that each user is given the versions in order.
 """
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from math import ceil
 from typing import Final
 
 import structlog
@@ -17,19 +23,32 @@ from service.discovery.query_parser import format_condition
 from service.discovery.saved_searches import SavedSearchId, SearchableEntry
 from service.discovery.search_policy import entry_name
 from service.errors import CellsUnavailable
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.version_parts import VersionParts, split_version
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import host_of, without_selector
-from service.model import ChannelId, Delta
+from service.model import ChannelId, Delta, NodeId, NodeInfo
 from service.net.sites import site_of
 from service.observability.tracing import TRACING
+from service.overlay.ring import RingView
 from service.search import Searcher
 from service.store import Store
+from service.store.delivery.fanout_units import DIVIDED, ClaimedUnit
 from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
 from service.store.directory.matrices import ContentName
 from service.store.directory.saved_searches import SavedSearchMatcher
 
 PAGE_SIZE: Final = 500
+DIVIDE_FROM: Final = 10_000
+"""Number of subscribers from which a fan-out is divided into units. Below, one worker needs less than half a second."""
+UNIT_SIZE: Final = 4_000
+"""Most subscribers of a unit, on average; half of it costs 5 % more. The number of units is a power of two, up to 256.
+"""
+UNITS_PER_WORKER: Final = 2
+"""Least number of units for each worker that takes part, so that all end at about the same time."""
+MAX_HELPERS: Final = 3
+"""Most workers that are asked to help with one fan-out. One Redis takes as much processor time as one worker."""
+_WAIT_S: Final = 0.1
+"""Time between two looks at the units of other workers, while none is left to claim."""
 ENTRY_TTL_S: Final = 3 * 86_400.0
 MAX_ENTRIES: Final = 100
 """New entries of one version that are registered and matched with saved searches; further ones are not."""
@@ -38,17 +57,42 @@ _QUERY_CHARS: Final = 120
 _log = structlog.get_logger(__name__)
 
 
+Invite = Callable[[ChannelId, int], Awaitable[None]]
+"""Asks up to this many other workers to help with the fan-out of a channel, that is, to call :meth:`FanOut.help`."""
+
+
+async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
+    pass
+
+
+def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count: int) -> list[NodeId]:
+    """Return up to ``count`` nodes that can help ``owner`` with the fan-out of a channel: those nearest to the channel.
+
+    No two nodes, including the owner, are in the same process.
+    """
+    by_id = {node.id: node for node in ring.nodes}
+    processes = {owner.process or owner.id: owner.id}
+    for node_id in ring.nearest(channel_id, len(by_id)):
+        processes.setdefault(by_id[node_id].process or node_id, node_id)
+    return [node_id for node_id in processes.values() if node_id != owner.id][:count]
+
+
 class FanOut:
     """The fan-outs of one node.
 
     If a method raises :class:`service.errors.StoreUnavailable`, it can be called again and then continues.
     """
 
-    def __init__(self, store: Store, least_subscribers: int) -> None:
-        """Create the fan-outs of one node; channels with at least ``least_subscribers`` subscribers are public."""
+    def __init__(self, store: Store, least_subscribers: int, invite: Invite = _invite_nobody) -> None:
+        """Create the fan-outs of one node; channels with at least ``least_subscribers`` subscribers are public.
+
+        ``invite`` is called when a fan-out is divided. The fan-out is completed even if nobody helps.
+        """
         self._store = store
+        self._invite = invite
         self._search = Searcher(store, least_subscribers)
         self._matcher = SavedSearchMatcher(store.saved_searches)
+        self._helped: set[ChannelId] = set()
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
         """Fan out, in order (guarantee I4), the versions of a channel that have not been fanned out yet.
@@ -66,29 +110,109 @@ class FanOut:
             cursor = ""
         return True
 
+    async def help(self, channel_id: ChannelId) -> None:
+        """Queue units of the fan-out of a channel that another node owns, until none is left to claim."""
+        if channel_id in self._helped:
+            return
+        self._helped.add(channel_id)
+        try:
+            while isinstance(unit := await self._store.fanout_units.claim(channel_id), ClaimedUnit):
+                delta = await self._store.channels.delta(channel_id, unit.version)
+                if delta is None:
+                    return
+                await self._queue_unit(delta, unit)
+        finally:
+            self._helped.discard(channel_id)
+
     async def _fan_out_version(self, channel_id: ChannelId, epoch: int, version: int, cursor: str) -> bool:
-        store, user_count, began_s = self._store, 0, time.time()
+        store, began_s = self._store, time.time()
         delta = await store.channels.delta(channel_id, version)
         if delta is None or delta.initial:
             return await store.channels.record_fanout(channel_id, epoch, version, "")
-        parts = split_version(delta)
+        user_count = await self._queue(delta, epoch, cursor)
+        if user_count is None:
+            return False
+        await self._publish_entries(delta)
+        await store.pubsub_nodes.notify_changed(channel_id)
+        if not await store.channels.record_fanout(channel_id, epoch, version, ""):
+            return False
+        TRACING.record_step(
+            delta.trace_id, "fanned out", began_s, channel=channel_id, version=version, people=user_count
+        )
+        return True
+
+    async def _queue(self, delta: Delta, epoch: int, cursor: str) -> int | None:
+        """Queue a version for all subscribers after ``cursor``; return their number, without those on repeated pages.
+
+        The result is None if another node now owns the channel. A fan-out with many subscribers left after the first
+        page is divided.
+        """
+        store, parts, user_count = self._store, split_version(delta), 0
+        may_divide = True
         while True:
-            entries, cursor = await store.channel_index.page(channel_id, cursor, PAGE_SIZE)
-            user_ids = [user_id for user_id, _ in entries]
-            unsubscribed = set(await store.outbox.enqueue(user_ids, channel_id, version, time.time(), parts))
-            user_count += len(entries) - len(unsubscribed)
-            if unsubscribed:
-                await store.channel_index.remove(channel_id, [entry for entry in entries if entry[0] in unsubscribed])
+            if cursor == DIVIDED:
+                by_units = await self._complete_units(delta)
+                if by_units is not None:
+                    return user_count + by_units
+                cursor, may_divide = "", True  # the store has lost the units, or this node is no longer the owner
+            count, cursor = await self._queue_page(delta, parts, cursor)
+            user_count += count
             if not cursor:
-                await self._publish_entries(delta)
-                await store.pubsub_nodes.notify_changed(channel_id)
-            if not await store.channels.record_fanout(channel_id, epoch, version, cursor):
-                return False
-            if not cursor:
-                TRACING.record_step(
-                    delta.trace_id, "fanned out", began_s, channel=channel_id, version=version, people=user_count
-                )
-                return True
+                return user_count
+            units = await self._divide(delta.channel, cursor) if may_divide else {}
+            may_divide = False
+            if units:
+                if not await store.fanout_units.divide(delta.channel, epoch, delta.version, units):
+                    return None
+                cursor = DIVIDED
+            elif not await store.channels.record_fanout(delta.channel, epoch, delta.version, cursor):
+                return None
+
+    async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
+        """Return units for the subscribers after ``cursor``: a cursor for each label; {} if one unit is enough."""
+        (count,) = await self._store.channel_index.count([channel_id])
+        if count < DIVIDE_FROM:
+            return {}
+        return await self._store.channel_index.divide(channel_id, cursor, ceil(count / UNIT_SIZE))
+
+    async def _complete_units(self, delta: Delta) -> int | None:
+        """Queue the units of a divided fan-out together with other workers, until all units are finished.
+
+        Return the number of users; None if this fan-out is no longer in progress.
+        """
+        is_first = True
+        while (unit := await self._store.fanout_units.claim(delta.channel)) and unit.version == delta.version:
+            if isinstance(unit, ClaimedUnit):
+                helper_count = min(MAX_HELPERS, unit.unfinished // UNITS_PER_WORKER - 1)
+                if is_first and helper_count > 0:
+                    await self._invite(delta.channel, helper_count)
+                is_first = False
+                await self._queue_unit(delta, unit)
+            elif unit.wait_s:
+                await asyncio.sleep(min(unit.wait_s, _WAIT_S))
+            else:
+                return unit.queued
+        return None
+
+    async def _queue_unit(self, delta: Delta, unit: ClaimedUnit) -> None:
+        """Queue a version for the subscribers in a unit, until it is finished or another worker has claimed it."""
+        parts, cursor, is_claimed = split_version(delta), unit.cursor, True
+        while is_claimed:
+            count, cursor = await self._queue_page(delta, parts, cursor, unit.label)
+            is_claimed = await self._store.fanout_units.record(delta.channel, unit, cursor, count) and cursor != ""
+
+    async def _queue_page(self, delta: Delta, parts: VersionParts, cursor: str, label: str = "") -> tuple[int, str]:
+        """Queue a version for a page of subscribers; return their number and the cursor of the next page.
+
+        ``label`` is the label of a unit's key group; "" stands for all subscribers.
+        """
+        store = self._store
+        entries, cursor = await store.channel_index.page(delta.channel, cursor, PAGE_SIZE, label)
+        user_ids = [user_id for user_id, _ in entries]
+        unsubscribed = set(await store.outbox.enqueue(user_ids, delta.channel, delta.version, time.time(), parts))
+        if unsubscribed:
+            await store.channel_index.remove(delta.channel, [entry for entry in entries if entry[0] in unsubscribed])
+        return len(entries) - len(unsubscribed), cursor
 
     async def _publish_entries(self, delta: Delta) -> None:
         """Register the new entries of a public channel in the directory, and queue those that match saved searches.

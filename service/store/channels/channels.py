@@ -42,6 +42,7 @@ from service.model import (
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, script_command
+from service.store.delivery.fanout_units import DIVIDED
 from service.store.subscriptions.channel_index import ChannelIndex
 
 CHANNEL_FIELDS = (
@@ -64,9 +65,10 @@ class ChannelState(msgspec.Struct, frozen=True):
 
     ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned_version`` is the
     last version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
-    fan-out of the next version. ``digest`` identifies the content. ``backoff_s`` is the shortest interval between polls
-    while they fail (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` is the end of a pause
-    of the channel (Unix s), which may be in the past.
+    fan-out of the next version; it is ``fanout_units.DIVIDED`` if the units have their own. ``digest`` identifies the
+    content. ``backoff_s`` is the shortest interval between polls while they fail
+    (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` is the end of a pause of the channel
+    (Unix s), which may be in the past.
     """
 
     channel: Channel
@@ -201,7 +203,7 @@ FIELDS = {
     "owner": "node that adopted it last",
     "version": "number of the latest version",
     "fanned": "last version whose fan-out is complete",
-    "cursor": "progress of the fan-out of version fanned + 1",
+    "cursor": "progress of the fan-out of version fanned + 1; * if it is divided into units",
     "etag": "HTTP validator of the body from which the version was made",
     "last_modified": "HTTP validator of that body",
     "body_sha256": "SHA-256 of that body",
@@ -420,10 +422,11 @@ class Channels:
     async def record_fanout(self, cid: ChannelId, epoch: int, version: int, cursor: str) -> bool:
         """Record how far ``version`` has been queued for its recipients; return False if another node owns the channel.
 
-        ``cursor`` is the position to continue from; "" means that the version has been queued for all. ``epoch`` is the
-        caller's fencing token.
+        ``cursor`` is the position to continue from; "" means that the version has been queued for all, and ends the
+        units of a divided fan-out. ``epoch`` is the caller's fencing token.
         """
-        return bool(await self._redis.run_script("channel_record_fanout", (keys.channel(cid),), epoch, version, cursor))
+        own = (keys.channel(cid), keys.fanout_units(cid))
+        return bool(await self._redis.run_script("channel_record_fanout", own, epoch, version, cursor, DIVIDED))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
         """Record that a channel is no longer polled. If it is polled again, the first poll delivers no entries.
@@ -547,9 +550,8 @@ class Channels:
 
     async def delete(self, cid: ChannelId) -> None:
         """Delete a channel and its log. The caller ends the channel's subscriptions before and after this call."""
-        own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
         await self._redis.call_many(
-            [script_command("channel_delete", own, ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
+            [script_command("channel_delete", _deleted_keys(cid), ""), ("SREM", keys.channel_registry(cid[:2]), cid)]
         )
         await self._redis.call(*record_change(cid))
 
@@ -558,8 +560,7 @@ class Channels:
 
         The field was kept so that remaining subscriptions can be found.
         """
-        own = (keys.channel(cid), keys.channel_log(cid), keys.poll_results(cid), keys.incoming_moves(cid))
-        await self._redis.run_script("channel_delete", own, "1")
+        await self._redis.run_script("channel_delete", _deleted_keys(cid), "1")
 
     async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
         """Return the sorted ids of the registered channels in these buckets.
@@ -596,6 +597,11 @@ class Channels:
     async def count(self) -> int:
         """Return the number of registered channels."""
         return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
+
+
+def _deleted_keys(cid: ChannelId) -> tuple[str, ...]:
+    own = (keys.channel, keys.channel_log, keys.poll_results, keys.incoming_moves, keys.fanout_units)
+    return tuple(key(cid) for key in own)
 
 
 def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:

@@ -53,6 +53,9 @@ key                          type    contents
 ``cn:{c:CID}:log``           stream  its versions: entry id ``VERSION-0``, ``d`` Delta (msgpack); ~1,000
 ``cn:{c:CID}:polls``         list    its last 20 PollResults (msgpack), newest first
 ``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
+``cn:{c:CID}:units``         hash    fan-out of the next version, if it is divided: ``version``; ``queued``, users so
+                                     far; label of a key group that is not finished → ``UNTIL TOKEN CURSOR``: end
+                                     of its claim (ms), token of the claim, position; expires
 ``cn:{c:CID}:pause``         string  no polls until the key expires: ``1`` at the publisher's request, ``admin``
                                      at an admin's
 ``cn:{c:CID}:budget``        hash    token bucket of the channel's polls: ``tokens``, ``at_ms``; expires
@@ -286,6 +289,7 @@ channel = _key("cn:{c:*}")
 channel_log = _key("cn:{c:*}:log")
 poll_results = _key("cn:{c:*}:polls")
 incoming_moves = _key("cn:{c:*}:joining")
+fanout_units = _key("cn:{c:*}:units")
 console_session = _key("cn:{console}:login:*")
 console_repeat = _key("cn:{console}:repeat:*")
 known_browsers = _key("cn:{console}:browsers:*")

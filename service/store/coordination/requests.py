@@ -31,18 +31,19 @@ from service.store.coordination.request_budgets import BlockedHosts
 _INBOX_LENGTH = 10_000
 _INBOX_TTL_S = 3600
 
-MessageKind = Literal["peer", "ask", "push", "share"]
+MessageKind = Literal["peer", "ask", "push", "share", "fanout"]
 
-_KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "share"}
+_KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "share", b"fanout": "fanout"}
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
-    """A message in a worker's inbox. Its ``kind`` is one of four.
+    """A message in a worker's inbox. Its ``kind`` is one of five.
 
     - ``peer``: a message of Corona's protocol between nodes.
     - ``ask``: a request of a bot or the console.
     - ``push``: a hub has pushed a document for the channel whose id is the payload; no reply is expected.
     - ``share``: a message between nodes about lookup directories.
+    - ``fanout``: the owner of the channel whose id is the payload asks for help with its fan-out.
     """
 
     kind: MessageKind

@@ -13,7 +13,7 @@ from sys import intern
 from cachetools import LRUCache
 
 from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch
-from service.clash.key_groups import KeyLayout, Keyspace
+from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.transitions import Accepted
 from service.errors import KeyGroupMoving, StoreUnavailable
@@ -110,22 +110,43 @@ class ChannelIndex:
             units.on_answer(answer)
         return sum(counts.values())
 
-    async def page(self, cid: ChannelId, cursor: str, count: int) -> tuple[list[tuple[UserId, int]], str]:
+    async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
+        """Divide the entries of a channel after ``cursor``.
+
+        Return the cursors of the first pages of key groups, by the labels of the key groups. ``count`` is rounded up to
+        a power of two, up to the number of keys that a channel has: it is the number of groups of the whole channel,
+        which have about equally many entries. Only the groups with entries after ``cursor`` are returned.
+        """
+        (site,) = await self._sites([cid])
+        if site is None:
+            return {}
+        channel = self._layout.channel_group(site, cid)
+        depth = min(channel.depth + (count - 1).bit_length(), channel.bits)
+        key, _ = _parse_cursor(cursor) or (channel.key, "")
+        starts = range(KeyGroup.containing(key, depth, channel.bits).key, channel.last + 1, 1 << channel.bits - depth)
+        groups = [KeyGroup(start, depth, channel.bits) for start in starts]
+        return {group.label: cursor if key in group else "" for group in groups}
+
+    async def page(
+        self, cid: ChannelId, cursor: str, count: int, label: str = ""
+    ) -> tuple[list[tuple[UserId, int]], str]:
         """Return up to ``count`` entries of a channel, and the cursor of the next page.
 
         The cursor "" stands for the first page, and is returned with the last page. An entry is a pair (user id,
-        ``seq`` of the user's change). The pages contain each user who is subscribed throughout all calls.
+        ``seq`` of the user's change). The pages contain each user who is subscribed throughout all calls. With
+        ``label``, the label of a key group that :meth:`divide` has returned, they contain its entries only.
         """
         (site,) = await self._sites([cid])
         if site is None:
             return [], ""
-        prefix = self._layout.channel_group(site, cid)
+        channel = self._layout.channel_group(site, cid)
+        prefix = KeyGroup.from_label(label, channel.bits) if label else channel
         walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
         mark = cached_channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
         with _translated():
             while walk.request is not None and not found:
-                found = [record for record in await self._run_query(walk) if record.id.startswith(mark)]
+                found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.request is None else _format_cursor(walk.position)
 
@@ -157,8 +178,11 @@ class ChannelIndex:
             pass
         self._depths.record(leaf.group, search.depth)
 
-    async def _run_query(self, walk: PrefixQuery) -> tuple[Record, ...]:
-        """Execute the next request of a prefix query, and return the records that it has found."""
+    async def _run_query(self, walk: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
+        """Execute the next request of a query for entries of a channel, and return the records that it has found.
+
+        ``channel`` is the channel's key group.
+        """
         question = walk.request
         if isinstance(question, ReadDonor):
             walk.on_donor_page(question.move, await self._keyspaces.read_donor(question))
@@ -167,7 +191,7 @@ class ChannelIndex:
             walk.on_leaf_page(answer, page)
             if isinstance(answer, Accepted) and walk.records:
                 # By channel, not by leaf, so that the load of each half of the leaf is known.
-                told = answer.group.intersection(question.prefix) or answer.group
+                told = answer.group.intersection(channel) or answer.group
                 await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
         return walk.records
 

@@ -1,0 +1,101 @@
+"""Units of the fan-out of a large channel's version, which several workers carry out together.
+
+A unit is a key group under the channel's key group (:mod:`service.clash.key_groups`), that is, a fixed part of its
+subscribers. The owner divides a fan-out; then any worker claims a unit, queues the version for the unit's subscribers
+page by page, and records the cursor after each page. A claim ends unless it is extended, by Redis's clock, so that
+another worker continues the unit of a worker that has died. The units of a version are in the slot of their channel.
+
+If a claim ends although its worker is still alive, two workers queue the same pages. This is harmless, because a
+version is queued once for each user (guarantee I2), and a version that a user was given already is not queued after a
+later one (guarantee I4). Only the worker with the latest claim records progress.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from service.model import ChannelId
+from service.store.client import keys
+from service.store.client.connection import BatchedRepository
+
+DIVIDED: Final = "*"
+"""The cursor of a channel whose next version is fanned out in units."""
+CLAIM_S: Final = 10.0
+"""Length of a claim, which is extended by each recorded page. A page takes 50 ms, or a second under heavy load."""
+_UNITS_TTL_S: Final = 86_400
+
+
+class ClaimedUnit(msgspec.Struct, frozen=True):
+    """A unit of the fan-out of ``version`` that the caller has claimed.
+
+    ``unfinished`` is the number of units that are not finished, including this one. ``label`` is the label of its key
+    group, ``token`` identifies the claim, and ``cursor`` is the position in the channel index from which to continue;
+    "" is the first subscriber of the unit.
+    """
+
+    version: int
+    unfinished: int
+    label: str
+    token: str
+    cursor: str
+
+
+class UnitsLeft(msgspec.Struct, frozen=True):
+    """The state of a divided fan-out of ``version`` without a unit to claim.
+
+    ``wait_s`` is the time in seconds until the first claim of another worker ends; 0 if all units are finished.
+    ``queued`` is the number of users on all pages that have been recorded.
+    """
+
+    version: int
+    queued: int
+    wait_s: float
+
+
+class FanOutUnits(BatchedRepository):
+    """The units of fan-outs that are in progress.
+
+    Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated. Units that nobody has
+    claimed for a day are dropped.
+    """
+
+    async def divide(self, cid: ChannelId, epoch: int, version: int, units: Mapping[str, str]) -> bool:
+        """Divide the fan-out of a version of a channel into units.
+
+        Return False if another node owns the channel, or ``version`` is not the next one to fan out. ``epoch`` is the
+        caller's fencing token. ``units`` maps the label of each key group to the cursor from which to continue. A
+        fan-out that is divided already stays as it is.
+        """
+        fields = [value for unit in units.items() for value in unit]
+        return bool(
+            await self._redis.run_script("fanout_divide", _keys(cid), epoch, version, DIVIDED, _UNITS_TTL_S, *fields)
+        )
+
+    async def claim(self, cid: ChannelId) -> ClaimedUnit | UnitsLeft | None:
+        """Claim a unit that no worker has claimed, or whose claim has ended.
+
+        If there is none, return what is left. The result is None if no divided fan-out of the channel is in progress.
+        """
+        reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000))
+        if reply is None:
+            return None
+        version, number, *rest = reply
+        if len(rest) == 1:
+            return UnitsLeft(version, number, rest[0] / 1000)
+        return ClaimedUnit(version, number, *(part.decode() for part in rest))
+
+    async def record(self, cid: ChannelId, unit: ClaimedUnit, cursor: str, queued: int) -> bool:
+        """Record that a page with ``queued`` users of a unit has been queued; return False if the claim has passed on.
+
+        ``cursor`` is the position to continue from; "" means that the unit is finished.
+        """
+        own = (keys.fanout_units(cid),)
+        milliseconds = int(CLAIM_S * 1000)
+        return bool(
+            await self._redis.run_script("fanout_record", own, unit.label, unit.token, cursor, queued, milliseconds)
+        )
+
+
+def _keys(cid: ChannelId) -> tuple[str, str]:
+    return keys.channel(cid), keys.fanout_units(cid)

@@ -1,0 +1,36 @@
+-- Claim a unit of a channel's fan-out that no worker has claimed, or whose claim has expired. Redis's time of the claim
+-- is its token: a unit has no two claims of the same time. An end of a claim that is too far in the future comes from a
+-- clock that was wrong, and counts as past.
+-- KEYS: channel, units
+-- ARGV: value of the channel's field cursor that says that its fan-out is divided, length of a claim (ms)
+-- Reply: {version, users in all pages so far, ms until the first claim expires (0 if all units are finished)}, or
+--   {version, units that are not finished, label, token, cursor} of a claimed unit; nil if no divided fan-out is in
+--   progress
+local found = redis.call('HMGET', KEYS[1], 'cursor', 'fanned')
+local units, version, queued = {}, nil, nil
+local all = redis.call('HGETALL', KEYS[2])
+for i = 1, #all, 2 do
+  if all[i] == 'version' then
+    version = all[i + 1]
+  elseif all[i] == 'queued' then
+    queued = all[i + 1]
+  else
+    units[#units + 1] = {all[i], all[i + 1]}
+  end
+end
+if found[1] ~= ARGV[1] or not version or tonumber(version) ~= tonumber(found[2] or '0') + 1 then
+  return false
+end
+local time = redis.call('TIME')
+local now, wait = time[1] * 1000 + math.floor(time[2] / 1000), 0
+for _, unit in ipairs(units) do
+  local ends, _, cursor = string.match(unit[2], '^(%S+) (%S+) (%S*)$')
+  local left = tonumber(ends) - now
+  if left <= 0 or left > tonumber(ARGV[2]) then
+    local token = time[1] .. '.' .. time[2]
+    redis.call('HSET', KEYS[2], unit[1], string.format('%.0f %s %s', now + ARGV[2], token, cursor))
+    return {tonumber(version), #units, unit[1], token, cursor}
+  end
+  wait = wait == 0 and left or math.min(wait, left)
+end
+return {tonumber(version), tonumber(queued), wait}
