@@ -41,10 +41,10 @@ REFRESHED_NAME = RedisCost(15, 3_000)
 """The refresh of a public channel's name in the directory, every two hours."""
 REFRESH_INTERVAL_S = 7_200.0
 
-PROCESS_BYTES = 150e6
-"""A worker process without channels, with its parsers."""
-SCHEDULED_CHANNEL_BYTES = 1_500
-"""What the shell around the protocol keeps of a channel that it polls."""
+PROCESS_BYTES = 75e6
+"""A worker process without channels; its parser processes belong to polls."""
+SCHEDULED_CHANNEL_BYTES = 1_200
+"""What a worker keeps of a channel that it has polled, besides the protocol's state."""
 
 
 class Activity(msgspec.Struct, frozen=True):

@@ -8,14 +8,14 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
-from service.corona.update_rates import LONGEST_UPDATE_INTERVAL_S, UpdateEstimate, UpdateHistory
+from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import ChannelId
 from service.overlay.ring import RingView
 from service.simulate.corona.protocol_fleet import StoredChannel
 from service.simulate.corona.workload import DRAWN_BITS, hex_id
 from service.simulate.fleet import costs
 from service.simulate.fleet.object_sizes import total_bytes
-from service.simulate.fleet.section_fleet import SectionFleet, Traffic
+from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, SectionFleet, Traffic
 from service.simulate.schedulers.publication_trace import HOUR_S, draw_intervals_s, zipf_subscribers
 
 STEPS = 5
@@ -27,15 +27,15 @@ _VERSIONS = 200
 _NODES_IN_MEMORY = 3
 _LEAST_PUBLIC = 2
 _HEAL_WITHIN_S = 120.0
-_KNOWN_UPDATES = 1e3
+_KNOWN_UPDATES = 30.0
 
 
 class FleetSetup(msgspec.Struct, frozen=True):
     """A fleet and its workload.
 
     ``churn`` is the share of the nodes that fail in an hour, while as many join: by default each node once a day.
-    Without ``updates``, no channel changes; with them, channels change as in Corona's survey (§5). Every channel has at
-    least one subscriber, and ``subscribers`` on average by a Zipf distribution. ``private`` channels are exempt
+    Without ``updates``, no channel changes; with them, all change as often as in Corona's survey (§5). Every channel
+    has at least one subscriber, and ``subscribers`` on average by a Zipf distribution. ``private`` channels are exempt
     from the limits on polls of public ones. At most ``simulated_channels`` channels are simulated, at least those of
     a sixteenth of the id space. Nodes that share a process, ``nodes_per_worker``, share its memory.
     """
@@ -118,12 +118,11 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
     report("fleet at rest")
     changed = Traffic()
     changed.add(rest)
-    versions_per_s = workload.updates_per_s if setup.updates else 0.0
     if setup.updates:
         chosen = rng.choice(sorted(fleet.channels), min(_VERSIONS, len(fleet.channels)), replace=False).tolist()
         for channel in chosen:
             fleet.publish_entry(channel)
-        changed.add(_excess(fleet, rest, window_s), versions_per_s / len(chosen))
+        changed.add(_excess(fleet, rest, window_s), workload.updates_per_s / len(chosen))
     report("entries published")
     fleet.kill([measured[int(rng.integers(len(measured)))]])
     heal_s, failure = _heal(fleet, rest, window_s)
@@ -171,20 +170,33 @@ class _Workload(NamedTuple):
 def _draw_workload(setup: FleetSetup, rng: np.random.Generator) -> _Workload:
     count = setup.channels >> setup.section_bits
     subscribers = zipf_subscribers(setup.channels, rng, setup.subscribers)
-    intervals_s = draw_intervals_s(count, rng)
+    histories = draw_histories(count, rng, FLEET_AHEAD_S)
     points = rng.integers(0, 1 << DRAWN_BITS - setup.section_bits, count, dtype=np.uint64)
-    columns = zip(points.tolist(), subscribers.tolist(), intervals_s.tolist(), strict=False)
+    columns = zip(points.tolist(), subscribers.tolist(), histories, strict=False)
     channels = {
-        hex_id(point): StoredChannel(number, _history(interval_s), private=setup.private)
-        for point, number, interval_s in columns
+        hex_id(point): StoredChannel(number, history, private=setup.private) for point, number, history in columns
     }
     public = 0 if setup.private else int((subscribers >= _LEAST_PUBLIC).sum())
-    return _Workload(channels, public, float((1 / intervals_s).sum()))
+    updates_per_s = sum(1 / history.estimate.interval_s for history in histories) if setup.updates else 0.0
+    return _Workload(channels, public, updates_per_s)
 
 
-def _history(interval_s: float) -> UpdateHistory:
-    watched_s = min(interval_s, LONGEST_UPDATE_INTERVAL_S) * _KNOWN_UPDATES
-    return UpdateHistory(UpdateEstimate(_KNOWN_UPDATES, watched_s))
+def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list[UpdateHistory]:
+    """Return the update histories of channels at ``fleet_s``, with the distribution of update intervals of Corona §5.
+
+    The last update was a random part of the channel's interval ago.
+    """
+    intervals_s = draw_intervals_s(count, rng)
+    since_s = fleet_s - rng.random(count) * intervals_s
+    return [
+        UpdateHistory(
+            UpdateEstimate(
+                _KNOWN_UPDATES, _KNOWN_UPDATES * interval_s, 0.0, _KNOWN_UPDATES, _KNOWN_UPDATES * interval_s
+            ),
+            last_s,
+        )
+        for interval_s, last_s in zip(intervals_s.tolist(), since_s.tolist(), strict=True)
+    ]
 
 
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:

@@ -23,6 +23,8 @@ from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, Protoc
 
 HEARTBEATS_PER_LEASE = 4
 """The same as in workers."""
+FLEET_AHEAD_S = 1.7e9
+"""The fleet time at the start of a simulation."""
 _READ_S = 0.05
 _CHECK_INTERVAL_S = 0.5
 _ENTRY = Entry(
@@ -75,7 +77,7 @@ class SectionFleet(ProtocolFleet):
         lease_s: float,
     ) -> None:
         tick_s = policy.maintenance_interval_s / TICKS_PER_MAINTENANCE
-        super().__init__(channels, policy, _Network(rng), tick_s=tick_s, prompt_s=_READ_S)
+        super().__init__(channels, policy, _Network(rng), tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
         self.traffic = Traffic()
         self._section = section
         self._lease_s = lease_s
@@ -111,7 +113,7 @@ class SectionFleet(ProtocolFleet):
         """Have a random member of the channel's polling set find one new entry."""
         members = [node for node in self._members(channel) if node.alive]
         node = members[int(self._rng.integers(len(members)))]
-        delta = Delta(channel, self.channels[channel].version, 0, self.now_s, (Change("addition", _ENTRY),))
+        delta = Delta(channel, self.channels[channel].version, 0, self.fleet_s, (Change("addition", _ENTRY),))
         validators = Validators('"33a64df551425fcc55e4d42a148795d9f25f89d4"', "Mon, 23 Nov 2026 15:40:00 GMT")
         node.handle(events.CandidateFound(messages.Candidate(delta, validators, _BASELINE)))
 
