@@ -85,6 +85,8 @@ STEP_TOLERANCE = 2
 """Difference of speeds, in steps of a sixteenth of an octave, up to which clocks count as similar."""
 _LEAST_STEP, _MOST_STEP = -127, 127
 _ROUNDING = 1e-9
+_EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
+"""The factor that each signed byte stands for; a negative byte is an index from the end."""
 
 
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
@@ -93,8 +95,8 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
     ``steps``, shape (M, 31), has the factors for 24 hours of the day and 7 days of the week, as logarithms in
     sixteenths of an octave. With two more columns, shape (M, 33), it also has the lowest and the highest speed.
     """
-    factors = np.exp2(steps / STEPS_PER_OCTAVE)
-    found = (factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]).reshape(-1, HOURS_OF_WEEK)
+    factors = _EXP2[steps]
+    found = _products(factors)
     if steps.shape[1] == SPEEDS_BYTES:
         found = np.minimum(np.maximum(found, factors[:, FACTORS : FACTORS + 1]), factors[:, FACTORS + 1 :])
     return np.asarray(found / found.mean(axis=1, keepdims=True))
@@ -191,21 +193,20 @@ def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
     steps = np.hstack((np.round(rates / 2), np.broadcast_to([_LEAST_STEP, _MOST_STEP], (len(rates), 2)))).astype(
         np.int8
     )
-    rows = np.flatnonzero(~are_within(steps, lowest, highest))
-    found, least, most = steps[rows], lowest[rows], highest[rows]
-    # A lower upper bound makes the clock slower on average, a higher lower bound makes it faster.
-    found[:, -1] = _last_within(found, -1, lambda tried: _fastest(tried) <= most * (1 + _ROUNDING))
-    found[:, -2] = -_last_within(found, -2, lambda tried: _slowest(tried) >= least * (1 - _ROUNDING), sign=-1)
-    steps[rows] = found
-    hourly = hourly_speeds(steps)
-    is_even = (hourly.max(axis=1) - hourly.min(axis=1) < _ROUNDING) | ~are_within(steps, lowest, highest)
+    slowest, fastest = _extremes(steps)
+    rows = np.flatnonzero(~_fits(slowest, fastest, lowest, highest))
+    if len(rows):
+        found = _bounded(steps[rows], lowest[rows], highest[rows])
+        slowest[rows], fastest[rows] = _extremes(found)
+        steps[rows] = found
+    is_even = (fastest - slowest < _ROUNDING) | ~_fits(slowest, fastest, lowest, highest)
     steps[is_even] = 0
     return steps
 
 
 def are_within(speeds: Steps, lowest: Floats, highest: Floats) -> NDArray[np.bool_]:
     """Return for each clock whether its speed is between ``lowest`` and ``highest`` in every hour; all have M rows."""
-    return np.asarray((_slowest(speeds) >= lowest * (1 - _ROUNDING)) & (_fastest(speeds) <= highest * (1 + _ROUNDING)))
+    return _fits(*_extremes(speeds), lowest, highest)
 
 
 def are_similar(speeds: Steps, others: Steps) -> NDArray[np.bool_]:
@@ -214,28 +215,76 @@ def are_similar(speeds: Steps, others: Steps) -> NDArray[np.bool_]:
     return np.asarray(difference <= STEP_TOLERANCE)
 
 
-def _slowest(speeds: Steps) -> Floats:
-    return np.asarray(hourly_speeds(speeds).min(axis=1))
+def _fits(slowest: Floats, fastest: Floats, lowest: Floats, highest: Floats) -> NDArray[np.bool_]:
+    return np.asarray((slowest >= lowest * (1 - _ROUNDING)) & (fastest <= highest * (1 + _ROUNDING)))
 
 
-def _fastest(speeds: Steps) -> Floats:
-    return np.asarray(hourly_speeds(speeds).max(axis=1))
+def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
+    """Return the lowest and the highest speed of each clock, relative to its mean; both have shape (M,)."""
+    factors = _EXP2[speeds]
+    hours, days = factors[:, :HOURS], factors[:, HOURS:FACTORS]
+    slowest, fastest = hours.min(axis=1) * days.min(axis=1), hours.max(axis=1) * days.max(axis=1)
+    mean = hours.mean(axis=1) * days.mean(axis=1)
+    least, most = factors[:, FACTORS], factors[:, FACTORS + 1]
+    bounded = np.flatnonzero((slowest < least) | (fastest > most))
+    if len(bounded):
+        low, high = least[bounded], most[bounded]
+        slowest[bounded], fastest[bounded] = (
+            np.minimum(np.maximum(speed[bounded], low), high) for speed in (slowest, fastest)
+        )
+        mean[bounded] = _bounded_mean(_products(factors[bounded]), low, high)
+    return slowest / mean, fastest / mean
 
 
-def _last_within(
-    speeds: Steps, column: int, fits: Callable[[Steps], NDArray[np.bool_]], *, sign: int = 1
-) -> NDArray[np.int64]:
-    """Return for each clock the last number x such that ``fits`` holds with sign·x in this column of its speeds.
+def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
+    """Return the speeds with bounds of their products by which the clocks run between ``lowest`` and ``highest``.
 
-    ``fits`` maps speeds to booleans; it must hold up to some number for each clock, and for none beyond.
+    A lower upper bound makes the clock slower on average, a higher lower bound makes it faster. First the highest
+    upper bound is taken with which no hour is faster than ``highest``, then the lowest lower bound with which none is
+    slower than ``lowest``.
     """
-    low = np.full(len(speeds), _LEAST_STEP)
-    high = np.full(len(speeds), _MOST_STEP)
-    tried = speeds.copy()
+    found = speeds.copy()
+    products = _products(_EXP2[speeds])
+    slowest, fastest = products.min(axis=1), products.max(axis=1)
+    least = np.full(len(speeds), _EXP2[_LEAST_STEP])
+
+    def is_slow_enough(step: NDArray[np.int64]) -> NDArray[np.bool_]:
+        most = _EXP2[step]
+        at_most = highest * (1 + _ROUNDING) * _bounded_mean(products, least, most)
+        return np.asarray(np.minimum(fastest, most) <= at_most)
+
+    found[:, -1] = _last_within(len(speeds), is_slow_enough)
+    most = _EXP2[found[:, -1]]
+
+    def is_fast_enough(step: NDArray[np.int64]) -> NDArray[np.bool_]:
+        least = _EXP2[-step]
+        bounded = np.minimum(np.maximum(slowest, least), most)
+        return np.asarray(bounded >= lowest * (1 - _ROUNDING) * _bounded_mean(products, least, most))
+
+    found[:, -2] = -_last_within(len(speeds), is_fast_enough)
+    return found
+
+
+def _products(factors: Floats) -> Floats:
+    """Return the products of the factors of the hours and days, for the hours of the week, shape (M, 168)."""
+    products = factors[:, HOURS:FACTORS, None] * factors[:, None, :HOURS]
+    return np.asarray(products.reshape(-1, HOURS_OF_WEEK))
+
+
+def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
+    """Return the mean of each row of ``products`` within its bounds, of which the upper one takes precedence."""
+    return np.asarray(np.minimum(np.maximum(products, least[:, None]), most[:, None]).mean(axis=1))
+
+
+def _last_within(count: int, fits: Callable[[NDArray[np.int64]], NDArray[np.bool_]]) -> NDArray[np.int64]:
+    """Return for each of ``count`` clocks the last step for which ``fits`` is true.
+
+    ``fits`` maps an array with one step per clock to booleans. It must be true up to some step, and false beyond.
+    """
+    low, high = np.full(count, _LEAST_STEP), np.full(count, _MOST_STEP)
     while (low < high).any():
         middle = (low + high + 1) // 2
-        tried[:, column] = np.clip(sign * middle, _LEAST_STEP, _MOST_STEP)
-        is_fine = fits(tried)
+        is_fine = fits(middle)
         low, high = np.where(is_fine, middle, low), np.where(is_fine, high, middle - 1)
     return low
 

@@ -37,7 +37,7 @@ FEEDS = [*PLAIN, *CROWD, ASKS_FOR_HOURLY]
 
 SKIPPED, DOUBLED = 1.75, 0.25
 """Looser than in the measurement: the machine may be busy with other tests."""
-RETRY_AFTER_S = 30
+RETRY_AFTER_S = 12
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

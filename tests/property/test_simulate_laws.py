@@ -15,6 +15,7 @@ from service.simulate.schedulers.publication_trace import (
     HOUR_S,
     WEEK_S,
     Floats,
+    Ints,
     PublicationTrace,
     Publishers,
     make_trace,
@@ -36,11 +37,22 @@ class Watched:
         self.polls += zip(seen.now_s.tolist(), seen.channel.tolist(), strict=True)
         return self._scheduler.wait_s(seen)
 
-    def plan(self, now_s: float, due_s: Floats) -> Floats:
-        return cast("FleetScheduler", self._scheduler).plan(now_s, due_s)
-
     def before(self, moment_s: float) -> list[tuple[float, int]]:
         return sorted(poll for poll in self.polls if poll[0] <= moment_s)
+
+
+class WatchedFleet(FleetScheduler):
+    """A fleet that is watched: its polls and when each is made."""
+
+    polls: tuple[tuple[float, int], ...] = ()
+
+    def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
+        times_s = super().poll_times_s(channel, due_s, number)
+        self.polls += tuple(zip(times_s.tolist(), channel.tolist(), strict=True))
+        return times_s
+
+    def before(self, moment_s: float) -> list[tuple[float, int]]:
+        return sorted({poll for poll in self.polls if poll[0] <= moment_s})
 
 
 def other_future(trace: PublicationTrace, moment_s: float) -> PublicationTrace:
@@ -79,8 +91,8 @@ def test_ours_does_not_see_the_future(clocks: str, seed: int, moment_s: float) -
     known = []
     for trace in traces(seed, moment_s):
         policy = unlimited_policy(Goal.FAIR, weekly_rhythm=clocks == "learnt")
-        watched = Watched(FleetScheduler(policy, 10**9, trace.subscribers, CHANNELS / HOUR_S))
-        run_fleet(trace, cast("FleetScheduler", watched), np.linspace(0, HOUR_S / 2, CHANNELS), (0.0, END_S))
+        watched = WatchedFleet(policy, 10**9, trace.subscribers, CHANNELS / HOUR_S)
+        run_fleet(trace, watched, np.linspace(0, HOUR_S / 2, CHANNELS), (0.0, END_S))
         known.append(watched.before(moment_s))
     assert known[0] == known[1]
 

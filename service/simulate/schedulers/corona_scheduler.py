@@ -33,9 +33,9 @@ from service.corona.rhythm import (
     weight_factors,
 )
 from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
-from service.simulate.schedulers.polls import PollObservations, PollSimulation
+from service.simulate.schedulers.polls import PlannedSimulation, PollObservations
 from service.simulate.schedulers.publication_trace import HOUR_S, Floats, Ints, PublicationTrace
-from service.simulate.schedulers.weekly_clocks import WeeklyClocks
+from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
 
 MAINTENANCE_S = HOUR_S
 MIN_CHANGE = 0.02
@@ -90,7 +90,7 @@ class ChannelRhythms:
 
 
 class FleetScheduler:
-    """The decisions of a Corona fleet about its polls, in the form of a scheduler for :class:`PollSimulation`.
+    """The decisions of a Corona fleet about its polls, as the plan of a :class:`PlannedSimulation`.
 
     The fleet of ``nodes`` nodes makes ``requests_per_s`` polls by this policy.
     """
@@ -103,32 +103,41 @@ class FleetScheduler:
         self._table = factor_table((ChannelFactors(count, 0.0, False) for count in subscribers.tolist()), channels)
         self._rhythms = ChannelRhythms(channels)
         self._polling_clocks = WeeklyClocks(channels)
+        self._gaps = ClockedGaps(
+            np.full(channels, channels / requests_per_s), self._polling_clocks if policy.weekly_rhythm else None
+        )
         self._speeds: Steps = np.zeros((channels, SPEEDS_BYTES), dtype=np.int8)
         """The speeds of the polling clocks."""
         self._estimates = [UpdateEstimate()] * channels
         self._interval_s = np.full(channels, UpdateEstimate().interval_s)
-        self._gap_s = np.full(channels, channels / requests_per_s)
+        self._planned_rates = self._rhythms.rates.copy()
+        """The rhythms from which the speeds of the polling clocks were computed."""
         self._estimated_until_s = np.full(channels, -np.inf)
         """Time until which each channel's estimate includes the polls; -inf: never polled."""
         self._polled_s = np.full(channels, -np.inf)
         self._new = np.zeros(channels, dtype=np.int64)
         """New entries since then."""
 
-    def wait_s(self, seen: PollObservations) -> Floats:
-        """Record the results of polls, and return the time in seconds until the next poll of each polled channel."""
+    def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
+        """Return how many polls each channel has before ``until_s`` by its schedule; the first is at ``due_s``."""
+        return self._gaps.count_polls(channel, due_s, until_s)
+
+    def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
+        """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
+        return self._gaps.poll_times_s(channel, due_s, number)
+
+    def record(self, seen: PollObservations) -> None:
+        """Record the results of polls."""
         channel = seen.channel
         fresh = self._estimated_until_s[channel] == -np.inf
         if fresh.any():
             self._begin(seen, np.flatnonzero(fresh))
         self._new[channel] += np.where(fresh, 0, seen.new)
         self._polled_s[channel] = seen.now_s
-        if not self._policy.weekly_rhythm:
-            return self._gap_s[channel]
-        rows, entries = seen.new_entries()
-        if len(rows):
-            self._rhythms.add(channel[rows], seen.published_s[entries])
-        shown_s = self._polling_clocks.shown_s(channel, seen.now_s)
-        return self._polling_clocks.time_s(channel, shown_s + self._gap_s[channel]) - seen.now_s
+        if self._policy.weekly_rhythm:
+            rows, entries = seen.new_entries()
+            if len(rows):
+                self._rhythms.add(channel[rows], seen.published_s[entries])
 
     def plan(self, now_s: float, due_s: Floats) -> Floats:
         """Update all estimates and schedules at ``now_s``, and return the time of each channel's next poll.
@@ -141,13 +150,18 @@ class FleetScheduler:
         scale = scale_for_budget(allocation_problem(self._policy, self._nodes, self._table), self._budget)
         size = channel_sizes(self._policy, self._nodes, self._table, scale)
         least, most = size_bounds(self._policy, self._nodes, self._table)
-        is_moved = np.abs(size * self._gap_s / self._policy.poll_interval_s - 1) > MIN_CHANGE
+        is_moved = np.abs(size * self._gaps.gap_s / self._policy.poll_interval_s - 1) > MIN_CHANGE
         speeds = self._speeds
         if self._policy.weekly_rhythm:
-            speeds = polling_speeds(self._rhythms.rates, least / size, most / size)
-            is_kept = are_similar(speeds, self._speeds) & are_within(self._speeds, least / size, most / size)
-            is_moved |= ~is_kept
-            speeds = np.where(is_kept[:, None], self._speeds, speeds)
+            speeds = speeds.copy()
+            is_within = are_within(speeds, least / size, most / size)
+            is_planned = (self._planned_rates == self._rhythms.rates).all(axis=1)
+            rows = np.flatnonzero(is_moved | ~is_within | ~is_planned)
+            found = polling_speeds(self._rhythms.rates[rows], (least / size)[rows], (most / size)[rows])
+            self._planned_rates[rows] = self._rhythms.rates[rows]
+            is_changed = ~(are_similar(found, speeds[rows]) & is_within[rows])
+            speeds[rows[is_changed]] = found[is_changed]
+            is_moved[rows[is_changed]] = True
         self._revise_schedules(np.flatnonzero(is_moved), size, speeds, now_s, due_s)
         return due_s
 
@@ -182,28 +196,28 @@ class FleetScheduler:
         before, after = encode_speeds(self._speeds[channel]), encode_speeds(speeds[channel])
         for which, former, new in zip(channel.tolist(), before, after, strict=True):
             schedule = revised_schedule(
-                PollingSchedule(float(due_s[which]), float(self._gap_s[which]), 1, 0, former),
+                PollingSchedule(float(due_s[which]), float(self._gaps.gap_s[which]), 1, 0, former),
                 float(size[which]),
                 1,
                 self._policy.poll_interval_s,
                 now_s,
                 speeds=new,
             )
-            due_s[which], self._gap_s[which] = schedule.first_s, schedule.gap_s
+            due_s[which], self._gaps.gap_s[which] = schedule.first_s, schedule.gap_s
         self._speeds[channel] = speeds[channel]
         self._polling_clocks.set_speed(channel, hourly_speeds(speeds[channel]))
 
 
 def run_fleet(
     trace: PublicationTrace, fleet: FleetScheduler, first_s: Floats, window_s: tuple[float, float]
-) -> PollSimulation:
+) -> PlannedSimulation:
     """Simulate a fleet's polls, with maintenance once an hour, until all entries published in the window are detected.
 
     ``first_s`` has the time of each channel's first poll; ``window_s`` is the begin and the end of the measurement.
     """
-    polling = PollSimulation(trace, fleet, first_s, window_s)
+    polling = PlannedSimulation(trace, fleet, first_s, window_s)
     for now_s in np.arange(MAINTENANCE_S, window_s[1] + MAINTENANCE_S, MAINTENANCE_S):
         polling.advance(float(now_s))
         polling.due_s = fleet.plan(float(now_s), polling.due_s)
-    polling.advance(np.inf)
+    polling.finish()
     return polling

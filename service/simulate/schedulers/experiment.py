@@ -31,7 +31,13 @@ from service.corona.node_optimizer import ChannelFactors, allocation_problem, fa
 from service.corona.objectives import Goal
 from service.corona.rhythm import HOURS_OF_WEEK
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
-from service.simulate.schedulers.polls import PollObservations, PollSimulation, SchedulerResults, measure_results
+from service.simulate.schedulers.polls import (
+    PlannedSimulation,
+    PollObservations,
+    PollSimulation,
+    SchedulerResults,
+    measure_results,
+)
 from service.simulate.schedulers.publication_trace import (
     HOUR_S,
     WEEK_S,
@@ -41,7 +47,7 @@ from service.simulate.schedulers.publication_trace import (
     make_trace,
 )
 from service.simulate.schedulers.reader_schedulers import PEERS
-from service.simulate.schedulers.weekly_clocks import WeeklyClocks
+from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
 
 HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""
@@ -212,28 +218,27 @@ class _CoronaRunner:
         gap_s = interval_s / polls.mean(axis=1)
         return self._measured_schedule(_FixedGaps(gap_s, polls), self._phases * gap_s)
 
-    def _measured_schedule(self, scheduler: "_FixedGaps", first_s: Floats) -> SchedulerResults:
-        polling = PollSimulation(self._trace, scheduler, first_s, self._window_s)
-        polling.advance(np.inf)
+    def _measured_schedule(self, gaps: "_FixedGaps", first_s: Floats) -> SchedulerResults:
+        polling = PlannedSimulation(self._trace, gaps, first_s, self._window_s)
+        for until_s in np.arange(WEEK_S, self._window_s[1], WEEK_S):
+            polling.advance(float(until_s))
+        polling.finish()
         return measure_results(self._trace, polling, self._window_s)
 
 
-class _FixedGaps:
-    """A scheduler that polls each channel at constant gaps of a weekly clock.
+class _FixedGaps(ClockedGaps):
+    """The plan of polls of each channel at constant gaps of a weekly clock.
 
     ``gap_s`` has the gap of each channel, and ``speed`` the relative speeds of its clock in each hour of the week,
     shape (M, 168); None for real time.
     """
 
     def __init__(self, gap_s: Floats, speed: Floats | None = None) -> None:
-        self._gap_s = gap_s
-        self._clocks = None if speed is None else WeeklyClocks(len(gap_s))
-        if self._clocks is not None and speed is not None:
-            self._clocks.set_speed(np.arange(len(gap_s)), speed)
+        clocks = None
+        if speed is not None:
+            clocks = WeeklyClocks(len(gap_s))
+            clocks.set_speed(np.arange(len(gap_s)), speed)
+        super().__init__(gap_s, clocks)
 
-    def wait_s(self, seen: PollObservations) -> Floats:
-        gap_s = self._gap_s[seen.channel]
-        if self._clocks is None:
-            return gap_s
-        shown_s = self._clocks.shown_s(seen.channel, seen.now_s)
-        return self._clocks.time_s(seen.channel, shown_s + gap_s) - seen.now_s
+    def record(self, seen: PollObservations) -> None:
+        """Ignore the results of polls."""

@@ -2,7 +2,9 @@
 
 Every poll succeeds at once and returns the feed's latest entries with their dates. The next polls of all channels are
 simulated together as array operations: a channel's polls depend only on its own earlier polls, so that the order among
-channels does not matter between two plans of a fleet. A scheduler sees only what a channel's polls have returned.
+channels does not matter between two plans of a fleet. Where polls do not depend on the results of earlier ones, as
+between these plans, all polls of a channel are simulated together, too. A scheduler sees only what a channel's polls
+have returned.
 """
 
 from dataclasses import dataclass
@@ -70,13 +72,25 @@ class Scheduler(Protocol):
         """Return the time in seconds until the next poll, for each channel in ``seen``, which was just polled."""
 
 
-class PollSimulation:
-    """The simulation of one scheduler's polls on a publication trace."""
+class PollPlan(Protocol):
+    """Decides when each channel is polled, whatever these polls return; it may keep what they return."""
 
-    def __init__(
-        self, trace: PublicationTrace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]
-    ) -> None:
+    def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
+        """Return how many polls each channel has before ``until_s``; the first is at ``due_s``."""
+
+    def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
+        """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
+
+    def record(self, seen: PollObservations) -> None:
+        """Record the results of polls. If a channel was polled several times, ``now_s`` is the time of the last."""
+
+
+class Detections:
+    """Which entries of a publication trace polls have returned, and when; the state of a simulation."""
+
+    def __init__(self, trace: PublicationTrace, first_s: Floats, window_s: tuple[float, float]) -> None:
         self.due_s = first_s.copy()
+        """Time of each channel's next poll."""
         self.found_s = np.full(len(trace.published_s), np.inf)
         """Detection time of each entry."""
         self.requests = 0
@@ -90,34 +104,37 @@ class PollSimulation:
         self._first = np.full(trace.channels, -1)
         self._next_s = self._published_or_never_s(np.arange(trace.channels), self._upto)
         """Publication time of each channel's first undetected entry; schedulers do not see it."""
-        self._scheduler = scheduler
         self._window_s = window_s
 
-    def advance(self, until_s: float) -> None:
-        """Simulate all polls that are due before ``until_s``.
+    def _poll(self, channel: Ints, now_s: Floats, earlier: tuple[Ints, Floats] | None = None) -> PollObservations:
+        """Poll these channels, which are in ascending order, at ``now_s``.
 
-        Each channel is polled once after the end of the measurement window, and then no more.
+        ``earlier`` has the channels and times of more polls of these channels, in ascending order; the last poll of
+        each channel is that at ``now_s``. The observations are those of all polls together.
         """
-        begin_s, end_s = self._window_s
-        while len(channel := np.flatnonzero(self.due_s < until_s)):
-            now_s = self.due_s[channel]
-            observations = self._poll(channel, now_s)
-            inside = (now_s >= begin_s) & (now_s < end_s)
-            self.requests += int(inside.sum())
-            self.wasted += int((inside & (observations.new == 0)).sum())
-            # One poll after the end detects everything published before it.
-            self.due_s[channel] = np.where(now_s < end_s, now_s + self._scheduler.wait_s(observations), np.inf)
-
-    def _poll(self, channel: Ints, now_s: Floats) -> PollObservations:
         before = self._upto[channel]
         upto = before.copy()
         found = np.flatnonzero(self._next_s[channel] <= now_s)
+        detected = 0
+        begin_s, end_s = self._window_s
         if len(found):
             upto[found] = np.searchsorted(self._row_s, now_s[found] + channel[found] * APART_S, side="right")
             new = upto[found] - before[found]
-            self.found_s[_ranges(before[found], new)] = np.repeat(now_s[found], new)
+            entries = _ranges(before[found], new)
+            if earlier is None:
+                times_s, polls = now_s, np.repeat(found, new)
+            else:
+                polled, times_s = earlier
+                polls = np.searchsorted(times_s + polled * APART_S, self._row_s[entries])
+            self.found_s[entries] = times_s[polls]
+            successful_s = times_s[np.unique(polls)]
+            detected = int(((successful_s >= begin_s) & (successful_s < end_s)).sum())
             self._upto[channel[found]] = upto[found]
             self._next_s[channel[found]] = self._published_or_never_s(channel[found], upto[found])
+        all_s = now_s if earlier is None else earlier[1]
+        requests = int(((all_s >= begin_s) & (all_s < end_s)).sum())
+        self.requests += requests
+        self.wasted += requests - detected
         fresh = self._first[channel] < 0
         if fresh.any():
             shown = np.maximum(before, upto - ENTRIES_IN_DOCUMENT)
@@ -127,6 +144,59 @@ class PollSimulation:
     def _published_or_never_s(self, channel: Ints, entry: Ints) -> Floats:
         left = entry < self._ends[channel]
         return np.where(left, self._published_s[np.where(left, entry, 0)], np.inf)
+
+
+class PollSimulation(Detections):
+    """The simulation of one scheduler's polls on a publication trace."""
+
+    def __init__(
+        self, trace: PublicationTrace, scheduler: Scheduler, first_s: Floats, window_s: tuple[float, float]
+    ) -> None:
+        super().__init__(trace, first_s, window_s)
+        self._scheduler = scheduler
+
+    def advance(self, until_s: float) -> None:
+        """Simulate all polls that are due before ``until_s``.
+
+        Each channel is polled once after the end of the measurement window, and then no more.
+        """
+        while len(channel := np.flatnonzero(self.due_s < until_s)):
+            now_s = self.due_s[channel]
+            observations = self._poll(channel, now_s)
+            # One poll after the end detects everything published before it.
+            is_inside = now_s < self._window_s[1]
+            self.due_s[channel] = np.where(is_inside, now_s + self._scheduler.wait_s(observations), np.inf)
+
+
+class PlannedSimulation(Detections):
+    """The simulation of polls that are planned in advance, all polls of a channel until a time at once."""
+
+    def __init__(self, trace: PublicationTrace, plan: PollPlan, first_s: Floats, window_s: tuple[float, float]) -> None:
+        super().__init__(trace, first_s, window_s)
+        self._plan = plan
+
+    def advance(self, until_s: float) -> None:
+        """Simulate all polls that are due before ``until_s``, which is finite.
+
+        Each channel is polled once after the end of the measurement window, and then no more. A channel's first poll is
+        recorded alone, because it returns entries of any age.
+        """
+        end_s = self._window_s[1]
+        while len(channel := np.flatnonzero(self.due_s < until_s)):
+            due_s = self.due_s[channel]
+            count = self._plan.count_polls(channel, due_s, min(until_s, end_s))
+            count = np.where((self._first[channel] < 0) | (due_s >= end_s), 1, np.maximum(count, 1))
+            row = np.repeat(np.arange(len(channel)), count)
+            number = _ranges(np.zeros_like(count), count)
+            times_s = self._plan.poll_times_s(channel[row], due_s[row], number)
+            last = np.cumsum(count) - 1
+            self._plan.record(self._poll(channel, times_s[last], (channel[row], times_s)))
+            self.due_s[channel] = np.where(due_s < end_s, self._plan.poll_times_s(channel, due_s, count), np.inf)
+
+    def finish(self) -> None:
+        """Poll each channel until the first poll after the end of the measurement window."""
+        self.advance(self._window_s[1])
+        self.advance(float(self.due_s.max(initial=0.0, where=np.isfinite(self.due_s))) + 1.0)
 
 
 def _ranges(first: Ints, length: Ints) -> NDArray[np.int64]:
@@ -149,9 +219,7 @@ class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
     """Share of requests that returned nothing new."""
 
 
-def measure_results(
-    trace: PublicationTrace, polling: PollSimulation, window_s: tuple[float, float]
-) -> SchedulerResults:
+def measure_results(trace: PublicationTrace, polling: Detections, window_s: tuple[float, float]) -> SchedulerResults:
     """Return the results of a simulation, which must have been advanced past the end of ``window_s`` = (begin, end)."""
     begin_s, end_s = window_s
     inside = (trace.published_s >= begin_s) & (trace.published_s < end_s)

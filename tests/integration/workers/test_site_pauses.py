@@ -35,7 +35,7 @@ from workers.polling.poller import Poller
 NODE = "a" * 40
 CHANNELS = 50
 WORKERS = 4
-SPREAD_S = 0.05
+SPREAD_S = 0.01
 ANSWERED_S = 1.0
 """Requests that arrive so soon after the first one were sent before its answer arrived."""
 

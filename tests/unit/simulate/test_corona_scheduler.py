@@ -6,7 +6,7 @@ import pytest
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy, Goal
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.experiment import NODES
-from service.simulate.schedulers.polls import PollSimulation, measure_results
+from service.simulate.schedulers.polls import PlannedSimulation, measure_results
 from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, PublicationTrace, Publishers, make_trace
 
 WINDOW_S = WEEK_S, 2 * WEEK_S
@@ -18,7 +18,7 @@ def trace() -> PublicationTrace:
     return make_trace(CHANNELS, -WEEK_S, 2 * WEEK_S, Publishers.RHYTHMIC, np.random.default_rng(1))
 
 
-def polled(trace: PublicationTrace, policy: FleetPolicy) -> PollSimulation:
+def polled(trace: PublicationTrace, policy: FleetPolicy) -> PlannedSimulation:
     """Simulate one poll per channel and hour on average."""
     fleet = FleetScheduler(policy, 10**9, trace.subscribers, CHANNELS / HOUR_S)
     return run_fleet(trace, fleet, np.linspace(0, HOUR_S, CHANNELS, endpoint=False), WINDOW_S)
