@@ -193,8 +193,8 @@ class Settings(BaseModel):
     """Seconds between two refreshes of soft state (polling assignments, channel ownership, intents) among workers."""
 
     cluster_secret: SecretStr = SecretStr("")
-    """Shared secret by which workers authenticate each other before they exchange cached content. Anyone who knows it
-    can pose as a worker. Empty (default): workers do not exchange content, but read it from Redis."""
+    """Shared secret by which workers authenticate each other before they exchange cached content and soft state. Anyone
+    who knows it can pose as a worker. Empty (default): content is read from Redis, and soft state goes through it."""
     content_cache_bytes: int = Field(default=16 * 1024 * 1024, ge=0)
     """Size in bytes of each worker's in-memory cache of channel content, for itself and for other workers (default:
     16 MiB)."""

@@ -5,7 +5,7 @@
 - ``ownership``: the versions of a node's own channels, fan-out, and registration in the directory
 - ``request_handlers``, ``url_resolver``: requests of bots and the console
 - ``lookup_directories``, ``key_group_balancer``: a node's part in partial lookup and in CLASH
-- ``peers``: the exchange of contents between workers
+- ``peers``: the exchange of contents, and of messages between nodes, with other workers
 
 ``node`` is the only importer of apscheduler. ``workers`` never imports ``bots``.
 """

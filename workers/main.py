@@ -23,7 +23,7 @@ from service.shutdown import run_until_stopped
 from service.store import open_store
 from workers.node import Node, WorkerContext
 from workers.peers.content_cache import BaselineCache
-from workers.peers.exchange import ContentExchange
+from workers.peers.exchange import PeerExchange
 from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes, create_probe_lanes
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
@@ -53,7 +53,7 @@ async def run_worker(settings: Settings) -> None:
     """Run a worker until cancelled, even while Redis or publishers are unavailable."""
     store = open_store(settings)
     clock = SystemClock()
-    peers = ContentExchange(settings, store.channels, clock)
+    peers = PeerExchange(settings, store, clock)
     health = await serve_health(
         settings.metrics_bind, settings.metrics_port, store.ping, peers.routes(), settings=settings
     )

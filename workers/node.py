@@ -37,7 +37,7 @@ from service.corona.events import (
     Tick,
     UpdateBase,
 )
-from service.corona.messages import decode, encode
+from service.corona.messages import decode
 from service.corona.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
 from service.errors import (
@@ -62,7 +62,7 @@ from workers.lookup_directories import LookupDirectories
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
 from workers.ownership.owner_effects import ChannelOwner
-from workers.peers.exchange import ContentExchange
+from workers.peers.exchange import PeerExchange
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
 from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
@@ -124,7 +124,7 @@ class WorkerContext:
     clock: Clock
     poller: Poller
     hubs: HubSubscriber
-    peers: ContentExchange
+    peers: PeerExchange
 
 
 RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
@@ -205,7 +205,7 @@ class Node:
             await self._send_heartbeat()
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
-            with PeriodicTasks() as periodic:
+            with self._context.peers.messages.receive(self.info.id, self._on_messages), PeriodicTasks() as periodic:
                 # The nodes of one process start together: the same task of all at once would delay polls.
                 fraction = from_hex(self.info.id) / (1 << BITS)
                 periodic.every(settings.lease_ttl_s / _HEARTBEATS_PER_LEASE, self._send_heartbeat, fraction)
@@ -327,6 +327,9 @@ class Node:
             if events:
                 await self._on_events(*events)
 
+    async def _on_messages(self, messages: Sequence[MessageReceived]) -> None:
+        await self._on_events(*messages)
+
     async def _send_directory_messages(self, messages: Sequence[tuple[NodeId, bytes]]) -> None:
         await self._store.node_inboxes.send(
             [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
@@ -371,6 +374,9 @@ class Node:
         """Pass events to the protocol, and execute the effects that it returns."""
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
         effects = self._protocol.handle(events, now_s, fleet_s)
+        # Before anything is awaited, so that messages are sent in the order of the effects.
+        sends = (effect for effect in effects if isinstance(effect, Send))
+        inbox_messages = self._context.peers.messages.post(self.info.id, sends)
         for effect in effects:
             if handler := self._effect_handlers.get(type(effect)):
                 handler(effect)
@@ -379,10 +385,7 @@ class Node:
         try:
             # This node's own part first: messages that cannot be sent now are repeated anyway.
             await self.polling.update_bases([effect for effect in effects if isinstance(effect, UpdateBase)])
-            sends = [(send.node, encode(self.info.id, send.message)) for send in effects if isinstance(send, Send)]
-            await self._store.node_inboxes.send(
-                [(node, InboxMessage("peer", self.info.id, payload)) for node, payload in sends]
-            )
+            await self._store.node_inboxes.send(inbox_messages)
         except StoreUnavailable as error:
             log.warning(
                 "protocol effects lost, will be repeated",

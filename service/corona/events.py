@@ -134,7 +134,7 @@ Event = (
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Append a message to a node's inbox."""
+    """Send a message to a node."""
 
     node: NodeId
     message: Message

@@ -115,6 +115,13 @@ LOOKUP_FAILURES: Final = Counter(
     ["why"],
 )
 
+NODE_MESSAGES: Final = Counter(
+    "coronet_node_messages_total",
+    "Messages of the polling protocol to nodes, by way: within the process, to another worker (peer), or through Redis "
+    "(inbox).",
+    ["way"],
+)
+
 PEER_REFUSALS: Final = Counter(
     "coronet_peer_refusals_total", "Rejected messages of other workers, by reason.", ["reason"]
 )

@@ -27,7 +27,7 @@ from service.store.channels.channels import Channels
 from workers.main import configure_memory, run_worker
 from workers.peers.content_cache import ContentLocator, LocatedContent
 from workers.peers.content_finder import FOUND, ContentFinder
-from workers.peers.exchange import ContentExchange
+from workers.peers.exchange import PeerExchange
 
 LOOKUPS = 60
 WHY = "Coronet-Why"
@@ -86,13 +86,13 @@ def use_proxies(told: WorkerPlan) -> None:
 
 def record_contents(journal: Journal) -> None:
     """Record the worker's id, and when contents are added to its cache and removed."""
-    put, drop, begun = ContentCache.put, ContentCache.remove, ContentExchange._configure
+    put, drop, begun = ContentCache.put, ContentCache.remove, PeerExchange._configure
 
-    def noted_begin(self: ContentExchange, worker: Peer, signer: RequestSigner) -> None:
+    def noted_begin(self: PeerExchange, worker: Peer, signer: RequestSigner) -> None:
         begun(self, worker, signer)
         journal.write(Event("is", time.monotonic(), worker=worker.id))
 
-    ContentExchange._configure = noted_begin  # type: ignore[method-assign]  # wrapped
+    PeerExchange._configure = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -200,14 +200,14 @@ class CorruptedContents:
 
     def __init__(self) -> None:
         self.begun = False
-        lies, found = self, ContentExchange._on_find
+        lies, found = self, PeerExchange._on_find
 
-        def answered(self: ContentExchange, sender: NodeId, body: bytes) -> bytes:
+        def answered(self: PeerExchange, sender: NodeId, body: bytes) -> bytes:
             answer = found(self, sender, body)
             spoilt = lies.begun and answer.startswith(FOUND)
             return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
 
-        ContentExchange._on_find = answered  # type: ignore[method-assign]  # wrapped
+        PeerExchange._on_find = answered  # type: ignore[method-assign]  # wrapped
 
     def begin(self) -> None:
         self.begun = True

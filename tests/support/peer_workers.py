@@ -21,7 +21,7 @@ from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.peers.content_cache import LocatedContent
-from workers.peers.exchange import ContentExchange
+from workers.peers.exchange import PeerExchange
 
 SECRET = "the fleet's"
 SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)
@@ -30,7 +30,7 @@ SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5
 class Worker:
     """One worker's content exchange; the node id determines the channels that it owns."""
 
-    def __init__(self, node: NodeId, health: HttpServer, peers: ContentExchange) -> None:
+    def __init__(self, node: NodeId, health: HttpServer, peers: PeerExchange) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
         self.peers = peers
         peers.configure(self.info)
@@ -63,7 +63,7 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
     async def ready() -> None:
         return
 
-    peers = ContentExchange(settings, store.channels, SystemClock())
+    peers = PeerExchange(settings, store, SystemClock())
     health = await serve_health("127.0.0.1", 0, ready, peers.routes())
     try:
         made = Worker(node, health, peers)

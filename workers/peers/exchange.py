@@ -1,6 +1,6 @@
-"""A worker's part in the exchange of contents: its cache, finder and overlay, and the endpoint for other workers.
+"""A worker's exchange with other workers: of contents, by cache, finder and overlay, and of messages between nodes.
 
-The endpoint refuses and counts requests that are unsigned, too old, repeated or too large.
+The endpoint for other workers refuses and counts requests that are unsigned, too old, repeated or too large.
 """
 
 import asyncio
@@ -25,9 +25,10 @@ from service.net.request_signatures import SIGNATURE_HEADER, RequestSigner, pars
 from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
-from service.store.channels.channels import Channels
+from service.store import Store
 from workers.peers.content_cache import EXPIRY_S, ContentLocator
 from workers.peers.content_finder import FIND, FOUND, NOT_FOUND, ContentFinder, decode_query, encode_referral
+from workers.peers.message_exchange import NODE_MESSAGES_VERB, MessageExchange
 from workers.peers.neighbour_overlay import MESSAGES, PING, NeighbourOverlay
 from workers.tasks import BackgroundTasks
 
@@ -39,16 +40,17 @@ log = structlog.get_logger(__name__)
 _batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
-class ContentExchange:
-    """The exchange of contents between this worker and others; an async context manager.
+class PeerExchange:
+    """The exchange between this worker and others; an async context manager.
 
-    Without a cluster secret, contents are read only from the cache and the store.
+    Without a cluster secret, contents are read only from the cache and the store, and messages to nodes of other
+    workers go through inboxes in the store.
     """
 
-    def __init__(self, settings: Settings, channels: Channels, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Create the exchange with an empty cache; it knows no other workers yet."""
         self._settings = settings
-        self._channels = channels
+        self._channels = store.channels
         self._clock = clock
         self._fleet_ahead_s = clock.wall_s() - clock.monotonic_s()
         self._ring = RingView(-1, ())
@@ -59,13 +61,19 @@ class ContentExchange:
         self._signer: RequestSigner | None = None
         self._client: PeerClient | None = None
         self._overlay: NeighbourOverlay | None = None
-        self._handlers: Mapping[str, VerbHandler] = {PING: _on_ping, MESSAGES: self._on_messages, FIND: self._on_find}
-        self.contents = ContentLocator(channels, self._cache, clock)
+        self.contents = ContentLocator(store.channels, self._cache, clock)
+        self.messages = MessageExchange(store.node_inboxes, clock, self._tasks)
+        self._handlers: Mapping[str, VerbHandler] = {
+            PING: _on_ping,
+            MESSAGES: self._on_messages,
+            FIND: self._on_find,
+            NODE_MESSAGES_VERB: self.messages.on_request,
+        }
 
     def configure(self, info: NodeInfo) -> None:
         """Set the address and id of this worker's process from ``info``.
 
-        If there is a cluster secret, which signs requests between workers, contents are exchanged from now on.
+        If there is a cluster secret, which signs requests between workers, the exchange begins.
         """
         worker, secret = peer_of(info), self._settings.cluster_secret.get_secret_value()
         if worker is not None and secret:
@@ -73,6 +81,7 @@ class ContentExchange:
 
     def _configure(self, worker: Peer, signer: RequestSigner) -> None:
         self._worker_id, self._signer, self._client = worker.id, signer, PeerClient(signer, self.fleet_s)
+        self.messages.connect(self._client)
         limits = NeighbourLimits(near_s=self._settings.near_rtt_s)
         self._overlay = NeighbourOverlay(
             worker.id,
@@ -157,6 +166,7 @@ class ContentExchange:
         """
         if ring.version > self._ring.version:
             self._ring = ring
+            self.messages.on_ring_changed(ring)
             if self._overlay is not None:
                 self._overlay.set_peers(peer for info in ring.nodes if (peer := peer_of(info)))
                 self._ring_changed.set()

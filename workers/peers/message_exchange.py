@@ -1,0 +1,220 @@
+"""The exchange of messages of the polling protocol between the nodes of this worker and those of others.
+
+Soft state, which is repeated or confirmed anyway, goes from worker to worker, so that it costs Redis nothing. A worker
+has one request to another under way at a time; messages that arise meanwhile follow together, in order. If a worker
+does not accept a request, messages go through its nodes' inboxes in Redis for ``RETRY_S`` seconds.
+
+Candidates and their rejections, which are rare and urgent, always go through the inboxes: they must not wait for a
+worker that hangs. The two ways keep no common order; digests repair what this confuses.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from itertools import groupby
+from math import inf
+from typing import Annotated, Any
+
+import msgspec
+import structlog
+
+from service.clock import Clock
+from service.corona.events import MessageReceived, Send
+from service.corona.messages import Candidate, ChannelAdded, ChannelRemoved, Rejection, decode, encode
+from service.errors import PeerProtocolError, PeerUnreachable, StoreUnavailable
+from service.model import NodeId
+from service.net.peer_client import Peer, PeerClient, peer_of
+from service.observability.metrics import NODE_MESSAGES
+from service.overlay.ring import RingView
+from service.store.coordination.requests import InboxMessage, NodeInboxes
+from workers.tasks import BackgroundTasks
+
+NODE_MESSAGES_VERB = "nodes"
+"""The verb of a request with messages for nodes of the receiving worker."""
+RETRY_S = 30.0
+"""How long messages go through the inboxes after a worker has not accepted a request."""
+REQUEST_TIMEOUT_S = 2.0
+MAX_BATCH_BYTES = 512 * 1024
+"""Size of the messages of one request; a larger message goes through an inbox."""
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
+"""Size of the messages that wait for one worker; others go through the inboxes."""
+_MAX_RESPONSE_BYTES = 64 * 1024
+_URGENT = Candidate | Rejection | ChannelAdded | ChannelRemoved
+
+MessageHandler = Callable[[Sequence[MessageReceived]], Coroutine[Any, Any, None]]
+"""Processes messages to one node, in order."""
+
+NodeMessage = tuple[Annotated[str, msgspec.Meta(max_length=40)], bytes]
+"""The id of a node, and an encoded message to it."""
+
+_encoder = msgspec.msgpack.Encoder()
+_batch = msgspec.msgpack.Decoder(list[NodeMessage])
+_absent = msgspec.msgpack.Decoder(list[str])
+
+log = structlog.get_logger(__name__)
+
+
+class _Link(msgspec.Struct, eq=False):
+    """The way to one other worker."""
+
+    peer: Peer
+    queue: deque[NodeMessage] = msgspec.field(default_factory=deque)
+    queued_bytes: int = 0
+    is_sending: bool = False
+    retry_s: float = -inf
+    """The monotonic time before which messages go through the inboxes."""
+
+    def take_batch(self) -> list[NodeMessage]:
+        """Remove and return the messages of the next request."""
+        batch: list[NodeMessage] = []
+        size = 0
+        while self.queue and (not batch or size + len(self.queue[0][1]) <= MAX_BATCH_BYTES):
+            batch.append(self.queue.popleft())
+            size += len(batch[-1][1])
+        self.queued_bytes -= size
+        return batch
+
+
+class MessageExchange:
+    """A worker's part in the exchange of messages between nodes."""
+
+    def __init__(self, inboxes: NodeInboxes, clock: Clock, tasks: BackgroundTasks) -> None:
+        """Create the exchange, which sends all messages through the inboxes until :meth:`connect` is called."""
+        self._inboxes = inboxes
+        self._clock = clock
+        self._tasks = tasks
+        self._client: PeerClient | None = None
+        self._handlers: dict[NodeId, MessageHandler] = {}
+        self._peers: dict[NodeId, Peer] = {}
+        """The worker of each node of the ring."""
+        self._links: dict[NodeId, _Link] = {}
+        """The links to other workers, by the worker's id."""
+
+    def connect(self, client: PeerClient) -> None:
+        """Send soft state to other workers through ``client`` from now on."""
+        self._client = client
+
+    @contextlib.contextmanager
+    def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
+        """Accept messages to a node of this worker while the context is open, and process them by ``handler``."""
+        self._handlers[node] = handler
+        try:
+            yield
+        finally:
+            del self._handlers[node]
+
+    def on_ring_changed(self, ring: RingView) -> None:
+        """Set the workers of all nodes; discard links to workers that have left the ring."""
+        self._peers = {info.id: peer for info in ring.nodes if (peer := peer_of(info)) is not None}
+        present = {peer.id for peer in self._peers.values()}
+        self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}
+
+    def post(self, sender: NodeId, sends: Iterable[Send]) -> list[tuple[NodeId, InboxMessage]]:
+        """Deliver messages of the node ``sender``; return those that the caller has to send to the inboxes.
+
+        Messages to nodes of this worker, and soft state to other workers, are delivered in the background.
+        """
+        rest: list[NodeMessage] = []
+        for node, some in groupby(sends, key=lambda send: send.node):
+            if handler := self._handlers.get(node):
+                received = [MessageReceived(sender, send.message) for send in some]
+                NODE_MESSAGES.labels("process").inc(len(received))
+                self._tasks.start(handler(received))
+                continue
+            link = self._link(node)
+            for send in some:
+                message = node, encode(sender, send.message)
+                if link is None or isinstance(send.message, _URGENT) or not self._enqueue(link, message):
+                    rest.append(message)
+        NODE_MESSAGES.labels("inbox").inc(len(rest))
+        return [(node, InboxMessage("peer", sender, message)) for node, message in rest]
+
+    def on_request(self, sender: NodeId, body: bytes) -> bytes:
+        """Process a request of the worker ``sender``; return the ids of the nodes that this worker does not run."""
+        try:
+            messages = _batch.decode(body)
+        except msgspec.MsgspecError as error:
+            raise PeerProtocolError(f"Messages of {sender[:8]} are malformed: {error}.", reason="malformed") from error
+        absent: set[NodeId] = set()
+        for node, some in groupby(messages, key=lambda message: message[0]):
+            handler = self._handlers.get(node)
+            if handler is None:
+                absent.add(node)
+                continue
+            envelopes = [envelope for _, encoded in some if (envelope := decode(encoded)) is not None]
+            if envelopes:
+                self._tasks.start(handler([MessageReceived(each.sender, each.message) for each in envelopes]))
+        return _encoder.encode(sorted(absent))
+
+    def _link(self, node: NodeId) -> _Link | None:
+        """Return the link to a node's worker; None if messages to the node go through its inbox."""
+        peer = self._peers.get(node)
+        if self._client is None or peer is None:
+            return None
+        link = self._links.get(peer.id)
+        if link is None:
+            link = self._links[peer.id] = _Link(peer)
+        return link if self._clock.monotonic_s() >= link.retry_s else None
+
+    def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
+        """Have a message sent to a worker; return False if too much waits already."""
+        size = len(message[1])
+        if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
+            return False
+        link.queue.append(message)
+        link.queued_bytes += size
+        if not link.is_sending:
+            link.is_sending = True
+            self._tasks.start(self._send_queue(link))
+        return True
+
+    async def _send_queue(self, link: _Link) -> None:
+        try:
+            while link.queue:
+                messages = link.take_batch()
+                absent = await self._send(link, messages)
+                rest = [message for message in messages if message[0] in absent]
+                NODE_MESSAGES.labels("peer").inc(len(messages) - len(rest))
+                await self._send_to_inboxes(rest)
+        finally:
+            link.is_sending = False
+
+    async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
+        """Send messages to a worker; return the nodes that they have not reached."""
+        try:
+            if self._clock.monotonic_s() < link.retry_s:
+                return {node for node, _ in messages}
+            absent = await self._request(link.peer, messages)
+        except (PeerUnreachable, PeerProtocolError) as error:
+            if link.retry_s == -inf:
+                log.warning("worker unreachable, messages go through inboxes", worker=link.peer.id[:8], why=str(error))
+            link.retry_s = self._clock.monotonic_s() + RETRY_S
+            return {node for node, _ in messages}
+        if link.retry_s != -inf:
+            link.retry_s = -inf
+            log.info("worker reachable again", worker=link.peer.id[:8])
+        return absent
+
+    async def _send_to_inboxes(self, messages: list[NodeMessage]) -> None:
+        NODE_MESSAGES.labels("inbox").inc(len(messages))
+        if messages:
+            try:
+                await self._inboxes.send([(node, InboxMessage("peer", "", message)) for node, message in messages])
+            except StoreUnavailable as error:
+                log.warning("node messages lost, will be repeated", messages=len(messages), error=str(error))
+
+    async def _request(self, peer: Peer, messages: list[NodeMessage]) -> list[NodeId]:
+        """Send messages to a worker; return the ids of the nodes that it does not run."""
+        if self._client is None:
+            raise PeerUnreachable("There is no cluster secret.")
+        answer = await self._client.request(
+            peer,
+            NODE_MESSAGES_VERB,
+            _encoder.encode(messages),
+            timeout_s=REQUEST_TIMEOUT_S,
+            max_bytes=_MAX_RESPONSE_BYTES,
+        )
+        try:
+            return _absent.decode(answer)
+        except msgspec.MsgspecError as error:
+            raise PeerProtocolError(f"Worker {peer.id[:8]} answers nonsense.", reason="malformed") from error
