@@ -47,6 +47,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_tls
 	@$(bin)/python -m tests.bench.bench_honeycomb
 	@$(bin)/python -m tests.bench.bench_clash
+	@$(bin)/python -m tests.bench.bench_enqueue
 	@$(bin)/python -m tests.bench.bench_discovery
 	@$(bin)/python -m tests.bench.bench_console
 	@$(bin)/python -m tests.bench.bench_checks

@@ -41,8 +41,7 @@ PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 10_000
 """Number of subscribers from which a fan-out is divided into units. Below, one worker needs less than half a second."""
 UNIT_SIZE: Final = 4_000
-"""Most subscribers of a unit, on average; half of it costs 5 % more. The number of units is a power of two, up to 256.
-"""
+"""Most subscribers of a unit, on average; half as many cost 5 % more. The number of units is a power of two."""
 UNITS_PER_WORKER: Final = 2
 """Least number of units for each worker that takes part, so that all end at about the same time."""
 MAX_HELPERS: Final = 3

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
+from service.embedded.sample_publisher import SamplePublisher
 from service.model import Channel, ChannelId, NodeInfo, UserId
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery import fanout_units
+from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel, publish
+from tests.support.waiting import until, until_so
 from workers.ownership import fanout
 from workers.ownership.fanout import FanOut, choose_helpers
 
@@ -118,6 +121,37 @@ async def test_a_small_channel_has_no_units(store: Store, monkeypatch: pytest.Mo
 
     assert await _adopt_and_run(store, channel.id, FanOut(store, 3, fail))
     assert await _queued_versions(store) == {tuple(range(2, LAST + 1))}
+
+
+async def test_a_worker_helps_the_owner_of_a_large_channel(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helped, help_owner = set[ChannelId](), FanOut.help
+
+    async def record_help(self: FanOut, channel_id: ChannelId) -> None:
+        helped.add(channel_id)
+        await help_owner(self, channel_id)
+
+    monkeypatch.setattr(FanOut, "help", record_help)
+    for _ in range(2):
+        await start_worker()
+
+    async def both_joined() -> bool:
+        return len(await store.ring.nodes()) == 2
+
+    await until(both_joined, "two workers are in the ring")
+    channel = (await store.worker_requests.probe(publisher.feed_url())).channel
+    assert channel is not None
+    await asyncio.gather(*(store.subscriptions.subscribe(jid, channel.id) for jid in PEOPLE))
+    await store.worker_requests.announce_channel(channel.id)
+    await publisher.publish("The second")
+
+    async def all_queued() -> bool:
+        return all(await store.outbox.oldest_queued_s(UIDS))
+
+    await until(all_queued, "the entry is in all outboxes")
+    await until_so(lambda: helped == {channel.id}, "the other worker has helped")
+    assert len(await _queued_versions(store)) == 1
 
 
 def test_helpers_are_other_processes_near_the_channel() -> None:
