@@ -7,9 +7,11 @@ contact in the routing rows (§3.1): row i holds, for each digit but the node's 
 i digits with it and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of the
 subtree of no digits.
 
-In each tick a node sends every aggregate to the nodes whose contact it is; after as many ticks as there are rows, all
-nodes have the same fleet aggregate, to the last bit. It is soft state: an aggregate that is not repeated in time, or
-whose sender has left the ring, is dropped, and ``Aggregate.nodes`` states how much of the fleet is covered.
+In each tick a node sends every aggregate that has changed to the nodes whose contact it is; after as many ticks as
+there are rows, all nodes have the same fleet aggregate, to the last bit. It is soft state: an unchanged aggregate is
+confirmed in each maintenance interval by its digest, and requested again by a node that has another one, because a
+message was lost. An aggregate that is not confirmed in time, or whose sender has left the ring, is dropped, and
+``Aggregate.nodes`` states how much of the fleet is covered.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,7 +19,8 @@ from dataclasses import dataclass
 from math import inf
 
 from service.corona.events import Send
-from service.corona.messages import MIXED, Aggregate, Summary
+from service.corona.fleet_policy import SOFT_STATE_INTERVALS
+from service.corona.messages import MIXED, Aggregate, Summary, SummaryConfirmation, SummaryRequest, aggregate_digest
 from service.corona.polling_levels import LevelSteps, decode_steps
 from service.corona.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
@@ -26,6 +29,8 @@ from service.overlay.ring import RingView
 
 BASE = 16
 """The paper's base b: three routing rows for a thousand nodes."""
+
+_ROUNDING_S = 1e-6
 
 EMPTY_AGGREGATE = Aggregate(1, 0.0, b"")
 """The aggregate of one node without channels."""
@@ -51,7 +56,16 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
 class _SiblingAggregate:
     sender: NodeId
     aggregate: Aggregate
+    digest: bytes
     received_s: float
+
+
+@dataclass(slots=True)
+class _SentAggregate:
+    aggregate: Aggregate
+    digest: bytes
+    at_s: float
+    """When it was sent or confirmed last."""
 
 
 class Aggregation:
@@ -85,43 +99,88 @@ class Aggregation:
         """Aggregates of sibling subtrees, by row and digit."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
         """The last sum of each row: its addends and the result."""
+        self._sent: dict[NodeId, _SentAggregate] = {}
+        """The aggregate that each recipient was sent last."""
 
     def on_ring_changed(self, view: RingView) -> None:
         """Adopt the ring, and drop the aggregates received from nodes that are no longer on it."""
         self._view = view
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
+        self._sent = {}
 
-    def on_summary(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the aggregate of a sibling subtree that a contact has sent.
+    def on_message(
+        self, sender: NodeId, message: Summary | SummaryConfirmation | SummaryRequest, now_s: float
+    ) -> list[Send]:
+        """Process another node's message, and return the messages that answer it.
 
-        An invalid summary is ignored, and so is one whose sender is not a contact of this node.
+        An invalid message is ignored, and so is a summary of a node that is not a contact of this node.
         """
-        point, aggregate = from_hex(sender), summary.aggregate
-        row = shared_digits(self._own_point, point, self._base)
-        if sender == self._node_id or sender not in self._view or summary.digits != row + 1:
+        match message:
+            case Summary():
+                self._store(sender, message, now_s)
+            case SummaryConfirmation() if not self._is_confirmed(sender, message, now_s):
+                return [Send(sender, SummaryRequest(message.digits))]
+            case SummaryRequest(digits) if 0 < digits <= len(rows := self._rows()) and sender in rows[digits - 1]:
+                return [self._send(sender, digits - 1, self._subtree_aggregates()[digits], now_s)]
+        return []
+
+    def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
+        """Store the aggregate of a sibling subtree that a contact has sent."""
+        place, aggregate = self._place(sender, summary.digits), summary.aggregate
+        if place is None:
             return
-        place = row, digit(point, row, self._base)
         known = self._siblings.get(place)
         if known is not None and known.aggregate == aggregate:
-            self._siblings[place] = _SiblingAggregate(sender, known.aggregate, now_s)
+            known.sender, known.received_s = sender, now_s
         elif (
             aggregate.demand < inf
             and decode(aggregate.clusters) is not None
             and decode_steps(aggregate.steps) is not None
         ):
-            self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
+            self._siblings[place] = _SiblingAggregate(sender, aggregate, aggregate_digest(aggregate), now_s)
+
+    def _is_confirmed(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
+        """Keep the aggregate that a contact confirms; return False if this node has another one, or none."""
+        place = self._place(sender, message.digits)
+        if place is None:
+            return True
+        known = self._siblings.get(place)
+        if known is None or known.digest != message.digest:
+            return False
+        known.sender, known.received_s = sender, now_s
+        return True
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired aggregates, and send those of the subtrees around this node to the nodes that depend on them."""
-        self._siblings = {
-            place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
-        }
+        """Drop expired aggregates; send or confirm those of the subtrees around this node to the nodes that need them.
+
+        An aggregate is confirmed if it has not changed since it was sent in this maintenance interval.
+        """
+        expired = [place for place, sibling in self._siblings.items() if now_s - sibling.received_s >= self._silence_s]
+        for place in expired:
+            del self._siblings[place]
         aggregates = self._subtree_aggregates()
         for row, nodes in enumerate(self._rows()):
-            summary = Summary(row + 1, aggregates[row + 1])
+            aggregate = aggregates[row + 1]
             for node in nodes:
-                yield Send(node, summary)
+                sent = self._sent.get(node)
+                if sent is None or sent.aggregate != aggregate:
+                    yield self._send(node, row, aggregate, now_s)
+                elif now_s - sent.at_s >= self._silence_s / SOFT_STATE_INTERVALS - _ROUNDING_S:
+                    sent.at_s = now_s
+                    yield Send(node, SummaryConfirmation(row + 1, sent.digest))
+
+    def _send(self, node: NodeId, row: int, aggregate: Aggregate, now_s: float) -> Send:
+        self._sent[node] = _SentAggregate(aggregate, aggregate_digest(aggregate), now_s)
+        return Send(node, Summary(row + 1, aggregate))
+
+    def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
+        """Return the row and the digit of the subtree that ``sender`` summarises for this node; None for no contact."""
+        point = from_hex(sender)
+        row = shared_digits(self._own_point, point, self._base)
+        if sender == self._node_id or sender not in self._view or digits != row + 1:
+            return None
+        return row, digit(point, row, self._base)
 
     def fleet(self) -> Aggregate:
         """Return the aggregate of the whole fleet; ``nodes`` states how many nodes it covers so far."""

@@ -317,18 +317,21 @@ class Owner:
             owned = self._channels[channel]
             if now_s - owned.requested_s >= self._policy.maintenance_interval_s:
                 yield self._take_ownership_again(channel, owned, now_s)
-        yield from self._update_assignments(self._channels, fleet_s)
+        yield from self.update_schedules(fleet_s)
         for member, digests in self._digests.items():
             if member in self._view:
                 yield Send(member, AssignmentDigest(self._view.version, digests.total))
 
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
-        """Recompute the schedules and polling sets of these channels, or of all of this node's channels if None.
+        """Recompute the schedules and polling sets of these channels, or of all that may be outdated if None.
 
         Only members whose place or schedule has changed are assigned: the fleet's scale changes several times after a
         node has failed, while most polling sets stay the same.
         """
-        yield from self._update_assignments(self._channels if channels is None else channels, fleet_s)
+        if channels is None:
+            outdated = self._plans.outdated_channels(fleet_s) | self._outdated
+            channels = sorted(channel for channel in outdated if channel in self._channels)
+        yield from self._update_assignments(channels, fleet_s)
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
         """Return why a channel is polled as often as it is at ``fleet_s``, in fleet time.

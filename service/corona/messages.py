@@ -5,6 +5,7 @@ another wire version, of an unknown type or malformed ones are expected: :func:`
 repeated anyway.
 """
 
+from hashlib import blake2b
 from typing import Annotated
 
 import msgspec
@@ -207,7 +208,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):
-    """The sender's summary of a part of the ring, sent each tick to the nodes that depend on it.
+    """The sender's summary of a part of the ring, sent to the nodes that depend on it when it has changed.
 
     ``aggregate`` summarises the channels of all nodes that have their first ``digits`` digits in common with the
     sender.
@@ -215,6 +216,23 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 
     digits: int
     aggregate: Aggregate = msgspec.field(name="part")
+
+
+class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
+    """The sender's last :class:`Summary` with these ``digits`` is still valid; sent each maintenance interval.
+
+    ``digest`` is :func:`aggregate_digest` of its aggregate. A receiver that has another aggregate, or none, asks for it
+    by a :class:`SummaryRequest`.
+    """
+
+    digits: int
+    digest: bytes
+
+
+class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
+    """A request for the receiver's :class:`Summary` with these ``digits``, which has not arrived."""
+
+    digits: int
 
 
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
@@ -225,7 +243,10 @@ class SiteShare(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteShares(msgspec.Struct, frozen=True, tag=True):
-    """Owner to site coordinator, each tick: summaries of its channels of sites whose request budget may be exceeded."""
+    """Owner to site coordinator: summaries of its channels of sites whose request budget may be exceeded.
+
+    It is sent when a summary has changed, and each maintenance interval.
+    """
 
     shares: tuple[SiteShare, ...]
 
@@ -238,14 +259,14 @@ class SiteScale(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SiteScales(msgspec.Struct, frozen=True, tag=True):
-    """Site coordinator to the owners of the sites' channels, each tick: the sites' scales."""
+    """Site coordinator to the owners of the sites' channels, when changed and each maintenance interval: the scales."""
 
     scales: tuple[SiteScale, ...]
 
 
 Message = (
     Assign | AssignmentDigest | BucketDigests | Unassign | Candidate | VersionAnnouncement | Rejection | ChannelAdded
-    | ChannelRemoved | Summary | SiteShares | SiteScales | PollingLimit
+    | ChannelRemoved | Summary | SummaryConfirmation | SummaryRequest | SiteShares | SiteScales | PollingLimit
 )  # fmt: skip
 
 
@@ -259,6 +280,11 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Envelope)
+
+
+def aggregate_digest(aggregate: Aggregate) -> bytes:
+    """Return 8 bytes that identify an aggregate."""
+    return blake2b(_encoder.encode(aggregate), digest_size=8).digest()
 
 
 def encode(sender: model.NodeId, message: Message) -> bytes:

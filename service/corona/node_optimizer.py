@@ -21,6 +21,7 @@ from service.corona.poll_explanation import LIMIT_CONSTRAINTS, ROUNDING, Binding
 from service.corona.polling_levels import LevelChoices, LevelSteps, decode_steps, line_part
 from service.corona.polling_limits import LimitReason
 from service.corona.tradeoff_clusters import decode, encode, summarise
+from service.model import ChannelId
 
 POLL_COST = 1.0
 """Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""
@@ -57,18 +58,82 @@ class ChannelFactors(NamedTuple):
     """The channel's polls per time relative to their mean over the week, if the problem is that of the present hour."""
 
 
-_ROW = np.dtype(
+FACTORS_ROW = np.dtype(
     [
         *(("subscribers", "<u4"), ("update_interval_s", "<f8"), ("private", "?"), ("site_scale", "<f8")),
         *(("longest_wait_s", "<f8"), ("shortest_interval_s", "<f8"), ("publisher_interval_s", "<f8")),
         *(("weight_factor", "<f8"), ("present_speed", "<f8")),
     ]
 )
+"""The columns of a :data:`FactorTable`: the fields of :class:`ChannelFactors`."""
 
 
 def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
     """Return the factors of ``count`` channels as rows of an array, which needs a tenth of the memory of objects."""
-    return np.fromiter(channels, dtype=_ROW, count=count)
+    return np.fromiter(channels, dtype=FACTORS_ROW, count=count)
+
+
+_FIRST_ROWS = 64
+
+_PLAN_ROW = np.dtype(
+    [
+        *((name, FACTORS_ROW[name].str) for name in FACTORS_ROW.names or ()),
+        ("planned_interval_s", "<f8"),
+        *(("rate", "<f8"), ("set_size", "<u4")),
+        *(("gap_s", "<f8"), ("size", "<u4"), ("slowest", "<f4"), ("fastest", "<f4")),
+        ("recorded_gap_s", "<f8"),
+    ]
+)
+
+
+class PlanTable:
+    """The factors and the schedules of one owner's channels: numbers in arrays, one row per channel.
+
+    An owner has tens of thousands of channels. Which of them need another schedule, for example after the fleet's scale
+    has changed, is computed for all of them at once, and only these are looked at one by one. The columns of
+    :class:`ChannelFactors` are each channel's factors when they were last
+    read. The other columns:
+
+    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.
+    - ``rate``, ``set_size``: polls per τ, and the number of nodes that make them, by the present scale and ring.
+    - ``gap_s``, ``size``: those of the channel's schedule; 0 if it has none.
+    - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
+    - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
+    """
+
+    def __init__(self) -> None:
+        self._rows: FactorTable = np.zeros(_FIRST_ROWS, dtype=_PLAN_ROW)
+        self.channels: list[ChannelId] = []
+        """The channel of each row."""
+
+    @property
+    def rows(self) -> FactorTable:
+        """The rows of all channels; changes of this array change the table, until a channel is added or removed."""
+        return self._rows[: len(self.channels)]
+
+    def add(self, channel: ChannelId) -> int:
+        """Append a row of zeros for a channel, and return its number."""
+        row = len(self.channels)
+        if row == len(self._rows):
+            self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // 2), dtype=_PLAN_ROW)))
+        self._rows[row] = np.zeros((), dtype=_PLAN_ROW)
+        self.channels.append(channel)
+        return row
+
+    def remove(self, row: int) -> ChannelId | None:
+        """Remove a row. The last row takes its place; return the channel of that row, or None if it was the last."""
+        last = self.channels.pop()
+        if row == len(self.channels):
+            return None
+        self._rows[row] = self._rows[len(self.channels)]
+        self.channels[row] = last
+        return last
+
+    def find_notable_gap_changes(self, change: float) -> NDArray[np.intp]:
+        """Return the rows whose time between polls differs from the recorded one by more than this share of it."""
+        rows = self.rows
+        notable = np.abs(rows["gap_s"] - rows["recorded_gap_s"]) > change * rows["recorded_gap_s"]
+        return np.flatnonzero(notable & (rows["gap_s"] > 0))
 
 
 def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors) -> SizeLimits:

@@ -4,24 +4,48 @@ A node that has just joined does not know c and keeps the schedules that it take
 the aggregates of all nodes. If it has lacked some of them for the lifetime of soft state, it solves for c without them.
 After a change of the ring, c is frozen for one maintenance interval: the channels of nodes that left or joined are in
 no aggregate until they are acquired, and all polling sets would follow c away and back.
+
+The cost follows changes, not the number of channels. A channel's factors are read again when an event has changed them,
+when its pause ends, and otherwise once in ``REVIEW_INTERVAL_S``, because estimates and pauses also change with time.
+Only channels whose factors, or the scale, have changed so much that their schedule no longer fits are planned again.
+The node's aggregate is made anew when the polls of its channels have changed by ``SUMMARY_TOLERANCE`` of all, and an
+unchanged fleet is not solved again.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from math import inf
+from collections.abc import Set as AbstractSet
+from heapq import heappop, heappush
+from math import ceil, inf
 from sys import intern
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from service.corona import node_optimizer
 from service.corona.aggregation import Aggregation
 from service.corona.events import Send
-from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_HOUR, ChannelBounds, FleetObjective, FleetPolicy, Levels
-from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
-from service.corona.messages import PollingLimit, SiteScales, SiteShares, Summary
-from service.corona.node_optimizer import POLL_COST, ChannelFactors, FactorTable, factor_table
+from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
+from service.corona.honeycomb import UNBOUNDED_SCALE
+from service.corona.messages import (
+    Aggregate,
+    PollingLimit,
+    SiteScales,
+    SiteShares,
+    Summary,
+    SummaryConfirmation,
+    SummaryRequest,
+)
+from service.corona.node_optimizer import (
+    FACTORS_ROW,
+    POLL_COST,
+    ChannelFactors,
+    FactorTable,
+    PlanTable,
+    factor_table,
+)
+from service.corona.objectives import Floats
 from service.corona.poll_explanation import BindingConstraint, PollExplanation, explain_polling
 from service.corona.polling_levels import LevelChoices, RingLevels, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
@@ -34,10 +58,11 @@ from service.corona.rhythm import (
     decode_speeds,
     delay_factors,
     encode_speeds,
+    hourly_speeds,
     polling_speeds,
     weight_factors,
 )
-from service.corona.site_budgets import SiteBudgets
+from service.corona.site_budgets import CrowdedSites, SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
@@ -52,6 +77,19 @@ GAP_TOLERANCE = 0.01
 """Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
 every new subscriber of any channel.
 """
+REVIEW_INTERVAL_S = 600.0
+"""Time in which the factors of each channel are read again, although no event has changed them."""
+SUMMARY_TOLERANCE = 1e-3
+"""Change of a node's polls, as a share of them, from which the node's aggregate is made anew.
+
+The fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``, until then.
+"""
+_LEAST_REVIEWED = 16
+"""Least number of channels that are reviewed in each maintenance interval."""
+_ROWS_PER_CHECK = 8_192
+"""Number of channels that are compared with their schedules at once, which bounds the memory for it."""
+_CLOCK_JUMP_S = 1.0
+"""Change of fleet time against monotonic time from which all schedules are examined."""
 
 
 class _ChannelPlan(msgspec.Struct, gc=False):
@@ -62,9 +100,12 @@ class _ChannelPlan(msgspec.Struct, gc=False):
     site: str
     bounds: ChannelBounds
     limits: PollingLimits
-    recorded_gap_s: float = 0.0
+    row: int
+    """The channel's row in the plan table."""
     planned_rhythm: bytes = b""
     """The rhythm from which the speeds of the schedule's clock were computed."""
+    pause_end_s: float = 0.0
+    """The end of the channel's pause, in fleet time, if it is known when to review the channel; else 0."""
 
 
 class PollingPlans:
@@ -83,6 +124,8 @@ class PollingPlans:
         """c, the fleet's scale as this node knows it; None before its first solution."""
         self._applied_scale: float | None = None
         """The c by which all schedules were computed last."""
+        self._checked_scale: float | None = None
+        """The c with which all schedules were last compared."""
         self._levels: Levels | None = None
         """The polling levels for which c was solved; None before its first solution."""
         self._is_scale_current = True
@@ -92,15 +135,36 @@ class PollingPlans:
         self._frozen_until_s: float | None = None
         """Until when c is frozen after a change of the ring; None once c has been solved for since."""
         self._plans: dict[ChannelId, _ChannelPlan] = {}
+        self._table = PlanTable()
+        self._stale: set[ChannelId] = set()
+        """Channels whose factors have to be read again."""
+        self._outdated: set[ChannelId] = set()
+        """Channels whose schedule may not fit their factors, the scale or the ring."""
+        self._is_all_outdated = False
+        """Whether the scale, the ring or the objective has changed since the schedules were compared with them."""
+        self._pause_ends: list[tuple[float, ChannelId]] = []
+        """The ends of pauses in fleet time, as a heap; an entry may be outdated."""
+        self._reviewed_rows = 0
+        """The row at which the next review begins."""
+        self._reviewed_s = -inf
+        self._ahead_s = 0.0
+        """Fleet time minus monotonic time, when it was last compared."""
         self._is_aggregate_current = False
-        """Whether this node's aggregate describes its channels as they are."""
-        self._summarised: tuple[FactorTable, Sequence[_ChannelPlan], LevelChoices | None] | None = None
-        """The factors of this node's channels in its aggregate, with their plans and polling levels."""
+        """Whether this node's aggregate describes its channels as they are, except for ``_drift``."""
+        self._aggregated_s = -inf
+        self._drift: float | None = None
+        """Changes of channels' polls per τ since the node's aggregate was made; infinity if they are unknown.
+
+        None if no factor has changed.
+        """
+        self._present_hours: tuple[float, float] | None = None
+        """The hours of fleet time for which the table has present speeds; None if all of them are 1."""
+        self._solved: tuple[Aggregate, FleetPolicy, int] | None = None
+        """The fleet, policy and number of nodes for which c was solved last."""
         self._sites = SiteBudgets(node_id, policy)
-        self._channels_per_site: Counter[str] = Counter()
-        """Number of this node's channels per site."""
-        self._polls_per_site: defaultdict[str, float] = defaultdict(float)
-        """The most polls per hour of this node's channels of each site, by the limit on each channel."""
+        self._crowded = CrowdedSites()
+        self._share_hours = 0.0, 0.0
+        """The hours of fleet time for whose speeds this node's shares were made."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for single channels of the fleet."""
 
@@ -112,7 +176,6 @@ class PollingPlans:
         ``site_rates`` are in requests per second. The result is this node's channels whose bounds have changed; their
         schedules are to be updated at once.
         """
-        self._sites.set_rates(site_rates)
         before, self._bounds = self._bounds, bounds
         changed = [
             channel
@@ -121,8 +184,14 @@ class PollingPlans:
         ]
         for channel in changed:
             self._plans[channel].bounds = bounds.get(channel, NO_BOUNDS)
+        self._stale.update(changed)
+        if changed or self._sites.set_rates(site_rates):
+            self._crowded.mark_all_changed()
         if changed or objective != self._policy.objective:
+            if objective.goal.depends_on_updates is not self._policy.objective.goal.depends_on_updates:
+                self._stale.update(self._plans)
             self._policy = msgspec.structs.replace(self._policy, objective=objective)
+            self._is_all_outdated = True
             self._is_aggregate_current = False
             self._frozen_until_s = None
         return changed
@@ -135,31 +204,47 @@ class PollingPlans:
         self._aggregation.on_ring_changed(view)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
+        self._is_all_outdated = True
+        self._crowded.mark_all_changed()
 
-    def on_message(self, sender: NodeId, message: Summary | SiteShares | SiteScales, now_s: float) -> None:
-        """Process a message of another node: a summary of channels, summaries of channels by site, or sites' scales."""
+    def on_message(
+        self,
+        sender: NodeId,
+        message: Summary | SummaryConfirmation | SummaryRequest | SiteShares | SiteScales,
+        now_s: float,
+    ) -> list[Send]:
+        """Process a message of another node, about summaries or sites' scales; return the messages that answer it."""
         match message:
-            case Summary():
-                self._aggregation.on_summary(sender, message, now_s)
+            case Summary() | SummaryConfirmation() | SummaryRequest():
+                return self._aggregation.on_message(sender, message, now_s)
             case SiteShares():
                 self._sites.on_shares(sender, message, now_s)
-            case SiteScales() if self._sites.on_scales(sender, message, now_s):
-                self._is_aggregate_current = False
+            case SiteScales():
+                for site in self._sites.on_scales(sender, message, now_s):
+                    self._on_site_scale_changed(site)
+        return []
 
     def send_summaries(self, now_s: float, fleet_s: float, *, is_maintenance: bool) -> Iterator[Send]:
         """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
 
-        With ``is_maintenance``, the summary of this node's channels is made anew although no plan has changed.
+        Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
+        ``is_maintenance``, which is true in one call per maintenance interval, channels are reviewed.
         """
-        yield from self._sites.send_shares(self._site_problems(fleet_s))
-        yield from self._sites.tick(now_s)
+        if is_maintenance:
+            self._choose_reviewed(now_s, fleet_s)
+            self._update_present_speeds(fleet_s)
+        self._update_crowded_sites()
         if is_maintenance or not self._is_aggregate_current:
-            self._is_aggregate_current = True
-            has_budget = self._policy.objective.budget_polls_per_minute is not None
-            plans, choices = [*self._plans.values()], self._choices(tuple(self._plans), self._policy.objective.levels)
-            table = self._table(plans, fleet_s, is_present=has_budget)
-            self._summarised = table, plans, choices
-            self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
+            self._review(fleet_s)
+            self._update_shares(fleet_s)
+        yield from self._sites.send(is_maintenance=is_maintenance)
+        for site in self._sites.expire(now_s):
+            self._on_site_scale_changed(site)
+        yield from self._sites.send_scales(is_maintenance=is_maintenance)
+        if not self._is_aggregate_current or (is_maintenance and self._is_aggregate_due(now_s)):
+            self._is_aggregate_current, self._aggregated_s, self._drift = True, now_s, None
+            choices = self._choices(None, self._policy.objective.levels)
+            self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, self._table.rows, choices)
         yield from self._aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
@@ -175,17 +260,29 @@ class PollingPlans:
         is_known = is_complete or now_s - self._last_complete_s >= self._policy.soft_state_ttl_s
         moved = False
         if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
-            self.scale, self._frozen_until_s = node_optimizer.solve_scale(self._policy, self._nodes, fleet), None
+            self._frozen_until_s = None
+            problem = fleet, self._policy, self._nodes
+            if self._solved is None or self._solved[0] is not fleet or self._solved[1:] != problem[1:]:
+                self.scale, self._solved = node_optimizer.solve_scale(self._policy, self._nodes, fleet), problem
             moved = levels is not self._levels or (levels.are_whole and not self._is_scale_current)
             self._levels, self._is_scale_current = levels, True
-        before, after = self._applied_scale, self.scale
-        if after is None:
+        if self.scale is None:
             return False
         tolerance = LEVEL_TOLERANCE if levels.are_whole else GAP_TOLERANCE
-        moved |= before is None or abs(after - before) > tolerance * abs(before)
+        moved |= not _is_close(self._applied_scale, self.scale, tolerance)
         if moved:
-            self._applied_scale = after
+            self._applied_scale = self.scale
+        if moved or not _is_close(self._checked_scale, self.scale, SUMMARY_TOLERANCE):
+            self._is_all_outdated = True
         return moved
+
+    def outdated_channels(self, fleet_s: float) -> AbstractSet[ChannelId]:
+        """Return this node's channels whose schedule may not fit any more at ``fleet_s``; empty while nothing changes.
+
+        A channel is returned until :meth:`update_schedules` is called for it.
+        """
+        self._review(fleet_s)
+        return frozenset(self._outdated)
 
     def add_channel(
         self,
@@ -212,30 +309,36 @@ class PollingPlans:
         plan = self._plans.get(channel)
         if plan is None:
             bounds = self._bounds.get(channel, NO_BOUNDS)
-            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits)
-            self._channels_per_site[site] += 1
-            self._polls_per_site[site] += self._policy.most_polls_per_hour(subscribers)
+            row = self._table.add(channel)
+            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits, row)
+            self._crowded.add(site, channel, self._policy.most_polls_per_hour(subscribers))
+            if bounds.longest_wait_s:
+                self._crowded.mark_all_changed()
             self._is_aggregate_current = False
         else:
             plan.private, plan.updates, plan.limits = private, updates, limits
+        self._stale.add(channel)
+        self._outdated.add(channel)
 
     def remove_channel(self, channel: ChannelId) -> None:
         """Remove a channel, if present."""
         plan = self._plans.pop(channel, None)
         if plan is not None:
             self._is_aggregate_current = False
-            self._channels_per_site[plan.site] -= 1
-            self._polls_per_site[plan.site] -= self._policy.most_polls_per_hour(plan.subscribers)
-            if not self._channels_per_site[plan.site]:
-                del self._channels_per_site[plan.site], self._polls_per_site[plan.site]
+            self._stale.discard(channel)
+            self._outdated.discard(channel)
+            if (moved := self._table.remove(plan.row)) is not None:
+                self._plans[moved].row = plan.row
+            self._crowded.remove(plan.site, channel, self._policy.most_polls_per_hour(plan.subscribers))
 
     def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
         """Set a channel's number of subscribers; an unknown channel is ignored."""
         plan = self._plans.get(channel)
         if plan is not None and plan.subscribers != subscribers:
             before, after = map(self._policy.most_polls_per_hour, (plan.subscribers, subscribers))
-            self._polls_per_site[plan.site] += after - before
+            self._crowded.change(plan.site, after - before)
             plan.subscribers = subscribers
+            self._stale.add(channel)
             self._is_aggregate_current = False
 
     def limits(self, channel: ChannelId) -> PollingLimits:
@@ -261,6 +364,8 @@ class PollingPlans:
         plan.limits = before.with_limit(limit.reason, limit.shortest_interval_s, limit.until_s)
         if plan.limits.hint_s < before.hint_s or plan.limits.failure_s < before.failure_s:
             self._is_aggregate_current = False
+        if plan.limits != before:
+            self._stale.add(limit.channel)
         return plan.limits != before
 
     def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
@@ -271,50 +376,61 @@ class PollingPlans:
         """Set a channel's update history; an unknown channel is ignored."""
         if (plan := self._plans.get(channel)) is not None:
             plan.updates = updates
+            self._stale.add(channel)
+            self._outdated.add(channel)
 
     def update_schedules(
         self, channels: Collection[ChannelId], fleet_s: float
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
-        """Recompute these channels' schedules for the present scale and ring; yield pairs of old and new schedules.
+        """Fit these channels' schedules to the present scale and ring; yield pairs of old and new schedules.
 
         The old schedule is None for a channel without one. It is the same object as the new one if nothing has changed.
         """
-        plans = [self._plans[channel] for channel in channels]
-        table, rates, set_sizes = self._rates_and_set_sizes(channels, plans, fleet_s)
-        clocks = self._speeds(plans, table, rates)
-        for channel, plan, rate, set_size, speeds in zip(channels, plans, rates, set_sizes, clocks, strict=True):
+        self._review(fleet_s)
+        outdated = [channel for channel in channels if channel in self._outdated]
+        clocks = dict(zip(outdated, self._speeds(outdated), strict=True)) if outdated else {}
+        interval_s = self._policy.poll_interval_s
+        for channel in channels:
+            plan = self._plans[channel]
             before = plan.schedule
-            if before is None:
-                interval_s = self._policy.poll_interval_s
-                plan.schedule = new_schedule(channel, rate, set_size, interval_s, fleet_s, speeds=speeds)
-            else:
-                plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
+            if (speeds := clocks.get(channel)) is not None:
+                row = self._table.rows[plan.row]
+                rate, set_size = float(row["rate"]), int(row["set_size"])
+                if before is None:
+                    plan.schedule = new_schedule(channel, rate, set_size, interval_s, fleet_s, speeds=speeds)
+                else:
+                    plan.schedule = self._fit_schedule(before, rate, set_size, speeds, fleet_s)
+                row["gap_s"], row["size"] = plan.schedule.gap_s, plan.schedule.size
+                if before is None or before.speeds != speeds:
+                    self._stale.add(channel)  # its present speed has changed
+                self._outdated.discard(channel)
+            assert plan.schedule is not None  # noqa: S101 - a channel without a schedule is outdated
             yield before, plan.schedule
 
     def count_by_level(self) -> Counter[int]:
         """Return the number of channels at each polling level; levels, which are real numbers, are rounded."""
-        sizes = Counter(plan.schedule.size for plan in self._plans.values() if plan.schedule is not None)
+        sizes, channels = np.unique(self._table.rows["size"], return_counts=True)
         base, counts = self._applied_levels.base, Counter[int]()
-        for size, channels in sizes.items():
-            counts[round(level_of(size, self._nodes, base))] += channels
+        for size, count in zip(sizes.tolist(), channels.tolist(), strict=True):
+            if size:
+                counts[round(level_of(size, self._nodes, base))] += count
         return counts
 
     def count_by_constraint(self, fleet_s: float) -> Counter[BindingConstraint]:
         """Return the number of this node's channels by the constraint that determines their polls.
 
-        The numbers are those of the last summary; ``fleet_s`` is fleet time. The result is empty while the fleet's
-        scale is unknown.
+        ``fleet_s`` is fleet time. The result is empty while the fleet's scale is unknown.
         """
-        if self.scale is None or self._summarised is None:
+        if self.scale is None:
             return Counter()
-        table, plans, choices = self._summarised
+        channels = self._table.channels
         return node_optimizer.count_by_constraint(
             self._policy,
             self._nodes,
-            table,
+            self._table.rows,
             self.scale,
-            choices,
-            reason=lambda row: plans[row].limits.shortest_interval(fleet_s)[1],
+            self._choices(None, self._policy.objective.levels),
+            reason=lambda row: self._plans[channels[row]].limits.shortest_interval(fleet_s)[1],
         )
 
     def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
@@ -324,19 +440,14 @@ class PollingPlans:
         """
         if self.scale is None:
             return []
-        notable = (
-            (channel, plan.schedule.gap_s)
-            for channel, plan in self._plans.items()
-            if plan.schedule is not None
-            and abs(plan.schedule.gap_s - plan.recorded_gap_s) > NOTABLE_GAP_CHANGE * plan.recorded_gap_s
-        )
-        return list(islice(notable, most))
+        rows = self._table.find_notable_gap_changes(NOTABLE_GAP_CHANGE)[:most].tolist()
+        return [(self._table.channels[row], float(self._table.rows["gap_s"][row])) for row in rows]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Mark these channels' times between polls, in seconds, as recorded in the channels' history."""
         for channel, gap_s in gaps_s:
             if (plan := self._plans.get(channel)) is not None:
-                plan.recorded_gap_s = gap_s
+                self._table.rows["recorded_gap_s"][plan.row] = gap_s
 
     def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
         """Return why a channel is polled as often as it is at ``fleet_s``.
@@ -347,7 +458,7 @@ class PollingPlans:
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
             return None
-        (row,) = self._table([plan], fleet_s)
+        (row,) = self._read_factors([plan], fleet_s)
         factors, clock = ChannelFactors(*row.item()), plan.schedule.clock
         return explain_polling(
             channel,
@@ -365,43 +476,167 @@ class PollingPlans:
             subscribers=plan.subscribers,
             delay_factor=float(delay_factors([plan.updates.rhythm], [plan.schedule.speeds])[0]),
             present_speed=1.0 if clock is None else clock.speed(fleet_s),
-            choices=self._choices((channel,), self._applied_levels),
+            choices=self._choices(np.array([plan.row]), self._applied_levels),
         )
 
-    def _table(
-        self, plans: Sequence[_ChannelPlan], fleet_s: float, *, longest_pause_s: float = inf, is_present: bool = False
-    ) -> FactorTable:
-        """Return the factors of these channels at ``fleet_s``, one row each.
+    def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
+        """Mark channels as stale whose pauses have ended, and the next ones of the review of all channels."""
+        ahead_s = fleet_s - now_s
+        if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
+            self._outdated.update(self._plans)
+        self._ahead_s = ahead_s
+        while self._pause_ends and self._pause_ends[0][0] <= fleet_s:
+            channel = heappop(self._pause_ends)[1]
+            if channel in self._plans:
+                self._stale.add(channel)
+        total = len(self._table.channels)
+        share = min(1.0, (now_s - self._reviewed_s) / REVIEW_INTERVAL_S)
+        begin, reviewed = min(self._reviewed_rows, total), min(total, max(_LEAST_REVIEWED, ceil(total * share)))
+        self._stale.update(self._table.channels[begin : begin + reviewed])
+        self._stale.update(self._table.channels[: max(0, begin + reviewed - total)])
+        self._reviewed_rows = (begin + reviewed) % max(1, total)
+        self._reviewed_s = now_s
 
-        A pause that is longer than ``longest_pause_s`` counts as one of this length. With ``is_present``, the channels'
-        present speeds are those of the fastest hour until changed schedules take effect.
+    def _review(self, fleet_s: float) -> None:
+        """Read the factors of stale channels again, and find the channels whose schedules no longer fit."""
+        stale = [channel for channel in self._stale if channel in self._plans]
+        self._stale.clear()
+        if stale:
+            plans = [self._plans[channel] for channel in stale]
+            for plan, channel in zip(plans, stale, strict=True):
+                until_s = plan.limits.paused_until_s
+                if until_s > fleet_s and until_s != plan.pause_end_s:
+                    heappush(self._pause_ends, (until_s, channel))
+                    plan.pause_end_s = until_s
+            changed = self._write_factors(plans, fleet_s)
+            if len(changed):
+                sites = {self._plans[self._table.channels[row]].site for row in changed.tolist()}
+                self._crowded.mark_share_outdated(*sites)
+                before = self._table.rows["rate"][changed]
+                self._compare_schedules(changed)
+                drift = float(np.abs(self._table.rows["rate"][changed] - before).sum())
+                is_unknown = self._is_all_outdated or self.scale is None
+                self._drift = inf if is_unknown else (self._drift or 0.0) + drift
+        if self._is_all_outdated:
+            self._is_all_outdated, self._checked_scale = False, self.scale
+            self._compare_schedules(np.arange(len(self._table.channels)))
+
+    def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
+        """Write the factors of these channels into the table; return the rows of those that differ notably.
+
+        Factors that hardly differ from those in the table are not written, so that the table, by which both schedules
+        and the aggregate are made, changes only if schedules do.
         """
-        table = factor_table((self._factors(plan, fleet_s, longest_pause_s) for plan in plans), len(plans))
+        rows = np.array([plan.row for plan in plans], dtype=np.intp)
+        found, table = self._read_factors(plans, fleet_s), self._table.rows
+        longest_pause_s = self._policy.poll_interval_s
+        planned_s = np.array([plan.limits.shortest_interval(fleet_s, longest_pause_s)[0] for plan in plans])
+        if self._present_hours is not None:
+            found["present_speed"] = self._present_speeds(plans, self._present_hours)
+        is_changed = table["planned_interval_s"][rows] != planned_s
+        for name in FACTORS_ROW.names or ():
+            before, after = table[name][rows], found[name]
+            is_estimate = name in {"update_interval_s", "publisher_interval_s"}
+            differs = np.abs(after - before) > 2 * GAP_TOLERANCE * before if is_estimate else before != after
+            if name in {"present_speed", "publisher_interval_s"} and differs.any():
+                self._drift = inf  # costs or bounds change, but perhaps no present polls
+            is_changed |= differs
+        changed: NDArray[np.intp] = rows[is_changed]
+        for name in FACTORS_ROW.names or ():
+            table[name][changed] = found[name][is_changed]
+        table["planned_interval_s"][changed] = planned_s[is_changed]
+        return changed
+
+    def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
+        """Compute the polls per τ of the channels in these rows, and mark those as outdated whose schedule differs.
+
+        The comparison is that of :meth:`_fit_schedule` and :meth:`_speeds`.
+        """
+        interval_s, nodes, table = self._policy.poll_interval_s, self._nodes, self._table.rows
+        for start in range(0, len(rows), _ROWS_PER_CHECK):
+            some = rows[start : start + _ROWS_PER_CHECK]
+            part = self._planned_rows(some)
+            rates, set_sizes = self._rates_and_set_sizes(part, some)
+            table["rate"][some], table["set_size"][some] = rates, set_sizes
+            with np.errstate(divide="ignore", invalid="ignore"):
+                fits = np.abs(interval_s / rates / part["gap_s"] - 1) <= GAP_TOLERANCE
+            if self._applied_levels.are_whole:
+                fits &= part["size"] == set_sizes
+            else:
+                least = np.clip(np.ceil(rates * (1 - GAP_TOLERANCE)), 1, nodes)
+                fits &= (part["size"] >= least) & (part["size"] <= nodes)
+            lowest, highest = node_optimizer.size_bounds(self._policy, nodes, part)
+            fits &= part["slowest"] >= lowest / rates * (1 - GAP_TOLERANCE)
+            fits &= part["fastest"] <= highest / rates * (1 + GAP_TOLERANCE)
+            self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
+
+    def _planned_rows(self, rows: NDArray[np.intp]) -> FactorTable:
+        """Return a copy of these rows of the table in which a pause that is longer than τ counts as one of τ.
+
+        A poll that is refused every τ notices when an admin ends the pause.
+        """
+        part: FactorTable = self._table.rows[rows]
+        part["publisher_interval_s"] = part["planned_interval_s"]
+        return part
+
+    def _is_aggregate_due(self, now_s: float) -> bool:
+        """Return whether this node's aggregate has to be made anew although no event requires it at once."""
+        if self._drift is None:
+            return False
+        is_old = now_s - self._aggregated_s >= REVIEW_INTERVAL_S
+        return is_old or self._drift > SUMMARY_TOLERANCE * float(self._table.rows["rate"].sum())
+
+    def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
+        """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
+        table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
             table["weight_factor"] = weight_factors(decode_rates([plan.updates.rhythm for plan in plans]))
-        if is_present:
-            until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
-            for row, plan in enumerate(plans):
-                if plan.schedule and (clock := plan.schedule.clock):
-                    table["present_speed"][row] = max(clock.speed(fleet_s), clock.speed(until_s))
         return table
 
-    def _speeds(self, plans: Sequence[_ChannelPlan], table: FactorTable, sizes: Sequence[float]) -> Sequence[bytes]:
+    def _update_present_speeds(self, fleet_s: float) -> None:
+        """Write the speeds of the present hour into the table, if a budget has to be kept in each hour."""
+        has_budget = self._policy.objective.budget_polls_per_minute is not None
+        hours = self._hours_until_changes_apply(fleet_s) if has_budget else None
+        if hours != self._present_hours:
+            self._present_hours = hours
+            self._table.rows["present_speed"] = 1.0 if hours is None else self._present_speeds(self._in_rows(), hours)
+            self._drift = inf
+
+    def _hours_until_changes_apply(self, fleet_s: float) -> tuple[float, float]:
+        """Return the hours, counted since the epoch, of ``fleet_s`` and of the time when changed schedules apply."""
+        until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
+        return fleet_s // HOUR_S, until_s // HOUR_S
+
+    def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
+        """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
+        clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
+        return [1.0 if clock is None else max(clock.speed(hour * HOUR_S) for hour in hours) for clock in clocks]
+
+    def _in_rows(self) -> Iterator[_ChannelPlan]:
+        """Yield the plans in the order of the table's rows."""
+        return (self._plans[channel] for channel in self._table.channels)
+
+    def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
         """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
 
         The bounds of each channel's polls hold in every hour of the week.
         """
+        plans = [self._plans[channel] for channel in channels]
         found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
+        numbers = np.array([plan.row for plan in plans], dtype=np.intp)
+        # Without a rhythm, every clock keeps the bounds.
+        self._table.rows["slowest"][numbers], self._table.rows["fastest"][numbers] = inf, 0.0
         if not self._policy.weekly_rhythm:
             return [b""] * len(plans)
         rows = [row for row, plan in enumerate(plans) if found[row] or plan.updates.rhythm]
         if not rows:
             return found
-        size = np.asarray(sizes)[rows]
-        lowest, highest = (bound[rows] / size for bound in node_optimizer.size_bounds(self._policy, self._nodes, table))
+        table = self._planned_rows(numbers[rows])
+        size = table["rate"]
+        lowest, highest = (bound / size for bound in node_optimizer.size_bounds(self._policy, self._nodes, table))
         present = decode_speeds([found[row] for row in rows])
         is_within = are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
-        is_current = [self._is_speed_current(plans[row], sizes[row]) for row in rows]
+        is_current = [self._is_speed_current(plans[row], size[place]) for place, row in enumerate(rows)]
         changed = np.flatnonzero(~(is_within & is_current))
         wanted = polling_speeds(
             decode_rates([plans[rows[place]].updates.rhythm for place in changed]), lowest[changed], highest[changed]
@@ -411,6 +646,9 @@ class PollingPlans:
             plans[rows[place]].planned_rhythm = plans[rows[place]].updates.rhythm
             if not kept:
                 found[rows[place]] = speeds
+        hourly = hourly_speeds(decode_speeds([found[row] for row in rows]))
+        self._table.rows["slowest"][numbers[rows]] = hourly.min(axis=1)
+        self._table.rows["fastest"][numbers[rows]] = hourly.max(axis=1)
         return found
 
     def _is_speed_current(self, plan: _ChannelPlan, size: float) -> bool:
@@ -419,45 +657,50 @@ class PollingPlans:
             return False
         return abs(self._policy.poll_interval_s / size / plan.schedule.gap_s - 1) <= GAP_TOLERANCE
 
-    def _factors(self, plan: _ChannelPlan, fleet_s: float, longest_pause_s: float) -> ChannelFactors:
+    def _factors(self, plan: _ChannelPlan, fleet_s: float) -> ChannelFactors:
         interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0
         return ChannelFactors(
             plan.subscribers,
             interval_s,
             plan.private,
-            self._sites.scale(plan.site),
+            self._sites.scale(plan.site) if plan.site in self._crowded else UNBOUNDED_SCALE,
             plan.bounds.longest_wait_s or 0.0,
             plan.bounds.shortest_interval_s or 0.0,
-            plan.limits.shortest_interval(fleet_s, longest_pause_s)[0] if plan.limits is not NO_LIMITS else 0.0,
+            plan.limits.shortest_interval(fleet_s)[0] if plan.limits is not NO_LIMITS else 0.0,
         )
 
-    def _site_problems(self, fleet_s: float) -> Iterator[tuple[str, AllocationProblem]]:
-        """Yield the sites whose budget may be exceeded, with this node's channels of each as a problem.
+    def _on_site_scale_changed(self, site: str) -> None:
+        self._stale.update(self._crowded.channels(site))
+        self._is_aggregate_current = False
 
-        The problems are without the bounds that follow from the sites' budgets.
-        """
-        intervals_per_hour = SECONDS_PER_HOUR / self._policy.poll_interval_s
-        crowded = {
-            site
-            for site, most_per_hour in self._polls_per_site.items()
-            if site and self._sites.can_exceed_budget(site, most_per_hour / intervals_per_hour)
-        }
+    def _update_crowded_sites(self) -> None:
+        """Find the sites whose budget may be exceeded."""
+        if not self._crowded.is_update_due:
+            return
         # A channel's own longest wait may require more polls than other channels get.
-        crowded |= {
+        urgent = {
             plan.site
             for channel, bounds in self._bounds.items()
-            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None and plan.site
+            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None
         }
-        if not crowded:
-            return
-        plans: dict[str, list[_ChannelPlan]] = {}
-        for plan in self._plans.values():
-            if plan.site in crowded:
-                plans.setdefault(plan.site, []).append(plan)
-        for site, members in plans.items():
-            table = self._table(members, fleet_s, is_present=True)
+        sites = ((channel, plan.site) for channel, plan in self._plans.items())
+        affected, left = self._crowded.update(self._sites, self._policy.poll_interval_s, urgent, sites)
+        self._stale.update(affected)
+        for site in left:
+            self._sites.set_share(site, None)
+
+    def _update_shares(self, fleet_s: float) -> None:
+        """Summarise this node's channels of the crowded sites whose channels, or the present hour, have changed."""
+        hours = self._hours_until_changes_apply(fleet_s)
+        if hours != self._share_hours:
+            self._share_hours = hours
+            self._crowded.mark_share_outdated()
+        for site in self._crowded.take_outdated_shares():
+            plans = [self._plans[channel] for channel in self._crowded.channels(site)]
+            table: FactorTable = self._table.rows[[plan.row for plan in plans]]
             table["site_scale"] = UNBOUNDED_SCALE
-            yield site, node_optimizer.allocation_problem(self._policy, self._nodes, table)
+            table["present_speed"] = self._present_speeds(plans, hours)
+            self._sites.set_share(site, node_optimizer.allocation_problem(self._policy, self._nodes, table))
 
     @property
     def _nodes(self) -> int:
@@ -468,38 +711,38 @@ class PollingPlans:
         """The polling levels by which schedules are made."""
         return self._levels or self._policy.objective.levels
 
-    def _choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
-        """Return the wedges among which these channels choose; None if numbers of polls are continuous."""
+    def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
+        """Return the wedges among which the channels in these rows choose, or all channels if ``rows`` is None.
+
+        The result is None if numbers of polls are continuous.
+        """
         if not levels.are_whole:
             return None
         if self._wedges is None or self._wedges.base != levels.base:
             self._wedges = RingLevels(self._view, levels.base)
-        return self._wedges.choices(channels)
+        channels = self._table.channels
+        return self._wedges.choices(channels if rows is None else [channels[row] for row in rows.tolist()])
 
-    def _rates_and_set_sizes(
-        self, channels: Collection[ChannelId], plans: Sequence[_ChannelPlan], fleet_s: float
-    ) -> tuple[FactorTable, list[float], list[int]]:
-        """Return these channels' factors, their polls per τ, and the numbers of nodes that make them.
+    def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
+        """Return the polls per τ of the channels in these rows, and the numbers of nodes that make them.
 
-        While the fleet's scale is unknown, channels with a schedule keep its rate. They also do so while it has not
-        been solved for the policy's levels, and with whole levels until it has been solved for the present ring, where
-        wedges have other sizes. A pause that is longer than τ counts as one of τ: a poll that is refused every τ
-        notices when an admin ends it.
+        ``table`` is a copy of the rows. While the fleet's scale is unknown, channels with a schedule keep its rate.
+        They also do so while it has not been solved for the policy's levels, and with whole levels until it has been
+        solved for the present ring, where wedges have other sizes.
         """
         interval_s = self._policy.poll_interval_s
-        table = self._table(plans, fleet_s, longest_pause_s=interval_s)
-        choices = self._choices(tuple(channels), self._applied_levels)
+        choices = self._choices(rows, self._applied_levels)
         found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices)
         is_outdated = choices is not None and not self._is_scale_current
         if self.scale is None or is_outdated or self._applied_levels is not self._policy.objective.levels:
-            kept = np.array([interval_s / plan.schedule.gap_s if plan.schedule else 0.0 for plan in plans])
+            schedules = [self._plans[self._table.channels[row]].schedule for row in rows.tolist()]
+            kept = np.array([interval_s / schedule.gap_s if schedule else 0.0 for schedule in schedules])
             if self.scale is not None:
                 kept = np.minimum(kept, node_optimizer.allocation_problem(self._policy, self._nodes, table).most)
             found = np.where(kept > 0, kept, found)
-        rates: list[float] = found.tolist()
         if choices is None:
-            return table, rates, [polling_set_size(rate, self._nodes) for rate in rates]
-        return table, rates, choices.set_sizes(found).astype(int).tolist()
+            return found, np.clip(np.ceil(found), 1, self._nodes).astype(np.intp)
+        return found, choices.set_sizes(found).astype(np.intp)
 
     def _fit_schedule(
         self, schedule: PollingSchedule, rate: float, set_size: int, speeds: bytes, fleet_s: float
@@ -528,3 +771,8 @@ class PollingPlans:
             speeds=speeds,
             can_hand_over=self._is_scale_current,  # else the node may be one that has left the ring
         )
+
+
+def _is_close(before: float | None, after: float, tolerance: float) -> bool:
+    """Return whether a number, None if unknown, is as before, up to this relative tolerance."""
+    return before is not None and abs(after - before) <= tolerance * abs(before)

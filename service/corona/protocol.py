@@ -40,6 +40,8 @@ from service.corona.messages import (
     SiteScales,
     SiteShares,
     Summary,
+    SummaryConfirmation,
+    SummaryRequest,
     Unassign,
     VersionAnnouncement,
 )
@@ -145,8 +147,8 @@ class NodeProtocol:
                 yield from self._owner.release(channel)
             case PollingLimit() as limit:
                 yield from self._owner.on_polling_limit(limit, fleet_s)
-            case Summary() | SiteShares() | SiteScales() as message:
-                self.plans.on_message(event.sender, message, now_s)
+            case Summary() | SummaryConfirmation() | SummaryRequest() | SiteShares() | SiteScales() as message:
+                yield from self.plans.on_message(event.sender, message, now_s)
 
     def _on_owners_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Process a message of an owner to this node as a member of polling sets."""

@@ -7,26 +7,34 @@ owners. Shares and scales are soft state: they are dropped if they are not repea
 the ring. While a scale is unknown or inaccurate, polls wait for the site's token bucket, which no schedule can
 overdraw.
 
+Shares and scales are sent when they have changed, and repeated once per maintenance interval.
+
 Most sites have so few channels that their polls cannot exceed the budget. Nothing is exchanged about these sites.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from hashlib import sha1
 
 import msgspec
 
 from service.corona.events import Send
-from service.corona.fleet_policy import FleetPolicy
+from service.corona.fleet_policy import SECONDS_PER_HOUR, FleetPolicy
 from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.tradeoff_clusters import decode, encode, merge, summarise
-from service.model import NodeId
+from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
 POLL_BUDGET_SHARE = 0.9
 """Share of a site's request budget that polls are planned for; the rest is for redirects and new subscriptions."""
 CLUSTERS_PER_SITE = 64
 """Maximum number of clusters for one owner's channels of a site."""
+SCALE_TOLERANCE = 1e-4
+"""Relative change of a site's scale from which its channels' polls follow it."""
+_TTL_INTERVALS = 2
+"""Maintenance intervals after which shares and scales expire. Other soft state lives longer, but c depends on these."""
 _MAX_IMBALANCE = 4
 """An owner is assumed to have at least the mean number of a site's channels per owner divided by this."""
 
@@ -56,14 +64,28 @@ class SiteBudgets:
         """Scales received from coordinators."""
         self._shares: dict[Site, dict[NodeId, _OwnerShare]] = {}
         """Shares received from owners, for the sites that this node coordinates."""
+        self._own: dict[Site, bytes] = {}
+        """The clusters of this node's own channels of each site that is exchanged."""
+        self._unsent: set[Site] = set()
+        """Sites whose share has changed, or their coordinator, since the share was sent."""
+        self._solutions: dict[Site, tuple[tuple[bytes, ...], float, float]] = {}
+        """For each site that this node coordinates, the shares and the budget of the last solution, and the scale."""
+        self._sent_scales: dict[tuple[Site, NodeId], float] = {}
+        """The scales that this node has sent, by site and owner."""
 
-    def set_rates(self, rates: Mapping[Site, float]) -> None:
-        """Set the requests per second that admins allow for single sites; other sites have the policy's rate."""
-        self._rates = rates
+    def set_rates(self, rates: Mapping[Site, float]) -> bool:
+        """Set the requests per second that admins allow for single sites; return whether any has changed.
+
+        Other sites have the policy's rate.
+        """
+        before, self._rates = self._rates, rates
+        return before != rates
 
     def on_ring_changed(self, view: RingView) -> None:
         """Adopt the ring; drop shares of nodes that have left it, and of sites that another node coordinates now."""
         self._view = view
+        self._unsent = set(self._own)
+        self._sent_scales.clear()
         for site, shares in list(self._shares.items()):
             if view.owner(_site_point(site)) != self._node_id:
                 del self._shares[site]
@@ -85,17 +107,30 @@ class SiteBudgets:
         """
         return own_polls * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= self._budget(site)
 
-    def send_shares(self, own: Iterable[tuple[Site, AllocationProblem]]) -> Iterator[Send]:
-        """Send summaries of this node's channels to the coordinators of their sites.
+    def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
+        """Set this node's channels of a site, as a problem without the site's own bound.
 
-        ``own`` has, for each site, this node's channels of the site as a problem without the site's own bound.
+        None stands for a site about which nothing is exchanged.
+        """
+        if problem is None:
+            self._own.pop(site, None)
+            return
+        clusters = encode(summarise(problem, limit=CLUSTERS_PER_SITE))
+        if self._own.get(site) != clusters:
+            self._own[site] = clusters
+            self._unsent.add(site)
+
+    def send(self, *, is_maintenance: bool) -> Iterator[Send]:
+        """Send this node's shares to the coordinators of their sites: those that have changed, or all for maintenance.
+
+        A share is the summary of this node's channels of one site.
         """
         by_coordinator: dict[NodeId, list[SiteShare]] = {}
-        for site, problem in own:
+        for site in self._own if is_maintenance else self._unsent & self._own.keys():
             coordinator = self._view.owner(_site_point(site))
             if coordinator is not None:
-                share = SiteShare(site, encode(summarise(problem, limit=CLUSTERS_PER_SITE)))
-                by_coordinator.setdefault(coordinator, []).append(share)
+                by_coordinator.setdefault(coordinator, []).append(SiteShare(site, self._own[site]))
+        self._unsent.clear()
         for coordinator, shares in by_coordinator.items():
             yield Send(coordinator, SiteShares(tuple(shares)))
 
@@ -107,37 +142,63 @@ class SiteBudgets:
             if self._view.owner(_site_point(share.site)) == self._node_id and decode(share.clusters) is not None:
                 self._shares.setdefault(share.site, {})[sender] = _OwnerShare(share.clusters, now_s)
 
-    def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> bool:
-        """Store the scales in a coordinator's message, received at ``now_s``; return whether any has changed."""
-        news = False
+    def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
+        """Store the scales in a coordinator's message, received at ``now_s``; return the sites whose scale has changed.
+
+        A scale that hardly differs is not stored, so that the polls of all channels of the site stay as they are.
+        """
+        changed = []
         for update in message.scales:
             if self._view.owner(_site_point(update.site)) == sender:
-                news = news or self.scale(update.site) != update.scale
-                self._scales[update.site] = _KnownScale(update.scale, now_s)
-        return news
+                known = self._scales.get(update.site)
+                if known is not None and abs(known.scale - update.scale) <= SCALE_TOLERANCE * abs(known.scale):
+                    known.received_s = now_s
+                else:
+                    self._scales[update.site] = _KnownScale(update.scale, now_s)
+                    changed.append(update.site)
+        return changed
 
-    def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired scales and shares, and send scales to the owners of channels.
-
-        Scales are sent only for sites that this node coordinates and whose channels would exceed the budget.
-        """
-        self._scales = {site: known for site, known in self._scales.items() if self._is_fresh(known.received_s, now_s)}
-        by_owner: dict[NodeId, list[SiteScale]] = {}
+    def expire(self, now_s: float) -> list[Site]:
+        """Drop scales and shares that have not been repeated; return the sites whose scale is unknown from now on."""
+        expired = [site for site, known in self._scales.items() if not self._is_fresh(known.received_s, now_s)]
+        for site in expired:
+            del self._scales[site]
         for site, shares in list(self._shares.items()):
             for node in [node for node, share in shares.items() if not self._is_fresh(share.received_s, now_s)]:
                 del shares[node]
             if not shares:
                 del self._shares[site]
-            elif (scale := self._solve_scale(site)) != UNBOUNDED_SCALE:
-                for node in shares:
+                self._solutions.pop(site, None)
+        return expired
+
+    def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
+        """Send scales to the owners of channels: those that have changed, or all for maintenance.
+
+        Scales are sent only for sites that this node coordinates and whose channels would exceed the budget.
+        """
+        by_owner: dict[NodeId, list[SiteScale]] = {}
+        for site, shares in self._shares.items():
+            scale = self._solve_scale(site)
+            for node in shares:
+                if scale == UNBOUNDED_SCALE:
+                    self._sent_scales.pop((site, node), None)
+                elif is_maintenance or self._sent_scales.get((site, node)) != scale:
                     by_owner.setdefault(node, []).append(SiteScale(site, scale))
+                    self._sent_scales[site, node] = scale
         for node, scales in by_owner.items():
             yield Send(node, SiteScales(tuple(scales)))
 
     def _solve_scale(self, site: Site) -> float:
-        parts = [clusters for share in self._shares[site].values() if (clusters := decode(share.clusters)) is not None]
-        together, budget = merge(parts), self._budget(site)
-        return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)
+        """Return the scale of a site that this node coordinates; it is solved for anew if a share has changed."""
+        shares, budget = tuple(share.clusters for share in self._shares[site].values()), self._budget(site)
+        known = self._solutions.get(site)
+        if known is not None and known[:2] == (shares, budget):
+            return known[2]
+        together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
+        is_kept = float(together.most_cost.sum()) <= budget
+        scale = UNBOUNDED_SCALE if is_kept else together.scale_for_budget(budget)
+        self._solutions[site] = shares, budget, scale
+        return scale
 
     def _budget(self, site: Site) -> float:
         """Return the number of polls per τ that are planned for a site."""
@@ -146,8 +207,116 @@ class SiteBudgets:
         )
 
     def _is_fresh(self, received_s: float, now_s: float) -> bool:
-        # Scales are repeated each tick and expire earlier than other soft state, because c depends on them.
-        return now_s - received_s < self._policy.maintenance_interval_s
+        return now_s - received_s < _TTL_INTERVALS * self._policy.maintenance_interval_s
+
+
+class CrowdedSites:
+    """The sites of one owner's channels, and which of them are *crowded*.
+
+    A site is crowded if the polls of all nodes' channels of it may exceed its budget. Of the other sites, which are
+    most, only a sum is kept. A channel without a site has the site "".
+    """
+
+    def __init__(self) -> None:
+        self._channels_per_site: Counter[str] = Counter()
+        self._polls_per_hour: defaultdict[str, float] = defaultdict(float)
+        """The most polls per hour of the channels of each site, by the limit on each channel."""
+        self._crowded: dict[str, set[ChannelId]] = {}
+        """The channels of the crowded sites."""
+        self._changed: set[str] | None = None
+        """Sites that may have become crowded, or no longer are; None for all sites."""
+        self._outdated_shares: set[str] = set()
+        """Crowded sites whose channels have changed since this node's share was made."""
+
+    def __contains__(self, site: str) -> bool:
+        return site in self._crowded
+
+    def channels(self, site: str) -> AbstractSet[ChannelId]:
+        """Return the channels of a site; empty if the site is not crowded."""
+        return self._crowded.get(site, frozenset())
+
+    def add(self, site: str, channel: ChannelId, polls_per_hour: float) -> None:
+        """Add a channel, which is polled at most ``polls_per_hour`` times."""
+        self._channels_per_site[site] += 1
+        self.change(site, polls_per_hour)
+        if site in self._crowded:
+            self._crowded[site].add(channel)
+
+    def change(self, site: str, polls_per_hour: float) -> None:
+        """Add this number, which may be negative, to the most polls of a site's channels."""
+        self._polls_per_hour[site] += polls_per_hour
+        self._outdated_shares.add(site)
+        if self._changed is not None:
+            self._changed.add(site)
+
+    def remove(self, site: str, channel: ChannelId, polls_per_hour: float) -> None:
+        """Remove a channel that was added."""
+        self.change(site, -polls_per_hour)
+        self._channels_per_site[site] -= 1
+        if not self._channels_per_site[site]:
+            del self._channels_per_site[site], self._polls_per_hour[site]
+        if site in self._crowded:
+            self._crowded[site].discard(channel)
+
+    def mark_all_changed(self) -> None:
+        """Examine all sites in the next :meth:`update`, because the ring, budgets or bounds have changed."""
+        self._changed = None
+
+    def mark_share_outdated(self, *sites: str) -> None:
+        """Make the shares of these sites anew, if they are crowded; those of all crowded sites without arguments."""
+        self._outdated_shares.update(sites or self._crowded)
+
+    def take_outdated_shares(self) -> list[str]:
+        """Return the crowded sites whose shares are outdated; they are taken to be made anew."""
+        outdated = [site for site in self._outdated_shares if site in self._crowded]
+        self._outdated_shares.clear()
+        return outdated
+
+    @property
+    def is_update_due(self) -> bool:
+        """Whether a site may have become crowded, or no longer is."""
+        return self._changed is None or bool(self._changed)
+
+    def update(
+        self,
+        budgets: SiteBudgets,
+        poll_interval_s: float,
+        urgent: Collection[str],
+        channels: Iterable[tuple[ChannelId, str]],
+    ) -> tuple[list[ChannelId], list[str]]:
+        """Find out which of the changed sites are crowded.
+
+        Args:
+            budgets: The budgets of sites.
+            poll_interval_s: τ, in seconds.
+            urgent: Sites that count as crowded in any case.
+            channels: All channels with their sites.
+
+        Returns:
+            The channels whose site has become crowded or no longer is, and the sites that no longer are.
+        """
+        changed = {*self._channels_per_site, *self._crowded} if self._changed is None else self._changed
+        self._changed = set()
+        intervals_per_hour = SECONDS_PER_HOUR / poll_interval_s
+        crowded = {
+            site
+            for site in changed
+            if site
+            and site in self._channels_per_site
+            and (site in urgent or budgets.can_exceed_budget(site, self._polls_per_hour[site] / intervals_per_hour))
+        }
+        affected: list[ChannelId] = []
+        left = [site for site in changed - crowded if site in self._crowded]
+        for site in left:
+            affected += self._crowded.pop(site)
+        if new := crowded - self._crowded.keys():
+            self._crowded.update((site, set()) for site in new)
+            self._outdated_shares |= new
+            for channel, site in channels:
+                if site in new:
+                    self._crowded[site].add(channel)
+                    affected.append(channel)
+        return affected, left
 
 
 def _site_point(site: Site) -> str:

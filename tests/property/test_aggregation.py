@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.corona.aggregation import Aggregation, summary_recipients
 from service.corona.honeycomb import AllocationProblem
-from service.corona.messages import Aggregate, Summary
+from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
 from service.corona.tradeoff_clusters import decode, encode, summarise
 from service.model import NodeId
 from service.overlay.id_space import digit, from_hex, shared_digits
@@ -29,8 +29,8 @@ def _tick(nodes: dict[str, Aggregation]) -> None:
     """Let every node send its summaries, and then deliver them."""
     for node_id, sends in [(node_id, list(node.tick(0.0))) for node_id, node in nodes.items()]:
         for send in sends:
-            assert isinstance(send.message, Summary)
-            nodes[send.node].on_summary(node_id, send.message, 0.0)
+            assert isinstance(send.message, Summary | SummaryConfirmation | SummaryRequest)
+            nodes[send.node].on_message(node_id, send.message, 0.0)
 
 
 def _fleet(view: RingView, base: int) -> dict[str, Aggregation]:

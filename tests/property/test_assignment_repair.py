@@ -89,4 +89,4 @@ def test_at_rest_the_number_of_messages_does_not_depend_on_the_number_of_channel
         sent.append(fleet.sent_within(5 * INTERVAL_S))
     assert sent[0] == sent[1]
     assert 0 < sent[0]["AssignmentDigest"] <= 5 * 4 * 3
-    assert sent[0].keys() == {"AssignmentDigest", "Summary"}
+    assert sent[0].keys() == {"AssignmentDigest", "SummaryConfirmation"}

@@ -2,9 +2,11 @@
 
 from service.corona.events import Effect, Event, Send
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.messages import Summary
+from service.corona.messages import Summary, SummaryConfirmation
 from service.corona.protocol import NodeProtocol
 from service.model import NodeId
+
+_SUMMARIES = Summary | SummaryConfirmation
 
 
 class Node:
@@ -17,4 +19,4 @@ class Node:
 
     def handle(self, event: Event, now_s: float, fleet_s: float | None = None) -> list[Effect]:
         effects = self._protocol.handle([event], now_s, now_s if fleet_s is None else fleet_s)
-        return [effect for effect in effects if not (isinstance(effect, Send) and isinstance(effect.message, Summary))]
+        return [e for e in effects if not (isinstance(e, Send) and isinstance(e.message, _SUMMARIES))]

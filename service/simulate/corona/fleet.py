@@ -14,7 +14,7 @@ is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to
 of size.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from heapq import heappop, heappush
 from itertools import count
@@ -24,9 +24,10 @@ import numpy as np
 
 from service.corona import node_optimizer
 from service.corona.aggregation import BASE, Aggregation
+from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
 from service.corona.honeycomb import AllocationProblem, load, sizes
-from service.corona.messages import Aggregate, Summary
+from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
 from service.corona.objectives import Goal, size_for_wait, weights
 from service.corona.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.model import NodeId
@@ -306,18 +307,25 @@ class SimulatedFleet:
         if now_s >= due_s:
             self._maintained_s[number] = now_s
             self._maintain(node, now_s)
-        for send in self._nodes[node].tick(now_s):
-            delay_s = self._wire.delay_s()
-            if delay_s is not None and isinstance(send.message, Summary):
-                self._schedule_arrival(node, send.node, send.message, now_s + delay_s)
+        self._send(node, self._nodes[node].tick(now_s), now_s)
 
     def _schedule_tick(self, node: NodeId, number: int, at_s: float) -> None:
         self._schedule_event(at_s, lambda now_s: self._tick(node, number, now_s))
 
-    def _schedule_arrival(self, sender: NodeId, receiver: NodeId, summary: Summary, at_s: float) -> None:
+    def _send(self, sender: NodeId, sends: Iterable[Send], now_s: float) -> None:
+        for send in sends:
+            delay_s = self._wire.delay_s()
+            if delay_s is not None:
+                self._schedule_arrival(sender, send, now_s + delay_s)
+
+    def _schedule_arrival(self, sender: NodeId, send: Send, at_s: float) -> None:
         def arrives(now_s: float) -> None:
-            if receiver in self._nodes and receiver not in self._dead:
-                self._nodes[receiver].on_summary(sender, summary, now_s)
+            node = self._nodes.get(send.node)
+            message = send.message
+            if node is None or send.node in self._dead:
+                return
+            if isinstance(message, Summary | SummaryConfirmation | SummaryRequest):
+                self._send(send.node, node.on_message(sender, message, now_s), now_s)
 
         self._schedule_event(at_s, arrives)
 

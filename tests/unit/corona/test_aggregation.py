@@ -30,7 +30,7 @@ def _node(*others: NodeId) -> Aggregation:
 def _on_summary(sender: NodeId, digits: int, part: Aggregate) -> Aggregate:
     """Return a node that has processed one summary."""
     node = _node(NEAR, FAR)
-    node.on_summary(sender, Summary(digits, part), 0)
+    node.on_message(sender, Summary(digits, part), 0)
     return node.fleet()
 
 
@@ -45,7 +45,7 @@ def test_a_node_without_a_ring_has_its_own_aggregate() -> None:
 
 def test_each_row_is_sent_the_aggregate_it_lacks() -> None:
     node = _node(NEAR, FAR)
-    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 0)
+    node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
     far, near = node.tick(1)
     assert near == Send(NEAR, Summary(2, node.own))
     assert isinstance(far.message, Summary)
@@ -55,13 +55,13 @@ def test_each_row_is_sent_the_aggregate_it_lacks() -> None:
 def test_a_sibling_counts_once_however_often_it_is_received() -> None:
     node = _node(NEAR, FAR, FARTHER)
     for sender in (FAR, FAR, FARTHER):
-        node.on_summary(sender, Summary(1, _aggregate(8.0, nodes=2)), 0)
+        node.on_message(sender, Summary(1, _aggregate(8.0, nodes=2)), 0)
     assert (node.fleet().nodes, node.fleet().demand) == (3, 9.0)
 
 
 def test_an_aggregate_that_is_not_repeated_expires() -> None:
     node = _node(NEAR)
-    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 0)
+    node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
     list(node.tick(SILENCE_S - 1))
     assert node.fleet().nodes == 2
     list(node.tick(SILENCE_S))
@@ -71,17 +71,17 @@ def test_an_aggregate_that_is_not_repeated_expires() -> None:
 def test_a_repeated_aggregate_does_not_expire() -> None:
     node = _node(NEAR)
     for now_s in (0, 20, 40):
-        node.on_summary(NEAR, Summary(2, _aggregate(4.0)), now_s)
+        node.on_message(NEAR, Summary(2, _aggregate(4.0)), now_s)
     list(node.tick(60))
     assert node.fleet().nodes == 2
 
 
 def test_the_aggregate_of_a_node_that_left_is_dropped_at_once() -> None:
     node = _node(NEAR, FAR)
-    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 0)
+    node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
     node.on_ring_changed(ring([ME, FAR], version=2))
     assert node.fleet() == node.own
-    node.on_summary(NEAR, Summary(2, _aggregate(4.0)), 1)
+    node.on_message(NEAR, Summary(2, _aggregate(4.0)), 1)
     assert node.fleet() == node.own
 
 

@@ -44,7 +44,8 @@ def _coordinator() -> SiteBudgets:
 
 def _scales_sent(coordinator: SiteBudgets, now_s: float = 0.0) -> dict[str, float]:
     """Return the scale sent to each owner."""
-    sends = list(coordinator.tick(now_s))
+    coordinator.expire(now_s)
+    sends = list(coordinator.send_scales(is_maintenance=True))
     assert all(isinstance(send.message, SiteScales) for send in sends)
     return {send.node: send.message.scales[0].scale for send in sends if isinstance(send.message, SiteScales)}
 
@@ -77,12 +78,12 @@ def test_shares_that_expired_or_whose_node_left_are_dropped() -> None:
     coordinator.on_shares(ME, _share(_problem(20)), 0)
     coordinator.on_shares(OTHER, _share(_problem(20)), 1)
     coordinator.on_scales(ME, SiteScales((SiteScale(SITE, 0.5),)), 0)
-    assert list(_scales_sent(coordinator, 7.9)) == [ME, OTHER]
+    assert list(_scales_sent(coordinator, 15.9)) == [ME, OTHER]
     assert coordinator.scale(SITE) == 0.5
-    assert list(_scales_sent(coordinator, 8)) == [OTHER]
+    assert list(_scales_sent(coordinator, 16)) == [OTHER]
     assert coordinator.scale(SITE) == UNBOUNDED_SCALE
     coordinator.on_ring_changed(ring([ME], version=2))
-    assert _scales_sent(coordinator, 8) == {}
+    assert _scales_sent(coordinator, 16) == {}
 
 
 def test_only_scales_of_the_coordinator_and_shares_of_ring_members_are_accepted() -> None:
