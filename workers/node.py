@@ -37,7 +37,7 @@ from service.corona.events import (
     Tick,
     UpdateBase,
 )
-from service.corona.messages import decode
+from service.corona.messages import URGENT, decode, encode
 from service.corona.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
 from service.errors import (
@@ -205,7 +205,10 @@ class Node:
             await self._send_heartbeat()
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
-            with self._context.peers.messages.receive(self.info.id, self._on_messages), PeriodicTasks() as periodic:
+            with (
+                self._context.peers.messages.receive(self.info.id, self._process_messages),
+                PeriodicTasks() as periodic,
+            ):
                 # The nodes of one process start together: the same task of all at once would delay polls.
                 fraction = from_hex(self.info.id) / (1 << BITS)
                 periodic.every(settings.lease_ttl_s / _HEARTBEATS_PER_LEASE, self._send_heartbeat, fraction)
@@ -318,22 +321,21 @@ class Node:
                 log.warning("reading node inbox failed", node=self.info.id[:8], error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
-            events: list[Event] = []
-            for message in messages:
-                if handler := self._message_handlers.get(message.kind):
-                    self._tasks.start(handler(message))
-                elif (envelope := decode(message.payload)) is not None:
-                    events.append(MessageReceived(envelope.sender, envelope.message))
-            if events:
-                await self._on_events(*events)
+            await self._process_messages(messages)
 
-    async def _on_messages(self, messages: Sequence[MessageReceived]) -> None:
-        await self._on_events(*messages)
+    async def _process_messages(self, messages: Sequence[InboxMessage]) -> None:
+        events: list[Event] = []
+        for message in messages:
+            if handler := self._message_handlers.get(message.kind):
+                self._tasks.start(handler(message))
+            elif (envelope := decode(message.payload)) is not None:
+                events.append(MessageReceived(envelope.sender, envelope.message))
+        if events:
+            await self._on_events(*events)
 
     async def _send_directory_messages(self, messages: Sequence[tuple[NodeId, bytes]]) -> None:
-        await self._store.node_inboxes.send(
-            [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
-        )
+        letters = [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
+        await self._store.node_inboxes.send(self._context.peers.messages.post(letters))
 
     async def _invite_helpers(self, channel_id: ChannelId, count: int) -> None:
         """Ask up to ``count`` other workers to help with the fan-out of a channel."""
@@ -375,8 +377,7 @@ class Node:
         now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
         effects = self._protocol.handle(events, now_s, fleet_s)
         # Before anything is awaited, so that messages are sent in the order of the effects.
-        sends = (effect for effect in effects if isinstance(effect, Send))
-        inbox_messages = self._context.peers.messages.post(self.info.id, sends)
+        inbox_messages = self._post([effect for effect in effects if isinstance(effect, Send)])
         for effect in effects:
             if handler := self._effect_handlers.get(type(effect)):
                 handler(effect)
@@ -393,3 +394,13 @@ class Node:
                 of=type(events[0]).__name__,
                 error=str(error),
             )
+
+    def _post(self, sends: Sequence[Send]) -> list[tuple[NodeId, InboxMessage]]:
+        """Deliver messages of the protocol in the background; return those to be sent to the inboxes."""
+        soft: list[tuple[NodeId, InboxMessage]] = []
+        urgent: list[tuple[NodeId, InboxMessage]] = []
+        for send in sends:
+            message = InboxMessage("peer", self.info.id, encode(self.info.id, send.message))
+            (urgent if isinstance(send.message, URGENT) else soft).append((send.node, message))
+        exchange = self._context.peers.messages
+        return exchange.post(urgent, is_urgent=True) + exchange.post(soft)

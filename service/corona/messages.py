@@ -270,6 +270,10 @@ Message = (
 )  # fmt: skip
 
 
+URGENT = Candidate | Rejection
+"""Messages that are neither repeated soon nor superseded, so that they must not wait for a node that hangs."""
+
+
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
     """A message on the wire. ``sender`` is a node id, or empty for bots and the console."""
 

@@ -1,11 +1,11 @@
-"""The exchange of messages of the polling protocol between the nodes of this worker and those of others.
+"""The exchange of messages between the nodes of this worker and those of others.
 
 Soft state, which is repeated or confirmed anyway, goes from worker to worker, so that it costs Redis nothing. A worker
 has one request to another under way at a time; messages that arise meanwhile follow together, in order. If a worker
 does not accept a request, messages go through its nodes' inboxes in Redis for ``RETRY_S`` seconds.
 
-Candidates and their rejections, which are rare and urgent, always go through the inboxes: they must not wait for a
-worker that hangs. The two ways keep no common order; digests repair what this confuses.
+Urgent messages to other workers always go through the inboxes: they must not wait for a worker that hangs. The two ways
+keep no common order; the messages' protocols repair what this confuses.
 """
 
 import contextlib
@@ -19,14 +19,12 @@ import msgspec
 import structlog
 
 from service.clock import Clock
-from service.corona.events import MessageReceived, Send
-from service.corona.messages import Candidate, ChannelAdded, ChannelRemoved, Rejection, decode, encode
 from service.errors import PeerProtocolError, PeerUnreachable, StoreUnavailable
 from service.model import NodeId
 from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
-from service.store.coordination.requests import InboxMessage, NodeInboxes
+from service.store.coordination.requests import InboxMessage, MessageKind, NodeInboxes
 from workers.tasks import BackgroundTasks
 
 NODE_MESSAGES_VERB = "nodes"
@@ -39,16 +37,25 @@ MAX_BATCH_BYTES = 512 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
 """Size of the messages that wait for one worker; others go through the inboxes."""
 _MAX_RESPONSE_BYTES = 64 * 1024
-_URGENT = Candidate | Rejection | ChannelAdded | ChannelRemoved
 
-MessageHandler = Callable[[Sequence[MessageReceived]], Coroutine[Any, Any, None]]
+MessageHandler = Callable[[Sequence[InboxMessage]], Coroutine[Any, Any, None]]
 """Processes messages to one node, in order."""
 
-NodeMessage = tuple[Annotated[str, msgspec.Meta(max_length=40)], bytes]
-"""The id of a node, and an encoded message to it."""
+NodeMessage = tuple[NodeId, InboxMessage]
+"""The id of a node, and a message to it."""
+
+
+class _WireMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message in a request. ``node`` is the id of its node; the other fields are those of an InboxMessage."""
+
+    node: Annotated[NodeId, msgspec.Meta(max_length=40)]
+    kind: MessageKind
+    sender: Annotated[NodeId, msgspec.Meta(max_length=40)]
+    payload: bytes
+
 
 _encoder = msgspec.msgpack.Encoder()
-_batch = msgspec.msgpack.Decoder(list[NodeMessage])
+_batch = msgspec.msgpack.Decoder(list[_WireMessage])
 _absent = msgspec.msgpack.Decoder(list[str])
 
 log = structlog.get_logger(__name__)
@@ -68,9 +75,9 @@ class _Link(msgspec.Struct, eq=False):
         """Remove and return the messages of the next request."""
         batch: list[NodeMessage] = []
         size = 0
-        while self.queue and (not batch or size + len(self.queue[0][1]) <= MAX_BATCH_BYTES):
+        while self.queue and (not batch or size + len(self.queue[0][1].payload) <= MAX_BATCH_BYTES):
             batch.append(self.queue.popleft())
-            size += len(batch[-1][1])
+            size += len(batch[-1][1].payload)
         self.queued_bytes -= size
         return batch
 
@@ -109,25 +116,22 @@ class MessageExchange:
         present = {peer.id for peer in self._peers.values()}
         self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}
 
-    def post(self, sender: NodeId, sends: Iterable[Send]) -> list[tuple[NodeId, InboxMessage]]:
-        """Deliver messages of the node ``sender``; return those that the caller has to send to the inboxes.
+    def post(self, messages: Iterable[NodeMessage], *, is_urgent: bool = False) -> list[NodeMessage]:
+        """Deliver messages in the background; return those that the caller has to send to the inboxes.
 
-        Messages to nodes of this worker, and soft state to other workers, are delivered in the background.
+        These are messages to nodes of workers that cannot be reached, and urgent ones to all other workers.
         """
         rest: list[NodeMessage] = []
-        for node, some in groupby(sends, key=lambda send: send.node):
+        for node, some in groupby(messages, key=_node_of):
             if handler := self._handlers.get(node):
-                received = [MessageReceived(sender, send.message) for send in some]
+                received = [message for _, message in some]
                 NODE_MESSAGES.labels("process").inc(len(received))
                 self._tasks.start(handler(received))
-                continue
-            link = self._link(node)
-            for send in some:
-                message = node, encode(sender, send.message)
-                if link is None or isinstance(send.message, _URGENT) or not self._enqueue(link, message):
-                    rest.append(message)
+            else:
+                link = None if is_urgent else self._link(node)
+                rest += [each for each in some if link is None or not self._enqueue(link, each)]
         NODE_MESSAGES.labels("inbox").inc(len(rest))
-        return [(node, InboxMessage("peer", sender, message)) for node, message in rest]
+        return rest
 
     def on_request(self, sender: NodeId, body: bytes) -> bytes:
         """Process a request of the worker ``sender``; return the ids of the nodes that this worker does not run."""
@@ -136,14 +140,12 @@ class MessageExchange:
         except msgspec.MsgspecError as error:
             raise PeerProtocolError(f"Messages of {sender[:8]} are malformed: {error}.", reason="malformed") from error
         absent: set[NodeId] = set()
-        for node, some in groupby(messages, key=lambda message: message[0]):
-            handler = self._handlers.get(node)
-            if handler is None:
+        for node, some in groupby(messages, key=lambda message: message.node):
+            if handler := self._handlers.get(node):
+                received = [InboxMessage(each.kind, each.sender, each.payload) for each in some]
+                self._tasks.start(handler(received))
+            else:
                 absent.add(node)
-                continue
-            envelopes = [envelope for _, encoded in some if (envelope := decode(encoded)) is not None]
-            if envelopes:
-                self._tasks.start(handler([MessageReceived(each.sender, each.message) for each in envelopes]))
         return _encoder.encode(sorted(absent))
 
     def _link(self, node: NodeId) -> _Link | None:
@@ -158,7 +160,7 @@ class MessageExchange:
 
     def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
         """Have a message sent to a worker; return False if too much waits already."""
-        size = len(message[1])
+        size = len(message[1].payload)
         if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
             return False
         link.queue.append(message)
@@ -199,7 +201,7 @@ class MessageExchange:
         NODE_MESSAGES.labels("inbox").inc(len(messages))
         if messages:
             try:
-                await self._inboxes.send([(node, InboxMessage("peer", "", message)) for node, message in messages])
+                await self._inboxes.send(messages)
             except StoreUnavailable as error:
                 log.warning("node messages lost, will be repeated", messages=len(messages), error=str(error))
 
@@ -210,7 +212,7 @@ class MessageExchange:
         answer = await self._client.request(
             peer,
             NODE_MESSAGES_VERB,
-            _encoder.encode(messages),
+            _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages]),
             timeout_s=REQUEST_TIMEOUT_S,
             max_bytes=_MAX_RESPONSE_BYTES,
         )
@@ -218,3 +220,7 @@ class MessageExchange:
             return _absent.decode(answer)
         except msgspec.MsgspecError as error:
             raise PeerProtocolError(f"Worker {peer.id[:8]} answers nonsense.", reason="malformed") from error
+
+
+def _node_of(message: NodeMessage) -> NodeId:
+    return message[0]

@@ -9,14 +9,12 @@ import pytest_asyncio
 from aiohttp import web
 from pydantic import SecretStr
 
-from service.corona.events import MessageReceived, Send
-from service.corona.messages import AssignmentDigest, Candidate, Message, decode
 from service.errors import PeerProtocolError
-from service.model import Delta, NodeId, Validators
 from service.net.request_signatures import RequestSigner
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
+from service.store.coordination.requests import InboxMessage
 from tests.support.peer_workers import SETTINGS, Worker, counted, introduce, worker
 from tests.support.waiting import until, until_so
 from workers.peers import message_exchange
@@ -30,26 +28,26 @@ class Recipient:
     """A node that only records its messages."""
 
     def __init__(self) -> None:
-        self.received: list[MessageReceived] = []
+        self.received: list[InboxMessage] = []
 
-    async def process(self, messages: Sequence[MessageReceived]) -> None:
+    async def process(self, messages: Sequence[InboxMessage]) -> None:
         self.received += messages
 
 
-def _digests(count: int, node: NodeId = THERE) -> list[Send]:
-    return [Send(node, AssignmentDigest(number, number)) for number in range(count)]
+def _numbered(count: int) -> list[InboxMessage]:
+    return [InboxMessage("peer" if number % 2 else "share", HERE, b"%d" % number) for number in range(count)]
 
 
-async def _post(store: Store, sender: Worker, sends: list[Send]) -> None:
-    await store.node_inboxes.send(sender.peers.messages.post(HERE, sends))
+async def _post(store: Store, sender: Worker, messages: list[InboxMessage], *, is_urgent: bool = False) -> None:
+    addressed = [(THERE, message) for message in messages]
+    await store.node_inboxes.send(sender.peers.messages.post(addressed, is_urgent=is_urgent))
 
 
-async def _inbox(store: Store, node: NodeId = THERE) -> list[Message]:
-    """Return the messages in the inbox of ``node``."""
-    if not await store.redis.call("EXISTS", keys.inbox(node)):
+async def _inbox(store: Store) -> list[InboxMessage]:
+    """Return the messages in the inbox of the node ``THERE``."""
+    if not await store.redis.call("EXISTS", keys.inbox(THERE)):
         return []
-    letters, _ = await store.node_inboxes.read(node, "0")
-    return [envelope.message for letter in letters if (envelope := decode(letter.payload)) is not None]
+    return (await store.node_inboxes.read(THERE, "0"))[0]
 
 
 @pytest_asyncio.fixture
@@ -66,9 +64,9 @@ async def test_soft_state_reaches_a_node_of_another_worker_in_order_and_not_thro
     node = Recipient()
     with receiver.peers.messages.receive(THERE, node.process):
         for _ in range(3):
-            await _post(store, sender, _digests(10))
+            await _post(store, sender, _numbered(10))
         await until_so(lambda: len(node.received) == 30, "all have arrived")
-    assert node.received == [MessageReceived(HERE, send.message) for send in 3 * _digests(10)]
+    assert node.received == 3 * _numbered(10)
     assert await _inbox(store) == []
 
 
@@ -79,38 +77,37 @@ async def test_many_messages_are_sent_in_several_requests(
     node = Recipient()
     monkeypatch.setattr(message_exchange, "MAX_BATCH_BYTES", 1_000)
     with receiver.peers.messages.receive(THERE, node.process):
-        await _post(store, sender, _digests(200))
+        await _post(store, sender, _numbered(200))
         await until_so(lambda: len(node.received) == 200, "all have arrived")
-    assert [each.message for each in node.received] == [send.message for send in _digests(200)]
+    assert node.received == _numbered(200)
 
 
 async def test_messages_that_are_too_large_or_too_many_go_through_the_inbox(
     store: Store, two: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_exchange, "MAX_QUEUED_BYTES", 0)
-    await _post(store, two[0], _digests(2))
-    assert await _inbox(store) == [send.message for send in _digests(2)]
+    await _post(store, two[0], _numbered(2))
+    assert await _inbox(store) == _numbered(2)
 
 
-async def test_candidates_go_through_the_inbox(store: Store, two: tuple[Worker, Worker]) -> None:
-    candidate = Candidate(Delta("c" * 40, 1, 0, 0.0, ()), Validators(), b"")
-    await _post(store, two[0], [Send(THERE, candidate)])
-    assert await _inbox(store) == [candidate]
+async def test_urgent_messages_go_through_the_inbox(store: Store, two: tuple[Worker, Worker]) -> None:
+    await _post(store, two[0], _numbered(2), is_urgent=True)
+    assert await _inbox(store) == _numbered(2)
 
 
 async def test_a_node_that_the_worker_does_not_run_gets_its_messages_through_the_inbox(
     store: Store, two: tuple[Worker, Worker]
 ) -> None:
-    await _post(store, two[0], _digests(3))
+    await _post(store, two[0], _numbered(3))
     await until_so(lambda: not two[0].peers.messages._links[two[1].me.id].is_sending, "the request has ended")
-    assert await _inbox(store) == [send.message for send in _digests(3)]
+    assert await _inbox(store) == _numbered(3)
 
 
 async def test_messages_within_a_process_go_through_neither(two: tuple[Worker, Worker]) -> None:
     sender, _ = two
     node, before = Recipient(), counted("coronet_node_messages_total", way="process")
     with sender.peers.messages.receive(THERE, node.process):
-        assert sender.peers.messages.post(HERE, _digests(3)) == []
+        assert sender.peers.messages.post([(THERE, each) for each in _numbered(3)]) == []
         await until_so(lambda: len(node.received) == 3, "all have arrived")
     assert counted("coronet_node_messages_total", way="process") == before + 3
 
@@ -121,18 +118,18 @@ async def test_a_worker_that_refuses_gets_messages_through_inboxes(store: Store,
         introduce([sender, receiver])
         node = Recipient()
         with receiver.peers.messages.receive(THERE, node.process):
-            await _post(store, sender, _digests(2))
+            await _post(store, sender, _numbered(2))
             link = sender.peers.messages._links[receiver.me.id]
             await until_so(lambda: not link.is_sending, "the request has ended")
-            assert sender.peers.messages.post(HERE, _digests(1)) != [], "the worker is not tried again"
-        assert (await _inbox(store), node.received) == ([send.message for send in _digests(2)], [])
+            assert sender.peers.messages.post([(THERE, _numbered(1)[0])]) != [], "the worker is not tried again"
+        assert (await _inbox(store), node.received) == (_numbered(2), [])
 
 
 async def test_without_a_secret_all_messages_go_through_inboxes(store: Store) -> None:
     async with worker(store, HERE, NO_SECRET) as sender, worker(store, THERE, NO_SECRET) as receiver:
         introduce([sender, receiver])
-        await _post(store, sender, _digests(2))
-    assert await _inbox(store) == [send.message for send in _digests(2)]
+        await _post(store, sender, _numbered(2))
+    assert await _inbox(store) == _numbered(2)
 
 
 async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answers_again(
@@ -149,29 +146,23 @@ async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answer
     node, answer = Recipient(), receiver.peers._handle
     with receiver.peers.messages.receive(THERE, node.process):
         monkeypatch.setattr(receiver.peers, "_handle", hang)
-        await _post(store, sender, _digests(5))
+        await _post(store, sender, _numbered(5))
         link = sender.peers.messages._links[receiver.me.id]
         await until_so(lambda: not link.is_sending, "the request has ended")
-        await _post(store, sender, _digests(2))
-        assert await _inbox(store) == [send.message for send in _digests(5) + _digests(2)]
+        await _post(store, sender, _numbered(2))
+        assert await _inbox(store) == _numbered(5) + _numbered(2)
         monkeypatch.setattr(receiver.peers, "_handle", answer)
 
         async def repeat() -> bool:
-            await _post(store, sender, _digests(1))
+            await _post(store, sender, _numbered(1))
             return bool(node.received)
 
         await until(repeat, "a message arrives directly")
 
 
-@pytest.mark.parametrize("body", [b"", b"\xc1", msgspec.msgpack.encode([["f" * 41, b""]]), msgspec.msgpack.encode([1])])
-async def test_malformed_messages_are_refused(two: tuple[Worker, Worker], body: bytes) -> None:
+@pytest.mark.parametrize(
+    "sent", [None, [1], [["f" * 41, "peer", "", b""]], [["f" * 40, "invented", "", b""]], [["f" * 40, "peer", ""]]]
+)
+async def test_malformed_messages_are_refused(two: tuple[Worker, Worker], sent: object) -> None:
     with pytest.raises(PeerProtocolError):
-        two[0].peers.messages.on_request(THERE, body)
-
-
-async def test_messages_of_another_version_are_ignored(two: tuple[Worker, Worker]) -> None:
-    node = Recipient()
-    with two[0].peers.messages.receive(HERE, node.process):
-        assert two[0].peers.messages.on_request(THERE, msgspec.msgpack.encode([(HERE, b"\x93\x01\xa0\xa0")])) == b"\x90"
-        await asyncio.sleep(0)
-    assert node.received == []
+        two[0].peers.messages.on_request(THERE, msgspec.msgpack.encode(sent))
