@@ -277,14 +277,14 @@ class ProtocolFleet:
             node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
             infos.append(NodeInfo(node_id, self.view.version + 1, "", self.now_s))
             self.after(first_tick_s, node.tick)
-        self._change_ring(infos, [])
+        self.change_ring(infos, [])
 
     def fail(self, node: ProtocolNode, lease_s: float) -> None:
         """Stop a node; it leaves the ring when its lease ends, ``lease_s`` seconds from now."""
         node.alive = False
         for channel in list(node.instructions):
             self.on_instruction(node, channel, None)
-        self.after(lease_s, partial(self._expire, node.node_id))
+        self.after(lease_s, partial(self.change_ring, (), [node.node_id]))
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
         """Send an encoded message to a node, as the network permits."""
@@ -345,6 +345,12 @@ class ProtocolFleet:
         stored.updates = asked.updates
         return events.VersionPublished(candidate.channel, stored.version)
 
+    def change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:
+        """Add nodes to the ring and remove others, and announce the new ring to all nodes."""
+        self.view = self.view.changed(self.view.version + 1, joined, left)
+        for node in self.alive:
+            self.announce_ring(node)
+
     def announce_ring(self, node: ProtocolNode) -> None:
         """Have a node read the present ring, as soon as the network permits; called for each change of the ring."""
         self.after(self.network.delay_s(self.now_s), partial(self.show_ring, node))
@@ -366,11 +372,3 @@ class ProtocolFleet:
         envelope = messages.decode(raw)
         if envelope is not None and receiver in self.nodes:
             self.nodes[receiver].handle(events.MessageReceived(envelope.sender, envelope.message))
-
-    def _expire(self, node_id: NodeId) -> None:
-        self._change_ring([], [node_id])
-
-    def _change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:
-        self.view = self.view.changed(self.view.version + 1, joined, left)
-        for node in self.alive:
-            self.announce_ring(node)

@@ -21,6 +21,8 @@ from service.simulate.schedulers.publication_trace import HOUR_S, draw_intervals
 STEPS = 5
 MAX_SECTION_BITS = 4
 """A digit of the ids. In a smaller section, summaries of a digit's nodes would lack channels."""
+LEAST_SECTION_NODES = 8
+"""More nodes than usually poll one channel."""
 _SETTLE_INTERVALS = 6
 _WINDOW_INTERVALS = 3
 _VERSIONS = 200
@@ -55,7 +57,7 @@ class FleetSetup(msgspec.Struct, frozen=True):
     def section_bits(self) -> int:
         """The number of bits that the ids of all simulated channels have in common."""
         enough = ceil(log2(max(1.0, self.channels / self.simulated_channels)))
-        return min(MAX_SECTION_BITS, enough, int(log2(self.nodes)))
+        return max(0, min(MAX_SECTION_BITS, enough, int(log2(self.nodes / LEAST_SECTION_NODES))))
 
 
 class ControlLoad(msgspec.Struct, frozen=True):
@@ -76,8 +78,8 @@ class FleetForecast(msgspec.Struct, frozen=True):
 
     The first four fields are :class:`ControlLoad` with churn and updates; ``at_rest`` is without both. ``heal_s`` is
     the time from the death of a node to the moment at which all polling sets are whole, and ``heal_half_s`` that from
-    the death of half of the nodes; None if longer than two minutes. Messages are those of ``measured_nodes``, and the
-    fleet has ``scaled_by`` times the ``simulated_channels``.
+    the death of half of the nodes; None if longer than two minutes. Messages are those of ``simulated_nodes``,
+    and the fleet has ``scaled_by`` times as many nodes and channels.
     """
 
     experiment: str
@@ -96,7 +98,6 @@ class FleetForecast(msgspec.Struct, frozen=True):
     redis_bytes_per_s_by_task: dict[str, float]
     mean_polling_set: float
     simulated_nodes: int
-    measured_nodes: int
     simulated_channels: int
     scaled_by: int
 
@@ -105,16 +106,23 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
     """Run the simulation with ``setup`` and ``seed``, and return the forecast; ``report`` is called after each step."""
     rng = np.random.default_rng(seed)
     workload = _draw_workload(setup, rng)
-    fleet = SectionFleet(workload.channels, setup.policy, rng, section="0" * setup.section_bits, lease_s=setup.lease_s)
+    fleet = SectionFleet(
+        workload.channels,
+        setup.policy,
+        rng,
+        section="0" * setup.section_bits,
+        lease_s=setup.lease_s,
+        nodes_per_worker=setup.nodes_per_worker,
+    )
     interval_s = setup.policy.maintenance_interval_s
     fleet.join(setup.nodes)
     fleet.run_until(_SETTLE_INTERVALS * interval_s)
     report("fleet settled")
-    measured, window_s = fleet.measured, _WINDOW_INTERVALS * interval_s
+    simulated, window_s = fleet.alive, _WINDOW_INTERVALS * interval_s
     rest = Traffic()
     rest.add(fleet.traffic_of(window_s), 1 / window_s)
     memory = _memory_per_node(setup, fleet)
-    set_sizes = [len(node.instructions) for node in measured]
+    set_sizes = [len(node.instructions) for node in simulated]
     report("fleet at rest")
     changed = Traffic()
     changed.add(rest)
@@ -124,18 +132,17 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
             fleet.publish_entry(channel)
         changed.add(_excess(fleet, rest, window_s), workload.updates_per_s / len(chosen))
     report("entries published")
-    fleet.kill([measured[int(rng.integers(len(measured)))]])
+    fleet.kill([simulated[int(rng.integers(len(simulated)))].node_id])
     heal_s, failure = _heal(fleet, rest, window_s)
     fleet.join()
     failure.add(_excess(fleet, rest, window_s))
-    changed.add(failure, setup.churn * len(measured) / HOUR_S)
+    changed.add(failure, setup.churn * len(simulated) / HOUR_S)
     report("a node failed")
-    alive = fleet.alive
-    fleet.kill(alive[index] for index in rng.permutation(len(alive))[: len(alive) // 2].tolist())
+    fleet.kill(rng.permutation(fleet.view.ids)[: setup.nodes // 2].tolist())
     heal_half_s, _ = _heal(fleet, rest, 0.0)
     report("half of the fleet failed")
-    at_rest, _ = _load(setup, workload, rest, len(measured), churn=0.0)
-    load, by_task = _load(setup, workload, changed, len(measured), churn=setup.churn)
+    at_rest, _ = _load(setup, workload, rest, len(simulated), churn=0.0)
+    load, by_task = _load(setup, workload, changed, len(simulated), churn=setup.churn)
     return FleetForecast(
         experiment="fleet",
         seed=seed,
@@ -148,12 +155,11 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
         heal_s=heal_s,
         heal_half_s=heal_half_s,
         at_rest=at_rest,
-        bytes_per_node_s_by_kind={kind: size / len(measured) for kind, size in changed.message_bytes.items()},
+        bytes_per_node_s_by_kind={kind: size / len(simulated) for kind, size in changed.message_bytes.items()},
         redis_commands_per_s_by_task={task: cost.commands for task, cost in by_task.items()},
         redis_bytes_per_s_by_task={task: cost.bytes for task, cost in by_task.items()},
         mean_polling_set=sum(set_sizes) / len(fleet.channels),
-        simulated_nodes=setup.nodes,
-        measured_nodes=len(measured),
+        simulated_nodes=len(simulated),
         simulated_channels=len(fleet.channels),
         scaled_by=2**setup.section_bits,
     )
@@ -217,7 +223,7 @@ def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | No
 
 def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
     """Return the memory of one node in a process of ``nodes_per_worker`` nodes."""
-    some = fleet.measured[:_NODES_IN_MEMORY]
+    some = fleet.alive[:_NODES_IN_MEMORY]
     ring = RingView(fleet.view.version, fleet.view.nodes)
     assert ring.points  # noqa: S101 - the caches that each node fills
     protocols = sum(total_bytes(node.protocol, without=(RingView,)) for node in some) / len(some)
@@ -227,10 +233,10 @@ def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
 
 
 def _load(
-    setup: FleetSetup, workload: _Workload, traffic: Traffic, measured: int, *, churn: float
+    setup: FleetSetup, workload: _Workload, traffic: Traffic, simulated: int, *, churn: float
 ) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
-    """Return the fleet's load, and Redis's by task; ``traffic`` is that of ``measured`` nodes in a second."""
-    all_nodes = setup.nodes / measured
+    """Return the fleet's load, and Redis's by task; ``traffic`` is that of ``simulated`` nodes in a second."""
+    all_nodes = setup.nodes / simulated
     messages, size = sum(traffic.messages.values()), sum(traffic.message_bytes.values())
     activity = costs.Activity(
         messages=messages * all_nodes,
@@ -248,8 +254,8 @@ def _load(
         interval_s=setup.policy.maintenance_interval_s,
     )
     load = ControlLoad(
-        messages_per_node_s=messages / measured,
-        bytes_per_node_s=(size + messages * costs.INBOX_MESSAGE.bytes / 2) / measured,
+        messages_per_node_s=messages / simulated,
+        bytes_per_node_s=(size + messages * costs.INBOX_MESSAGE.bytes / 2) / simulated,
         redis_commands_per_s=sum(cost.commands for cost in redis.values()),
         redis_bytes_per_s=sum(cost.bytes for cost in redis.values()),
     )

@@ -29,9 +29,9 @@ def table(forecast: FleetForecast) -> Table:
         ("seconds until polling sets are whole: half of the nodes die", _seconds(forecast.heal_half_s), ""),
     ]
     caption = (
-        f"{setup.nodes:,} nodes, {setup.channels:,} channels, beyond polls. Simulated: the messages of "
-        f"{forecast.measured_nodes:,} of {forecast.simulated_nodes:,} nodes, and {forecast.simulated_channels:,} "
-        f"channels; the fleet's figures are those of the simulated part times {forecast.scaled_by}."
+        f"{setup.nodes:,} nodes, {setup.channels:,} channels, beyond polls. Simulated: "
+        f"{forecast.simulated_nodes:,} nodes and {forecast.simulated_channels:,} channels of one section of the ring; "
+        f"the fleet has {forecast.scaled_by} times as many."
     )
     return terminal_table(("", "at rest", "with churn and updates"), rows, caption)
 

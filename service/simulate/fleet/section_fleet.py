@@ -1,13 +1,13 @@
-"""A part of a large fleet of production node protocols on a virtual clock, with counts of what its nodes send.
+"""A section of a large fleet of production node protocols on a virtual clock, with counts of what its nodes send.
 
-All nodes of the fleet are on the ring, send summaries and solve for the fleet's scale. If the fleet has too many
-channels to simulate all of them, only the channels of a *section* of the id space are simulated: those whose ids begin
-with the same bits. The nodes whose ids begin with these bits are the *measured* nodes. A channel's polling set are the
-nodes nearest to it by XOR, so the nodes of a section own and poll its channels, just as if all channels were there.
-What crosses the border of a section are summaries, which all nodes send. Only messages of measured nodes are counted.
+All nodes of the fleet are on the ring. If the fleet has too many channels to simulate all of them, only those of a
+*section* of the id space are simulated: the channels and nodes whose ids begin with the same bits. A channel's polling
+set are the nodes nearest to it by XOR, so the nodes of a section own and poll its channels, just as if all others were
+there. What crosses the border of a section are summaries: nodes send theirs, and receive from the others that these own
+no channels. The fleet's scale is the same without the other channels, because budget and demand shrink alike.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,13 +16,17 @@ import numpy as np
 
 from service.corona import events, messages
 from service.corona.fleet_policy import FleetPolicy
-from service.model import Change, ChannelId, Delta, Entry, NodeId, Validators
+from service.corona.node_optimizer import aggregate_base
+from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
+from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id
 from service.simulate.corona.fleet import SimulatedNetwork
 from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, ProtocolFleet, ProtocolNode, StoredChannel
 
 HEARTBEATS_PER_LEASE = 4
 """The same as in workers."""
+URGENT = messages.Candidate | messages.Rejection | messages.ChannelAdded | messages.ChannelRemoved
+"""Messages that always go through inboxes, as in workers."""
 FLEET_AHEAD_S = 1.7e9
 """The fleet time at the start of a simulation."""
 _READ_S = 0.05
@@ -39,12 +43,14 @@ _BASELINE = b"1".rjust(1_500, b"0")
 
 @dataclass
 class Traffic:
-    """What the measured nodes have sent to nodes and asked of the store, by kind of message or request."""
+    """Messages of the simulated nodes to nodes of other workers, and requests to the store, by kind."""
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     message_bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    batches: float = 0.0
-    """Messages that a node sends to another at the same time count as one batch."""
+    inbox_messages: float = 0.0
+    """Those of the messages that go through inboxes in Redis."""
+    peer_requests: float = 0.0
+    """Requests with the other messages; messages that a worker sends to another at the same time share one."""
     requests: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, other: "Traffic", factor: float = 1.0) -> None:
@@ -56,15 +62,16 @@ class Traffic:
         ):
             for kind, number in others.items():
                 own[kind] += factor * number
-        self.batches += factor * other.batches
+        self.inbox_messages += factor * other.inbox_messages
+        self.peer_requests += factor * other.peer_requests
 
 
 class SectionFleet(ProtocolFleet):
     """The simulation of a fleet of which only ``channels``, those of one section of the id space, are simulated.
 
-    ``section`` are the first binary digits of the ids of the measured nodes. Nodes read the ring with their
-    heartbeats, four in each lease of ``lease_s`` seconds. Polls find nothing, except where :meth:`publish_entry` says
-    so, and are not simulated.
+    ``section`` are the first binary digits, at most four, of the ids of the simulated nodes. Nodes read the ring with
+    their heartbeats, four in each lease of ``lease_s`` seconds. ``nodes_per_worker`` nodes, drawn at random, share a
+    worker process. Polls find nothing, except where :meth:`publish_entry` says so, and are not simulated.
     """
 
     def __init__(
@@ -75,6 +82,7 @@ class SectionFleet(ProtocolFleet):
         *,
         section: str,
         lease_s: float,
+        nodes_per_worker: int = 1,
     ) -> None:
         tick_s = policy.maintenance_interval_s / TICKS_PER_MAINTENANCE
         super().__init__(channels, policy, _Network(rng), tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
@@ -82,32 +90,36 @@ class SectionFleet(ProtocolFleet):
         self._section = section
         self._lease_s = lease_s
         self._rng = rng
-        self._measured: dict[NodeId, bool] = {}
+        self._nodes_per_worker = nodes_per_worker
+        self._workers: dict[NodeId, int] = {}
+        """The number of the worker of each node that has ever joined."""
         self._reading_ring: set[NodeId] = set()
-        self._batch_s, self._receivers = -1.0, set[tuple[NodeId, NodeId]]()
-
-    @property
-    def measured(self) -> list[ProtocolNode]:
-        """The living nodes of the section."""
-        return [node for node in self.alive if self.is_measured(node.node_id)]
-
-    def is_measured(self, node: NodeId) -> bool:
-        """Return whether a node's id is in the section."""
-        if node not in self._measured:
-            self._measured[node] = f"{int(node, 16):0160b}".startswith(self._section)
-        return self._measured[node]
+        self._request_s, self._requests = -1.0, set[tuple[int, int]]()
+        """When workers sent requests to each other last, and which."""
 
     def join(self, count: int = 1) -> None:
         """Add ``count`` nodes with balanced ids to the ring at once; each ticks at its own time."""
-        ids = [node.id for node in self.view.nodes]
+        present = [node.id for node in self.view.nodes]
         for _ in range(count):
-            ids.append(balanced_id(ids))
-        self.add_nodes([(node, float(self._rng.random()) * self.tick_s) for node in ids[len(ids) - count :]])
+            present.append(balanced_id(present))
+        ids = present[len(present) - count :]
+        first = len(self._workers)
+        for place, node in zip(self._rng.permutation(count).tolist(), ids, strict=True):
+            self._workers[node] = (first + place) // self._nodes_per_worker
+        others = [node for node in ids if not self._is_simulated(node)]
+        self.change_ring([NodeInfo(node, self.view.version + 1, "", self.now_s) for node in others], ())
+        for node in ids:
+            if self._is_simulated(node):
+                self.after(float(self._rng.random()) * self.tick_s, partial(self._receive_summaries, node))
+        self.add_nodes([(node, float(self._rng.random()) * self.tick_s) for node in ids if self._is_simulated(node)])
 
-    def kill(self, nodes: Iterable[ProtocolNode]) -> None:
+    def kill(self, ids: Iterable[NodeId]) -> None:
         """Stop nodes that have just renewed their leases."""
-        for node in nodes:
-            self.fail(node, self._lease_s)
+        for node in ids:
+            if node in self.nodes:
+                self.fail(self.nodes[node], self._lease_s)
+            else:
+                self.after(self._lease_s, partial(self.change_ring, (), [node]))
 
     def publish_entry(self, channel: ChannelId) -> None:
         """Have a random member of the channel's polling set find one new entry."""
@@ -118,7 +130,7 @@ class SectionFleet(ProtocolFleet):
         node.handle(events.CandidateFound(messages.Candidate(delta, validators, _BASELINE)))
 
     def traffic_of(self, seconds: float) -> Traffic:
-        """Let ``seconds`` pass; return the measured nodes' traffic meanwhile."""
+        """Let ``seconds`` pass; return the traffic meanwhile."""
         self.traffic = Traffic()
         self.run_until(self.now_s + seconds)
         return self.traffic
@@ -150,24 +162,26 @@ class SectionFleet(ProtocolFleet):
     def show_ring(self, node: ProtocolNode) -> None:
         """Pass the present ring to a node."""
         self._reading_ring.discard(node.node_id)
-        if self.is_measured(node.node_id):
-            self.traffic.requests["ring"] += 1
         super().show_ring(node)
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
-        """Send an encoded message, and count it if its sender is a measured node."""
+        """Send an encoded message, and count it unless both nodes share a worker."""
         before = self.bytes_sent
         super().send(sender, receiver, message)
-        if not self.is_measured(sender):
+        workers = self._workers[sender], self._workers[receiver]
+        if workers[0] == workers[1]:
             return
         kind = type(message).__name__
         self.traffic.messages[kind] += 1
         self.traffic.message_bytes[kind] += self.bytes_sent - before
-        if self._batch_s != self.now_s:
-            self._batch_s, self._receivers = self.now_s, set()
-        if (sender, receiver) not in self._receivers:
-            self._receivers.add((sender, receiver))
-            self.traffic.batches += 1
+        if isinstance(message, URGENT):
+            self.traffic.inbox_messages += 1
+            return
+        if self._request_s != self.now_s:
+            self._request_s, self._requests = self.now_s, set()
+        if workers not in self._requests:
+            self._requests.add(workers)
+            self.traffic.peer_requests += 1
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
         """Count the request, and return the store's answer."""
@@ -185,7 +199,28 @@ class SectionFleet(ProtocolFleet):
         instruction = owner.instructions.get(channel)
         if instruction is None or not owner.alive:
             return []
-        return [self.nodes[node] for node in self.view.nearest(channel, instruction.schedule.size)]
+        nearest = self.view.nearest(channel, instruction.schedule.size)
+        return [self.nodes[node] for node in nearest if self._is_simulated(node)]
+
+    def _is_simulated(self, node: NodeId) -> bool:
+        return f"{from_hex(node):0{BITS}b}".startswith(self._section)
+
+    def _receive_summaries(self, node_id: NodeId) -> None:
+        """Pass a node, now and from now on, the summaries of the parts of the ring that are not simulated."""
+        node = self.nodes[node_id]
+        if node.alive:
+            node.handle(*self._outside_summaries(node_id))
+            self.after(self.tick_s, partial(self._receive_summaries, node_id))
+
+    def _outside_summaries(self, node_id: NodeId) -> list[events.MessageReceived]:
+        counts = Counter(node[0] for node in self.view.ids if not self._is_simulated(node))
+        return [
+            events.MessageReceived(
+                self.view.owner(digit + node_id[1:]) or "",
+                messages.Summary(1, messages.Aggregate(count, 0.0, b"", aggregate_base(self.policy.objective.levels))),
+            )
+            for digit, count in counts.items()
+        ]
 
     def _is_whole(self, channel: ChannelId) -> bool:
         members = self._members(channel)
