@@ -13,13 +13,16 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import aiohttp
 import msgspec
 import numpy as np
 
@@ -43,6 +46,8 @@ SEED = 1
 _BATCH = 200
 _READERS = 5_000
 _JOINED_WITHIN_S = 180.0
+_NODE_MESSAGES = re.compile(r'coronet_node_messages_total\{way="(\w+)"\} (\S+)')
+_SOCKET_BYTES = re.compile(r"bytes_(?:sent|received):(\d+)")
 COMPARED = (
     "messages_per_node_s",
     "bytes_per_node_s",
@@ -73,6 +78,7 @@ class Size(msgspec.Struct, frozen=True):
             maintenance_interval_s=self.maintenance_s,
             nodes_per_worker=self.nodes // self.workers,
             log_level="warning",
+            cluster_secret="the secret of a test",  # noqa: S106 - of a test
         )
 
 
@@ -137,20 +143,20 @@ async def measured(size: Size, *, with_tasks: bool) -> dict[str, Any]:
                     await asyncio.sleep(size.settle_s)
                     _report("measuring")
                     polls = await publisher.answered()
-                    before, before_s = await redis_counters(store), time.monotonic()
+                    before = await read_counters(store)
                     await asyncio.sleep(size.measure_s)
-                    after, took_s = await redis_counters(store), time.monotonic() - before_s
+                    after = await read_counters(store)
                     polls = await publisher.answered() - polls
                     memory = sum(memory_mb(pid) for child in workers for pid in process_tree(child.pid)) * 2**20
                     tally = await tally_commands(redis.url, size.measure_s)
                 sys.stderr.write("".join(log.read_text()[-1_000:] for log in folder.glob("worker-*.log")))
-    messages = tally.commands["inboxes", "XADD"]
+    took_s = after.at_s - before.at_s
     figures: dict[str, Any] = {
         "polls_per_s": polls / took_s,
-        "messages_per_node_s": messages / size.measure_s / size.nodes,
-        "bytes_per_node_s": tally.request_bytes["inboxes"] / size.measure_s / size.nodes,
-        "redis_commands_per_s": (after[0] - before[0]) / took_s,
-        "redis_bytes_per_s": (after[1] - before[1]) / took_s,
+        "messages_per_node_s": (after.messages - before.messages) / took_s / size.nodes,
+        "bytes_per_node_s": (after.peer_bytes - before.peer_bytes) / took_s / size.nodes,
+        "redis_commands_per_s": (after.redis_commands - before.redis_commands) / took_s,
+        "redis_bytes_per_s": (after.redis_bytes - before.redis_bytes) / took_s,
         "memory_per_node_bytes": memory / size.nodes,
     }
     if with_tasks:
@@ -163,12 +169,37 @@ async def measured(size: Size, *, with_tasks: bool) -> dict[str, Any]:
     return figures
 
 
-async def redis_counters(store: Store) -> tuple[int, int]:
-    """Return the number of commands that Redis has executed, and the bytes that it has received and sent."""
-    info = await store.redis.call("INFO", "stats")
-    return (
+class Counters(msgspec.Struct, frozen=True):
+    """The counters of a running fleet at one time."""
+
+    at_s: float
+    redis_commands: int
+    redis_bytes: int
+    messages: float
+    peer_bytes: int
+
+
+async def read_counters(store: Store) -> Counters:
+    """Read Redis's INFO, the workers' metrics, and the bytes of the connections between workers."""
+    at_s, info = time.monotonic(), await store.redis.call("INFO", "stats")
+    urls = sorted({node.metrics_url for node in await store.ring.nodes()})
+    messages = 0.0
+    async with aiohttp.ClientSession() as session:
+        for url in urls:
+            async with session.get(url) as answer:
+                ways = _NODE_MESSAGES.findall(await answer.text())
+            messages += sum(float(count) for way, count in ways if way != "process")
+    ports = " or ".join(f"sport = :{urlsplit(url).port}" for url in urls)
+    shown = await asyncio.create_subprocess_exec(
+        "ss", "-tinH", "state", "established", f"( {ports} )", stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await shown.communicate()
+    return Counters(
+        at_s,
         int(info["total_commands_processed"]),
         int(info["total_net_input_bytes"]) + int(info["total_net_output_bytes"]),
+        messages,
+        sum(map(int, _SOCKET_BYTES.findall(output.decode()))),
     )
 
 

@@ -26,10 +26,19 @@ MAINTENANCE = RedisCost(10, 900)
 KEYSPACE = RedisCost(1.1, 60)
 """The load of one of the keyspaces is measured, once per maintenance interval."""
 KEYSPACES = 256
+INBOX_READ = RedisCost(1, 130)
+"""A node waits for messages in its inbox for ``INBOX_WAIT_S``."""
+INBOX_WAIT_S = 5.0
 INBOX_MESSAGE = RedisCost(3, 420)
 """A message passes an inbox, without its own bytes: it is appended, its inbox's life extended, and it is read."""
 INBOX_COPIES = 2
 """How often the bytes of a message pass between nodes and Redis if it is sent by inbox."""
+INBOX_HEAD_BYTES = 210
+"""The bytes around a message that a node sends to an inbox."""
+PEER_REQUEST_BYTES = 650
+"""The head of a request from worker to worker, and its response."""
+PEER_MESSAGE_BYTES = 46
+"""The bytes around a message in such a request."""
 OWNERSHIP = RedisCost(8, 2_500)
 """A node takes the ownership of a channel and loads its state."""
 VERSION = RedisCost(20, 8_000)
@@ -50,8 +59,8 @@ SCHEDULED_CHANNEL_BYTES = 1_200
 class Activity(msgspec.Struct, frozen=True):
     """What happens in a whole fleet in a second."""
 
-    messages: float
-    message_bytes: float
+    inbox_messages: float
+    inbox_bytes: float
     ownerships: float
     versions: float
     ring_readings: float
@@ -67,7 +76,8 @@ def redis_costs(
         "ticks": (TICK, nodes * 4 / interval_s),
         "maintenance": (MAINTENANCE, nodes / interval_s),
         "key groups": (KEYSPACE, KEYSPACES / interval_s),
-        "messages": (INBOX_MESSAGE, activity.messages),
+        "inboxes at rest": (INBOX_READ, nodes / INBOX_WAIT_S),
+        "messages": (INBOX_MESSAGE, activity.inbox_messages),
         "ownership": (OWNERSHIP, activity.ownerships),
         "versions": (VERSION, activity.versions),
         "full listings": (LISTED_CHANNEL, channels / FULL_LISTING_INTERVAL_S),
@@ -75,5 +85,5 @@ def redis_costs(
     }
     found = {task: RedisCost(cost.commands * number, cost.bytes * number) for task, (cost, number) in runs.items()}
     messages = found["messages"]
-    found["messages"] = messages._replace(bytes=messages.bytes + INBOX_COPIES * activity.message_bytes)
+    found["messages"] = messages._replace(bytes=messages.bytes + INBOX_COPIES * activity.inbox_bytes)
     return found

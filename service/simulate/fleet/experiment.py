@@ -63,8 +63,9 @@ class FleetSetup(msgspec.Struct, frozen=True):
 class ControlLoad(msgspec.Struct, frozen=True):
     """What the control plane costs, beyond polls.
 
-    Messages, and their bytes, are those that one node sends to others in a second. Redis's commands and bytes are of
-    the whole fleet in a second: commands in scripts count, and bytes are those received and sent.
+    Messages are those that one node sends to nodes of other processes in a second; their bytes include the heads of
+    requests and the responses. Redis's commands and bytes are of the whole fleet in a second. Commands in scripts
+    count; bytes are those received and sent.
     """
 
     messages_per_node_s: float
@@ -133,7 +134,9 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
         changed.add(_excess(fleet, rest, window_s), workload.updates_per_s / len(chosen))
     report("entries published")
     fleet.kill([simulated[int(rng.integers(len(simulated)))].node_id])
-    heal_s, failure = _heal(fleet, rest, window_s)
+    others = Traffic()
+    others.add(rest, 1 - 1 / len(simulated))
+    heal_s, failure = _heal(fleet, others, window_s)
     fleet.join()
     failure.add(_excess(fleet, rest, window_s))
     changed.add(failure, setup.churn * len(simulated) / HOUR_S)
@@ -213,7 +216,10 @@ def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Wait until all polling sets are whole, and ``then_s`` more; return how long they took, and the excess traffic."""
+    """Wait until all polling sets are whole, and ``then_s`` more; return how long they took, and the excess traffic.
+
+    The traffic is compared with ``rest``, that of the living nodes in a second.
+    """
     begin_s, fleet.traffic = fleet.now_s, Traffic()
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
     fleet.run_until(fleet.now_s + then_s)
@@ -239,8 +245,8 @@ def _load(
     all_nodes = setup.nodes / simulated
     messages, size = sum(traffic.messages.values()), sum(traffic.message_bytes.values())
     activity = costs.Activity(
-        messages=messages * all_nodes,
-        message_bytes=size * all_nodes,
+        inbox_messages=traffic.inbox_messages * all_nodes,
+        inbox_bytes=traffic.inbox_bytes * all_nodes,
         ownerships=traffic.requests["ownership"] * all_nodes,
         versions=traffic.requests["version"] * all_nodes,
         ring_readings=2 * churn * setup.nodes / HOUR_S * setup.nodes,
@@ -253,9 +259,14 @@ def _load(
         lease_s=setup.lease_s,
         interval_s=setup.policy.maintenance_interval_s,
     )
+    heads = (
+        traffic.inbox_messages * costs.INBOX_HEAD_BYTES
+        + (messages - traffic.inbox_messages) * costs.PEER_MESSAGE_BYTES
+        + traffic.peer_requests * costs.PEER_REQUEST_BYTES
+    )
     load = ControlLoad(
         messages_per_node_s=messages / simulated,
-        bytes_per_node_s=(size + messages * costs.INBOX_MESSAGE.bytes / 2) / simulated,
+        bytes_per_node_s=(size + heads) / simulated,
         redis_commands_per_s=sum(cost.commands for cost in redis.values()),
         redis_bytes_per_s=sum(cost.bytes for cost in redis.values()),
     )

@@ -49,6 +49,7 @@ class Traffic:
     message_bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     inbox_messages: float = 0.0
     """Those of the messages that go through inboxes in Redis."""
+    inbox_bytes: float = 0.0
     peer_requests: float = 0.0
     """Requests with the other messages; messages that a worker sends to another at the same time share one."""
     requests: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -63,6 +64,7 @@ class Traffic:
             for kind, number in others.items():
                 own[kind] += factor * number
         self.inbox_messages += factor * other.inbox_messages
+        self.inbox_bytes += factor * other.inbox_bytes
         self.peer_requests += factor * other.peer_requests
 
 
@@ -176,6 +178,7 @@ class SectionFleet(ProtocolFleet):
         self.traffic.message_bytes[kind] += self.bytes_sent - before
         if isinstance(message, URGENT):
             self.traffic.inbox_messages += 1
+            self.traffic.inbox_bytes += self.bytes_sent - before
             return
         if self._request_s != self.now_s:
             self._request_s, self._requests = self.now_s, set()

@@ -30,8 +30,8 @@ def test_half_of_the_channels_give_the_forecast_of_all() -> None:
 
 def test_changes_cost_more_than_rest() -> None:
     forecast = _run(WHOLE)
-    assert forecast.redis_bytes_per_s_by_task["versions"] > 0
-    assert forecast.bytes_per_node_s > forecast.at_rest.bytes_per_node_s > 0
+    assert forecast.redis_commands_per_s > forecast.at_rest.redis_commands_per_s > 0
+    assert forecast.bytes_per_node_s_by_kind["Candidate"] > 0
 
 
 def test_polling_sets_heal_after_the_leases_of_the_dead() -> None:
