@@ -4,8 +4,9 @@ Takes a quarter of an hour. Worker processes with many nodes each run on one Red
 are hardly ever polled. When the fleet has settled, the figures of ``coronet simulate fleet`` are measured, and compared
 with the forecast for the same size and settings. Fails if one is not within a quarter of its forecast.
 
-The maintenance interval is long, and polls are rare, so that two processors are not saturated. ``--tasks`` also prints
-Redis's commands by task of the workers, as in ``service/simulate/fleet/costs.py``.
+The maintenance interval is long, and polls are rare, so that two processors are not saturated. Messages are
+counted by the workers' metrics, their bytes by the kernel's counters of connections between workers, Redis's by INFO.
+``--tasks`` also prints Redis's commands by task, as MONITOR shows them: ``service/simulate/fleet/costs.py`` has them.
 """
 
 import argparse
@@ -78,7 +79,7 @@ class Size(msgspec.Struct, frozen=True):
             maintenance_interval_s=self.maintenance_s,
             nodes_per_worker=self.nodes // self.workers,
             log_level="warning",
-            cluster_secret="the secret of a test",  # noqa: S106 - of a test
+            cluster_secret="the secret of a test",
         )
 
 

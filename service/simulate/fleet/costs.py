@@ -78,11 +78,13 @@ def redis_costs(
         "key groups": (KEYSPACE, KEYSPACES / interval_s),
         "inboxes at rest": (INBOX_READ, nodes / INBOX_WAIT_S),
         "messages": (INBOX_MESSAGE, activity.inbox_messages),
+        "lookup directories": (INBOX_MESSAGE, nodes / interval_s),
         "ownership": (OWNERSHIP, activity.ownerships),
         "versions": (VERSION, activity.versions),
         "full listings": (LISTED_CHANNEL, channels / FULL_LISTING_INTERVAL_S),
         "names": (REFRESHED_NAME, public_channels / REFRESH_INTERVAL_S),
     }
+    # The coordinator of the directory that always exists sends each node its share once per interval.
     found = {task: RedisCost(cost.commands * number, cost.bytes * number) for task, (cost, number) in runs.items()}
     messages = found["messages"]
     found["messages"] = messages._replace(bytes=messages.bytes + INBOX_COPIES * activity.inbox_bytes)

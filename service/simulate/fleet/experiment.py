@@ -120,8 +120,10 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
     fleet.run_until(_SETTLE_INTERVALS * interval_s)
     report("fleet settled")
     simulated, window_s = fleet.alive, _WINDOW_INTERVALS * interval_s
+    fleet.take_traffic()
+    fleet.run_until(fleet.now_s + window_s)
     rest = Traffic()
-    rest.add(fleet.traffic_of(window_s), 1 / window_s)
+    rest.add(fleet.take_traffic(), 1 / window_s)
     memory = _memory_per_node(setup, fleet)
     set_sizes = [len(node.instructions) for node in simulated]
     report("fleet at rest")
@@ -209,8 +211,9 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 
 
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
-    """Let ``seconds`` pass; return the traffic beyond that at rest, which is ``rest`` in a second."""
-    found = fleet.traffic_of(seconds)
+    """Let ``seconds`` pass; return the traffic since it was last taken, beyond that at rest: ``rest`` in a second."""
+    fleet.run_until(fleet.now_s + seconds)
+    found = fleet.take_traffic()
     found.add(rest, -seconds)
     return found
 
@@ -220,11 +223,11 @@ def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | No
 
     The traffic is compared with ``rest``, that of the living nodes in a second.
     """
-    begin_s, fleet.traffic = fleet.now_s, Traffic()
+    begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
-    fleet.run_until(fleet.now_s + then_s)
-    fleet.traffic.add(rest, begin_s - fleet.now_s)
-    return whole_s, fleet.traffic
+    traffic = _excess(fleet, rest, then_s)
+    traffic.add(rest, begin_s + then_s - fleet.now_s)
+    return whole_s, traffic
 
 
 def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:

@@ -88,7 +88,7 @@ class SectionFleet(ProtocolFleet):
     ) -> None:
         tick_s = policy.maintenance_interval_s / TICKS_PER_MAINTENANCE
         super().__init__(channels, policy, _Network(rng), tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
-        self.traffic = Traffic()
+        self._traffic = Traffic()
         self._section = section
         self._lease_s = lease_s
         self._rng = rng
@@ -131,11 +131,10 @@ class SectionFleet(ProtocolFleet):
         validators = Validators('"33a64df551425fcc55e4d42a148795d9f25f89d4"', "Mon, 23 Nov 2026 15:40:00 GMT")
         node.handle(events.CandidateFound(messages.Candidate(delta, validators, _BASELINE)))
 
-    def traffic_of(self, seconds: float) -> Traffic:
-        """Let ``seconds`` pass; return the traffic meanwhile."""
-        self.traffic = Traffic()
-        self.run_until(self.now_s + seconds)
-        return self.traffic
+    def take_traffic(self) -> Traffic:
+        """Return the traffic since the last call."""
+        found, self._traffic = self._traffic, Traffic()
+        return found
 
     def seconds_until_whole(self, within_s: float) -> float | None:
         """Let time pass until all polling sets are whole; return how long that took, None if longer than ``within_s``.
@@ -174,26 +173,26 @@ class SectionFleet(ProtocolFleet):
         if workers[0] == workers[1]:
             return
         kind = type(message).__name__
-        self.traffic.messages[kind] += 1
-        self.traffic.message_bytes[kind] += self.bytes_sent - before
+        self._traffic.messages[kind] += 1
+        self._traffic.message_bytes[kind] += self.bytes_sent - before
         if isinstance(message, URGENT):
-            self.traffic.inbox_messages += 1
-            self.traffic.inbox_bytes += self.bytes_sent - before
+            self._traffic.inbox_messages += 1
+            self._traffic.inbox_bytes += self.bytes_sent - before
             return
         if self._request_s != self.now_s:
             self._request_s, self._requests = self.now_s, set()
         if workers not in self._requests:
             self._requests.add(workers)
-            self.traffic.peer_requests += 1
+            self._traffic.peer_requests += 1
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
         """Count the request, and return the store's answer."""
-        self.traffic.requests["ownership"] += 1
+        self._traffic.requests["ownership"] += 1
         return super().take_ownership(channel)
 
     def publish(self, asked: events.Publish) -> events.Event:
         """Count the request, and return the store's answer."""
-        self.traffic.requests["version"] += 1
+        self._traffic.requests["version"] += 1
         return super().publish(asked)
 
     def _members(self, channel: ChannelId) -> list[ProtocolNode]:
