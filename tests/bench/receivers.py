@@ -37,7 +37,7 @@ class Receivers:
         streams = await asyncio.gather(*map(self._login, self._users))
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        await asyncio.gather(*(self._count_messages(*stream) for stream in streams))
+        await asyncio.gather(*(self._read(user, *stream) for user, stream in zip(self._users, streams, strict=True)))
 
     async def _login(self, user: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         header = b"<stream:stream to='localhost' xmlns='jabber:client' "
@@ -59,18 +59,19 @@ class Receivers:
             await reader.readuntil(b"</presence>")
         return reader, writer
 
-    async def _count_messages(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _read(self, user: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         pending = b""
         while data := await reader.read(65_536):
             pending += data
             for message in _MESSAGE.findall(pending):
-                self._got_one()
+                self.on_message(user, message)
                 if self._receipts and (sender := _FROM.search(message)) and (ident := _ID.search(message)):
                     receipt = b"<received xmlns='urn:xmpp:receipts' id='" + ident[1] + b"'/>"
                     writer.write(b"<message type='chat' to='" + sender[1] + b"'>" + receipt + b"</message>")
             pending = pending.rpartition(b"</message>")[2]
 
-    def _got_one(self) -> None:
+    def on_message(self, _user: str, _message: bytes) -> None:
+        """Count a message of a user."""
         self._count += 1
         if self._count % len(self._users) == 0:
             sys.stdout.write(f"{self._count} {time.monotonic()!r}\n")

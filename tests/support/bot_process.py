@@ -48,6 +48,11 @@ class BotProcess:
             )
         return cls(process)
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
     async def kill(self) -> None:
         """Kill the process with SIGKILL."""
         if self._process.returncode is None:

@@ -71,21 +71,23 @@ class PublicFleet:
         self.publisher: PublicPublisher
         self.workers: dict[str, subprocess.Popen[bytes]] = {}
         """The running workers by name."""
+        self.console: subprocess.Popen[bytes]
 
     @contextlib.asynccontextmanager
-    async def running(self, feeds: Sequence[Feed], workers: int) -> AsyncIterator["PublicFleet"]:
-        """Run the publisher of these feeds, the console and workers."""
+    async def running(self, feeds: Sequence[Feed], workers: int, publisher: str) -> AsyncIterator["PublicFleet"]:
+        """Run the program ``publisher`` with these feeds, the console and workers."""
         async with contextlib.AsyncExitStack() as running:
             running.push(self._programs)
             self.publisher = await running.enter_async_context(
-                public_publisher(self._place, _addresses(feeds), self._scratch)
+                public_publisher(self._place, _addresses(feeds), self._scratch, publisher)
             )
             port = choose_ports(self._scratch / "ports.json", {"console": 0})["console"]
             headers = {"Authorization": f"Bearer {_TOKEN}"}
             self._api = await running.enter_async_context(
                 aiohttp.ClientSession(f"http://127.0.0.1:{port}", headers=headers)
             )
-            self._start("console", [CORONET, "console"], CORONET_CONSOLE_PORT=port, CORONET_CONSOLE_ADMIN_TOKEN=_TOKEN)
+            token = {"CORONET_CONSOLE_ADMIN_TOKEN": _TOKEN}
+            self.console = self._start("console", [CORONET, "console"], CORONET_CONSOLE_PORT=port, **token)
             for number in range(workers):
                 self.start_worker(f"w{number}")
             await until(lambda: self._has_joined(workers), f"all workers have joined; see {self._scratch}", within_s=90)
@@ -138,7 +140,7 @@ class PublicFleet:
 
         async def add(feed: Feed) -> None:
             async with limit:
-                await self._create(feed)
+                await self.create(feed)
                 for number in range(feed.subscribers - 1):
                     await self.store.subscriptions.subscribe(_reader(number), feed.id)
                 await self.store.subscriptions.subscribe(OBSERVER, feed.id)
@@ -146,7 +148,8 @@ class PublicFleet:
 
         await asyncio.gather(*map(add, feeds))
 
-    async def _create(self, feed: Feed) -> None:
+    async def create(self, feed: Feed) -> None:
+        """Create a channel with its present content and no subscribers."""
         split, now_s = urlsplit(feed.url), time.time()
         body = document(split.netloc, split.path, [])
         found = detect_changes(DetectChanges((Document(body, feed.url, {}),), b"", feed.url, "feed", now_s))
@@ -256,14 +259,26 @@ class PublicFleet:
 
 @contextlib.asynccontextmanager
 async def public_fleet(
-    scratch: Path, redis_url: str, feeds: Sequence[Feed], *, workers: int, **environ: object
+    scratch: Path,
+    redis_url: str,
+    feeds: Sequence[Feed],
+    publisher: str = public_publisher.__module__,
+    /,
+    *,
+    workers: int,
+    **environ: object,
 ) -> AsyncIterator[PublicFleet]:
-    """Run a fleet without channels on this Redis; ``environ`` are the settings of all programs."""
+    """Run a fleet without channels on this Redis; ``environ`` are the settings of all programs.
+
+    ``publisher`` is the module of the program that serves the feeds.
+    """
     with namespace(scratch) as place:
         store = await connect(Settings(redis_url=redis_url))
         try:
             chosen = {name: str(value) for name, value in environ.items()}
-            async with PublicFleet(scratch, place, redis_url, chosen, store).running(feeds, workers) as fleet:
+            async with PublicFleet(scratch, place, redis_url, chosen, store).running(
+                feeds, workers, publisher
+            ) as fleet:
                 yield fleet
         finally:
             await store.close()

@@ -96,56 +96,68 @@ class PublicPublisher:
 
     async def publish(self, url: str, title: str) -> float:
         """Add an entry to a feed; return when (Unix s)."""
-        return await self._post("/publish", {"url": url, "title": title})
+        return await self.control("/publish", {"url": url, "title": title})
 
     async def answer(self, host: str, status: int, retry_after_s: int = 0) -> float:
         """Change what the feeds of a host answer from now on; return when (Unix s)."""
-        return await self._post("/answer", msgspec.to_builtins(Answer(host, status, retry_after_s)))
+        return await self.control("/answer", Answer(host, status, retry_after_s))
 
-    async def _post(self, path: str, body: object) -> float:
-        async with self._http.post(f"http://control{path}", json=body) as answer:
+    async def control(self, path: str, body: object) -> float:
+        """Send a command to the control socket; return when it was carried out (Unix s)."""
+        async with self._http.post(f"http://control{path}", data=msgspec.json.encode(body)) as answer:
             answer.raise_for_status()
             return float(await answer.text())
 
 
 @contextlib.asynccontextmanager
-async def public_publisher(place: Namespace, hosts: dict[str, str], scratch: Path) -> AsyncIterator[PublicPublisher]:
-    """Run the program in a namespace; ``hosts`` has the address of each host."""
+async def public_publisher(
+    place: Namespace, hosts: dict[str, str], scratch: Path, program: str = __name__
+) -> AsyncIterator[PublicPublisher]:
+    """Run the program, or another one with the same control socket, in a namespace.
+
+    ``hosts`` has the address of each host.
+    """
     zone = json.dumps({host: [[address]] for host, address in hosts.items()})
     (scratch / "zone.json").write_text(zone, encoding="utf-8")
-    program = place.command(sys.executable, "-m", "tests.support.public_publisher", scratch)
-    with started(program):
+    with started(place.command(sys.executable, "-m", program, scratch)):
         connector = aiohttp.UnixConnector(path=str(scratch / "control.sock"))
         async with aiohttp.ClientSession(connector=connector) as http:
             yield PublicPublisher(scratch / "requests.jsonl", http)
 
 
-class _Program:
+class FeedServer:
+    """What the program serves."""
+
     def __init__(self, scratch: Path) -> None:
+        self.titles: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        """The titles of the entries of each feed, by its host and path, oldest first."""
         self._journal = (scratch / "requests.jsonl").open("ab", buffering=0)
-        self._titles: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         self._answers: dict[str, Answer] = {}
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Answer a worker."""
+        """Respond to a worker."""
         answer = self._answers.get(request.host, Answer(request.host, 200))
         response = (
-            self._feed(request)
+            self.feed(request)
             if answer.status == web.HTTPOk.status_code
             else web.Response(status=answer.status or web.HTTPServiceUnavailable.status_code)
         )
         if answer.retry_after_s:
             response.headers["Retry-After"] = str(answer.retry_after_s)
-        worker = _WORKER.search(request.headers.get("User-Agent", ""))
-        status = response.status if answer.status else 0
-        seen = Request(time.time(), request.host, request.path, worker[1] if worker else "", status)
-        self._journal.write(msgspec.json.encode(seen) + b"\n")
+        self.record(request, response.status if answer.status else 0)
         if not answer.status and request.transport is not None:
             request.transport.abort()
         return response
 
-    def _feed(self, request: web.Request) -> web.Response:
-        body = document(request.host, request.path, self._titles[request.host, request.path])
+    def record(self, request: web.Request, status: int) -> None:
+        """Write a request and the status of its response to the journal."""
+        worker = _WORKER.search(request.headers.get("User-Agent", ""))
+        seen = Request(time.time(), request.host, request.path, worker[1] if worker else "", status)
+        self._journal.write(msgspec.json.encode(seen) + b"\n")
+
+    def feed(self, request: web.Request) -> web.Response:
+        """Return the response with the feed, or 304 if it has not changed."""
+        body = document(request.host, request.path, self.titles[request.host, request.path])
         headers = {"ETag": entity_tag(body)}
         if request.headers.get("If-None-Match") == headers["ETag"]:
             return web.Response(status=304, headers=headers)
@@ -153,9 +165,9 @@ class _Program:
 
     async def publish(self, request: web.Request) -> web.Response:
         """Add an entry."""
-        asked = await request.json()
+        asked = msgspec.json.decode(await request.read())
         host, slash, path = asked["url"].removeprefix("http://").partition("/")
-        self._titles[host, slash + path].append(asked["title"])
+        self.titles[host, slash + path].append(asked["title"])
         return web.Response(text=repr(time.time()))
 
     async def answer(self, request: web.Request) -> web.Response:
@@ -165,15 +177,16 @@ class _Program:
         return web.Response(text=repr(time.time()))
 
 
-async def _run(scratch: Path) -> None:
+async def run(scratch: Path, program: FeedServer, *control_routes: web.RouteDef) -> None:
+    """Serve feeds until the standard input ends; ``control_routes`` are further paths of the control socket."""
     loop = asyncio.get_running_loop()
     zone = json.loads((scratch / "zone.json").read_text(encoding="utf-8"))
     await loop.create_datagram_endpoint(lambda: NameServer(zone), ("127.0.0.1", 53))
-    program = _Program(scratch)
     feeds, control = web.Application(), web.Application()
     feeds.router.add_get("/{path:.*}", program.serve)
     control.router.add_post("/publish", program.publish)
     control.router.add_post("/answer", program.answer)
+    control.add_routes(control_routes)
     for app in (feeds, control):
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -187,4 +200,5 @@ async def _run(scratch: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_run(Path(sys.argv[1])))
+    directory = Path(sys.argv[1])
+    asyncio.run(run(directory, FeedServer(directory)))
