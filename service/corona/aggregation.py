@@ -24,7 +24,7 @@ from service.corona.messages import MIXED, Aggregate, Summary, SummaryConfirmati
 from service.corona.polling_levels import LevelSteps, decode_steps
 from service.corona.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
-from service.overlay.id_space import BITS, digit, from_hex, shared_digits, to_hex
+from service.overlay.id_space import BITS, digit, from_hex, shared_digits
 from service.overlay.ring import RingView
 
 BASE = 16
@@ -221,16 +221,12 @@ def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tupl
     A row is a number of leading digits, of base ``base``, that two nodes have in common. A node's contact for another
     digit in the next place is the node nearest to the node's own id with that digit.
     """
-    own_point, rows = from_hex(node_id), list[list[NodeId]]()
-    for node in view.ids if node_id in view else ():
-        if node == node_id:
-            continue
-        point = from_hex(node)
-        row = shared_digits(own_point, point, base)
-        rows.extend([] for _ in range(row + 1 - len(rows)))
-        beside = point ^ (digit(own_point, row, base) ^ digit(point, row, base)) << BITS - (base - 1).bit_length() * (
-            row + 1
-        )
-        if view.is_among_nearest(to_hex(beside), node_id, 1):
-            rows[row].append(node)
-    return tuple(map(tuple, rows))
+    if node_id not in view:
+        return ()
+    point, width = from_hex(node_id), (base - 1).bit_length()
+    branchings, rows = view.branchings(node_id), list[tuple[NodeId, ...]]()
+    while (below := (1 << BITS - width * len(rows)) - 1) & branchings:
+        # Nodes that share all digits before the row's, and all bits behind it at which the path to this node branches.
+        mask = ~below | branchings & below >> width
+        rows.append(tuple(node for node in view.with_bits(mask, point) if node != node_id))
+    return tuple(rows)

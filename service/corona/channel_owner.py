@@ -67,8 +67,8 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     """When the last request to the store was issued."""
     subscribers: int
     members: tuple[NodeId, ...] = ()
-    members_ring_version: int = 0
-    """The version of the ring from which ``members`` was computed."""
+    are_members_current: bool = False
+    """Whether no change of the ring since ``members`` was computed concerns them."""
     fingerprints: tuple[int, ...] = ()
     """The fingerprints of the members' assignments as they were last sent, with the present version."""
     epoch: int = UNKNOWN_EPOCH
@@ -110,6 +110,8 @@ class Owner:
         self._view = RingView(0, ())
         self._plans = plans
         self._channels: dict[ChannelId, _OwnedChannel] = {}
+        self._largest_set = 0
+        """A size that no polling set exceeds."""
         self._digests: dict[NodeId, AssignmentDigests] = {}
         """The digests of each member's assignments by this node."""
         self._outdated: set[ChannelId] = set()
@@ -128,11 +130,19 @@ class Owner:
 
         Only members whose place in a polling set has changed get an assignment.
         """
-        self._view = view
-        for channel in [channel for channel in self._channels if not view.is_among_nearest(channel, self._node_id, 1)]:
+        change, self._view = view.change_since(self._view), view
+        least, concerned = change.least_count(self._node_id), list[ChannelId]()
+        if least <= max(1, self._largest_set):
+            self._largest_set = max((len(owned.members) for owned in self._channels.values()), default=0)
+            for channel, owned in self._channels.items():
+                size = max(1, len(owned.members))
+                if size >= least and change.concerns(channel, size):
+                    concerned.append(channel)
+                    owned.are_members_current = False
+        for channel in [each for each in concerned if not view.is_among_nearest(each, self._node_id, 1)]:
             self._remove(channel)
             yield ReleaseOwnership(channel)
-        yield from self._update_assignments(self._channels, fleet_s)
+        yield from self._update_assignments([each for each in concerned if each in self._channels], fleet_s)
 
     def on_channels_listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
@@ -373,9 +383,10 @@ class Owner:
             ):
                 owned = self._channels[channel]
                 former, prints = owned.members, owned.fingerprints
-                if owned.members_ring_version != self._view.version or schedule.size != len(former):
+                if not owned.are_members_current or schedule.size != len(former):
                     owned.members = self._view.nearest(channel, schedule.size)
-                    owned.members_ring_version = self._view.version
+                    owned.are_members_current = True
+                    self._largest_set = max(self._largest_set, len(owned.members))
                 is_changed = schedule is not former_schedule or channel in self._outdated
                 if not is_changed and owned.members == former:
                     continue

@@ -10,7 +10,7 @@ A lost candidate loses no entry: until a version is confirmed, polls compare wit
 finds the same change again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
 
 import msgspec
@@ -84,44 +84,62 @@ class Member:
         self._node_id = node_id
         self._policy = policy
         self._view = RingView(0, ())
-        self._epochs: dict[NodeId, int] = {}
-        """The epochs of the nodes of the ring."""
         self._owners: dict[NodeId, _OwnerRecord] = {}
         self._former_owners: list[_OwnerRecord] = []
         """Records of owners that have left the ring or own the channels no more: these expire unless assigned anew."""
         self._leaving: set[ChannelId] = set()
         """Channels of which this node only makes its last poll."""
         self._assignments: dict[ChannelId, _MemberAssignment] = {}
+        self._largest_set = 0
+        """A size that the polling set of no assignment exceeds."""
+        self._ahead: set[ChannelId] = set()
+        """Channels that were assigned by a newer ring than this node's."""
         self._pending: dict[ChannelId, _PendingCandidate] = {}
-
-    @property
-    def instructions(self) -> tuple[StartPolling, ...]:
-        """The current polling instructions, one per channel that this node polls."""
-        return tuple(assignment.instruction for assignment in self._assignments.values())
 
     def instruction(self, channel: ChannelId) -> StartPolling | None:
         """Return the polling instruction of a channel, or None if this node does not poll it."""
         assignment = self._assignments.get(channel)
         return assignment.instruction if assignment else None
 
-    def on_ring_changed(self, view: RingView) -> Iterator[Effect]:
-        """Adopt the ring: leave polling sets to which this node no longer belongs, and send pending candidates again.
+    def concerned(self, view: RingView) -> list[StartPolling]:
+        """Return the instructions for channels whose owner or polling set may be another one on this newer ring."""
+        change = view.change_since(self._view)
+        least, found = change.least_count(self._node_id), [self._assignments[channel] for channel in self._ahead]
+        if least <= self._largest_set:
+            sizes = (each.instruction.schedule.size for each in self._assignments.values())
+            self._largest_set = max(sizes, default=0)
+            found += [
+                each
+                for channel, each in self._assignments.items()
+                if (size := each.instruction.schedule.size) >= least and change.concerns(channel, size)
+            ]
+        return [assignment.instruction for assignment in found]
 
-        A candidate (the changes that a poll found) is pending until its channel's owner has answered it. The owner may
-        be another node now.
+    def on_ring_changed(self, view: RingView, concerned: Iterable[StartPolling]) -> Iterator[Effect]:
+        """Adopt the ring: leave polling sets to which this node no longer belongs, and send candidates to new owners.
+
+        ``concerned`` are the instructions that the change may concern. A candidate (the changes that a poll found) is
+        pending until its channel's owner has answered it.
         """
-        self._view = view
-        self._epochs = {node.id: node.epoch for node in view.nodes}
+        former, self._view = self._view, view
         for node, owner in list(self._owners.items()):
-            epoch = self._epochs.get(node)
+            epoch = self._epoch(node)
             if owner.epoch is None:
                 owner.epoch = epoch
             elif owner.epoch != epoch:
                 self._former_owners.append(self._owners.pop(node))
-        for channel, assignment in list(self._assignments.items()):
-            if self._is_outside(channel, assignment.instruction.schedule.size, assignment.confirmed_ring_version):
+        for instruction in concerned:
+            channel, assignment = instruction.channel, self._assignments.get(instruction.channel)
+            if assignment is None:
+                continue
+            if assignment.confirmed_ring_version <= view.version:
+                self._ahead.discard(channel)
+            if self._is_outside(channel, instruction.schedule.size, assignment.confirmed_ring_version):
                 yield from self._stop(channel)
-        yield from self.resend_pending()
+        for channel in list(self._pending):
+            before, after = former.owner(channel), view.owner(channel)
+            if before != after or (after and former.node(after) != view.node(after)):
+                yield from self._send_pending(channel)
 
     def on_assign(self, sender: NodeId, message: Assign, now_s: float) -> Iterator[Effect]:
         """Start polling the assigned channels, or poll them by their new schedules.
@@ -147,6 +165,9 @@ class Member:
             self._set_fingerprint(channel, known, 0)
             known.owner, known.ring_version, known.last_poll_s = owner, ring_version, inf
             self._leaving.discard(channel)
+            if ring_version > self._view.version:
+                self._ahead.add(channel)
+            self._largest_set = max(self._largest_set, schedule.size)
             instruction = known.instruction
             place = assignment.rank, assignment.subscribers, assignment.limits
             if (
@@ -286,9 +307,14 @@ class Member:
         """Return the record of a node that has sent a message as an owner, renewed."""
         owner = self._owners.get(node)
         if owner is None:
-            owner = self._owners[node] = _OwnerRecord(self._epochs.get(node), now_s)
+            owner = self._owners[node] = _OwnerRecord(self._epoch(node), now_s)
         owner.renewed_s = now_s
         return owner
+
+    def _epoch(self, node: NodeId) -> int | None:
+        """Return the epoch with which a node joined the ring; None if it is not on this node's ring."""
+        info = self._view.node(node)
+        return info.epoch if info else None
 
     def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
         """Replace an assignment's fingerprint, also in the owner's digests; 0 removes it from them."""
@@ -348,6 +374,7 @@ class Member:
     def _stop(self, channel: ChannelId) -> Iterator[Effect]:
         self._set_fingerprint(channel, self._assignments.pop(channel), 0)
         self._leaving.discard(channel)
+        self._ahead.discard(channel)
         yield StopPolling(channel)
 
 

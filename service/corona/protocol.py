@@ -173,9 +173,10 @@ class NodeProtocol:
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)
-        for instruction in self._member.instructions:
+        concerned = self._member.concerned(view)
+        for instruction in concerned:
             yield from self._owner.ensure_owned(instruction.channel, now_s, instruction.subscribers)
-        yield from self._member.on_ring_changed(view)
+        yield from self._member.on_ring_changed(view, concerned)
         if self._maintained_s is None:
             yield ListOwnedChannels(now_s)
         else:

@@ -19,6 +19,8 @@ from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 
 _MAX_CACHED_SETS = 1_000
+_MANY = 8
+"""More changes than this are not considered one by one."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +37,35 @@ class RingView:
         ids of those that have left. A join or departure takes the time to copy a list of all nodes, without sorting.
         """
         ids, points, nodes = list(self.ids), list(self.points), list(self.nodes)
+        members, joined, lost = dict(self._members), set[NodeId](), set[NodeId]()
         for node in left:
             place = bisect_left(ids, node)
             if ids[place : place + 1] == [node]:
-                del ids[place], points[place], nodes[place]
+                del ids[place], points[place], nodes[place], members[node]
+                lost.add(node)
         for info in present:
             place = bisect_left(ids, info.id)
+            members[info.id] = info
             if ids[place : place + 1] == [info.id]:
                 nodes[place] = info
             else:
                 ids.insert(place, info.id)
                 points.insert(place, from_hex(info.id))
                 nodes.insert(place, info)
+                joined.add(info.id)
         view = RingView(version, tuple(nodes))
-        view.__dict__.update(ids=tuple(ids), points=tuple(points))  # instead of computing these properties again
+        # Known already, so these properties need not be computed.
+        predecessor = self.version, frozenset(joined), frozenset(lost)
+        view.__dict__.update(ids=tuple(ids), points=tuple(points), _members=members, _predecessor=predecessor)
         return view
+
+    def change_since(self, former: "RingView") -> "RingChange":
+        """Return the change from the ring ``former`` to this one."""
+        version, joined, left = self._predecessor
+        if version != former.version:
+            before, after = frozenset(former.ids), frozenset(self.ids)
+            joined, left = after - before, before - after
+        return RingChange(former, self, joined, left)
 
     @cached_property
     def ids(self) -> tuple[NodeId, ...]:
@@ -63,6 +79,10 @@ class RingView:
 
     def __contains__(self, node: NodeId) -> bool:
         return node in self._members
+
+    def node(self, node: NodeId) -> NodeInfo | None:
+        """Return the description of the node with this id, or None if it is not a member."""
+        return self._members.get(node)
 
     def owner(self, point: ChannelId | NodeId) -> NodeId | None:
         """Return the node nearest to ``point`` by XOR, or None if the ring is empty."""
@@ -82,12 +102,47 @@ class RingView:
         if node not in self._members:
             return False
         target, nearer = from_hex(point), 0
-        for bit, side, beside in self._paths.get(node) or self._path(node):
+        for bit, side, beside in self._path(node):
             if target & bit != side:
                 nearer += beside
                 if nearer >= count:
                     return False
         return nearer < count
+
+    def with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
+        """Yield the nodes whose ids have the same bits as ``bits`` where ``mask`` has ones, in the order of ``ids``."""
+        points = self.points
+        ranges = [(0, len(points))] if points else []
+        while ranges:
+            low, high = ranges.pop()
+            first, last = points[low], points[high - 1]
+            split = (first ^ last).bit_length()
+            if ((first ^ bits) & mask) >> split:
+                continue
+            if first == last:
+                yield self.ids[low]
+                continue
+            bit = 1 << split - 1
+            middle = bisect_left(points, last & -bit, low, high)
+            if not mask & bit or bits & bit:
+                ranges.append((middle, high))
+            if not mask & bit or not bits & bit:
+                ranges.append((low, middle))
+
+    def branchings(self, node: NodeId) -> int:
+        """Return the bits at which the trie of ids branches on the path from its root to ``node``, as a mask.
+
+        The node is the nearest to all points that have these bits in common with it.
+        """
+        return sum(bit for bit, _, _ in self._path(node))
+
+    def smaller_side(self, a: NodeId, b: NodeId) -> int:
+        """Return the smaller size of two subtrees of the trie of ids: the largest of ``a`` without ``b``, and vice versa."""
+        first = from_hex(a)
+        bit = 1 << (first ^ from_hex(b)).bit_length() - 1
+        start = first & -(bit << 1)
+        low, middle, high = (bisect_left(self.points, start + place * bit) for place in range(3))
+        return min(middle - low, high - middle)
 
     @cached_property
     def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
@@ -107,6 +162,8 @@ class RingView:
         Each branching is a tuple: a mask with one bit, the value of this bit in the node's id (0 or the mask), and the
         number of nodes on the other side of the branching.
         """
+        if known := self._paths.get(node):
+            return known
         points, own = self.points, from_hex(node)
         low, high = 0, len(points)
         path = self._paths[node] = []
@@ -119,8 +176,13 @@ class RingView:
         return path
 
     @cached_property
-    def _members(self) -> frozenset[NodeId]:
-        return frozenset(node.id for node in self.nodes)
+    def _members(self) -> dict[NodeId, NodeInfo]:
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def _predecessor(self) -> tuple[int, frozenset[NodeId], frozenset[NodeId]]:
+        """The version of the ring from which this one was made (-1 if there is none), and who joined and left since."""
+        return -1, frozenset(), frozenset()
 
     def _by_distance(self, point: ChannelId | NodeId) -> Iterator[NodeId]:
         target, points = from_hex(point), self.points
@@ -137,24 +199,46 @@ class RingView:
             ranges += (zeros, ones) if target >> bit & 1 else (ones, zeros)
 
 
-def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
-    """Return all prefixes of ``digits`` hex digits with which points owned by ``node_id`` can begin.
+@dataclass(frozen=True)
+class RingChange:
+    """The change from the ring ``former`` to the ring ``present``: the ids of the nodes that joined, and that left."""
 
-    A point's owner is found bit by bit: the nodes whose ids agree with the point's next bit remain, or all nodes if
-    none agrees.
-    """
-    mine, bits = from_hex(node_id), 4 * digits
-    owned: list[tuple[int, Sequence[int]]] = [(0, view.points)] if node_id in view else []
-    """Prefixes, and the nodes that remain for each: this node and others."""
-    for place in range(bits):
-        shift, longer = BITS - 1 - place, []
-        for prefix, nodes in owned:
-            for bit in (0, 1):
-                agreeing = [node for node in nodes if node >> shift & 1 == bit]
-                if not agreeing or mine >> shift & 1 == bit:
-                    longer.append((prefix << 1 | bit, agreeing or nodes))
-        owned = longer
-    return tuple(f"{prefix:0{digits}x}" for prefix, _ in owned)
+    former: RingView
+    present: RingView
+    joined: frozenset[NodeId]
+    left: frozenset[NodeId]
+
+    def concerns(self, point: ChannelId | NodeId, count: int) -> bool:
+        """Return whether the ``count`` nodes nearest to ``point`` may have changed, or the node that follows them.
+
+        If many nodes have joined or left, the result is always True.
+        """
+        return (
+            len(self.joined) + len(self.left) > _MANY
+            or any(self.present.is_among_nearest(point, node, count + 1) for node in self.joined)
+            or any(self.former.is_among_nearest(point, node, count) for node in self.left)
+        )
+
+    def least_count(self, node: NodeId) -> int:
+        """Return the least ``count`` for which the change may concern a point with ``node`` among its nearest nodes.
+
+        For smaller counts, :meth:`concerns` is False for all points that had ``node`` among their ``count`` nearest
+        nodes: where the id space branches between ``node`` and a node that joined or left, either side has more nodes.
+        """
+        changes = len(self.joined) + len(self.left)
+        if changes > _MANY or node in self.joined or node in self.left:
+            return 0
+        sides = [self.present.smaller_side(node, other) for other in self.joined]
+        sides += [self.former.smaller_side(node, other) for other in self.left]
+        return min(sides, default=len(self.present.nodes) + 1 + changes) - changes
+
+
+def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
+    """Return all prefixes of ``digits`` hex digits with which points owned by ``node_id`` can begin."""
+    shift = BITS - 4 * digits
+    own, branchings = from_hex(node_id) >> shift, view.branchings(node_id) >> shift
+    found = (prefix for prefix in range(1 << 4 * digits) if node_id in view and not (prefix ^ own) & branchings)
+    return tuple(f"{prefix:0{digits}x}" for prefix in found)
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:

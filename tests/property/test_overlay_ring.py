@@ -64,6 +64,41 @@ def test_a_changed_ring_equals_one_made_from_its_nodes(
         assert all(view.is_among_nearest(point, n, 3) == whole.is_among_nearest(point, n, 3) for n in view.ids)
 
 
+@given(
+    former=rings,
+    joined=st.sets(points, max_size=4),
+    data=st.data(),
+    point=points,
+    count=st.integers(1, 20),
+)
+def test_a_change_concerns_all_points_whose_nearest_nodes_it_changes(
+    former: RingView, joined: set[NodeId], data: st.DataObject, point: NodeId, count: int
+) -> None:
+    left = data.draw(st.sets(st.sampled_from(former.ids), max_size=4)) if former.ids else set()
+    view = ring(({*former.ids} - left) | joined, version=former.version + 1)
+    change, nearest = view.change_since(former), former.nearest(point, count)
+    assert (change.joined, change.left) == (joined - {*former.ids}, left - joined)
+    if set(view.nearest(point, count)) != set(nearest):
+        assert change.concerns(point, count)
+    if change.concerns(point, count):
+        assert all(change.least_count(node) <= count for node in nearest)
+    applied = former.changed(view.version, [view.nodes[view.ids.index(node)] for node in joined], left - joined)
+    assert applied.change_since(former) == change
+
+
+@given(rings, points, points)
+def test_nodes_are_found_by_some_of_their_bits(view: RingView, mask: NodeId, bits: NodeId) -> None:
+    agreeing = [node for node in view.ids if not (from_hex(node) ^ from_hex(bits)) & from_hex(mask)]
+    assert list(view.with_bits(from_hex(mask), from_hex(bits))) == agreeing
+
+
+@given(rings.filter(lambda view: len(view.ids) > 0), points)
+def test_a_node_owns_the_points_that_share_the_bits_at_which_its_path_branches(view: RingView, point: NodeId) -> None:
+    for node in view.ids:
+        agrees = not (from_hex(node) ^ from_hex(point)) & view.branchings(node)
+        assert agrees == view.is_among_nearest(point, node, 1)
+
+
 def _ring_of(nodes: dict[NodeId, int], version: int) -> RingView:
     return RingView(version, tuple(NodeInfo(node, nodes[node], "", 0.0) for node in sorted(nodes)))
 
