@@ -137,7 +137,7 @@ class RingView:
         return sum(bit for bit, _, _ in self._path(node))
 
     def smaller_side(self, a: NodeId, b: NodeId) -> int:
-        """Return the smaller size of two subtrees of the trie of ids: the largest of ``a`` without ``b``, and vice versa."""
+        """Return the number of nodes on one side of the branching of the trie between two ids: the side with fewer."""
         first = from_hex(a)
         bit = 1 << (first ^ from_hex(b)).bit_length() - 1
         start = first & -(bit << 1)

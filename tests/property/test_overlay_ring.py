@@ -77,7 +77,7 @@ def test_a_change_concerns_all_points_whose_nearest_nodes_it_changes(
     left = data.draw(st.sets(st.sampled_from(former.ids), max_size=4)) if former.ids else set()
     view = ring(({*former.ids} - left) | joined, version=former.version + 1)
     change, nearest = view.change_since(former), former.nearest(point, count)
-    assert (change.joined, change.left) == (joined - {*former.ids}, left - joined)
+    assert (change.joined, change.left) == (frozenset(joined - {*former.ids}), frozenset(left - joined))
     if set(view.nearest(point, count)) != set(nearest):
         assert change.concerns(point, count)
     if change.concerns(point, count):
