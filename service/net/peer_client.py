@@ -6,6 +6,7 @@ workers mostly have private addresses.
 
 import secrets
 from collections.abc import Callable
+from functools import lru_cache
 from hashlib import sha1
 from typing import Self
 
@@ -22,6 +23,7 @@ REFUSED, RESTART_STREAM = 403, 409
 """Status codes of a refused request, and of one to which the recipient lacks the stream's earlier messages."""
 _MAX_CONNECTIONS = 64
 _KEEP_ALIVE_S = 60.0
+_MAX_CACHED_PEERS = 4_096
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class Peer(msgspec.Struct, frozen=True):
     url: str
 
 
+@lru_cache(_MAX_CACHED_PEERS)
 def peer_of(info: NodeInfo) -> Peer | None:
     """Return the worker process that runs the node ``info``; None if the process serves no HTTP."""
     if not info.metrics_url:

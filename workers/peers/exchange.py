@@ -185,8 +185,8 @@ class PeerExchange:
         return [digest.hex() for digest in self._cache.digests]
 
     def _owner_of(self, channel_id: ChannelId) -> Peer | None:
-        owner = self._ring.owner(channel_id)
-        peer = next((peer_of(info) for info in self._ring.nodes if info.id == owner), None)
+        info = self._ring.node(self._ring.owner(channel_id) or "")
+        peer = peer_of(info) if info is not None else None
         return None if peer is None or peer.id == self._worker_id else peer
 
     def _on_messages(self, sender: NodeId, body: bytes) -> bytes:
