@@ -133,9 +133,13 @@ class PolicyModel:
 
         A scale is the optimizer's factor that fits polls into a budget: that of one site, or that of the fleet.
         """
+        policy = self._affordable(policy)
         if policy not in self._solutions:
             self._solutions[policy] = self._solve(policy)
         return self._solutions[policy]
+
+    def _affordable(self, policy: FleetPolicy) -> FleetPolicy:
+        return node_optimizer.affordable_policy(policy, len(self._channels))
 
     def _solve(self, policy: FleetPolicy) -> _Solution:
         table, levels = self._table.copy(), policy.objective.levels
@@ -158,6 +162,7 @@ class PolicyModel:
 
     def outcome(self, policy: FleetPolicy) -> Outcome:
         """Return the effect that ``policy`` would have on the current channels."""
+        policy = self._affordable(policy)
         size, delays_s, table, scale, choices = self.solve(policy)
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
         bounds: Mapping[BindingConstraint, int] = {}
@@ -176,6 +181,7 @@ class PolicyModel:
 
     def slowest(self, policy: FleetPolicy, max_count: int) -> Sequence[SlowChannel]:
         """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first."""
+        policy = self._affordable(policy)
         _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
             return []

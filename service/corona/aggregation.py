@@ -49,6 +49,7 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
         encode(merge(found)),
         bases.pop() if len(bases) == 1 else MIXED,
         LevelSteps.merge(steps).encode(),
+        sum(aggregate.channels for aggregate in aggregates),
     )
 
 

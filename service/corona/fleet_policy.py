@@ -62,8 +62,8 @@ class FleetObjective(msgspec.Struct, frozen=True):
     (``node_optimizer.imposed_loads``). From 1 on, all public channels can be polled as often as politeness allows, so
     that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
     ``budget_polls_per_minute`` limits the whole fleet under any goal; None means no limit. No channel's mean wait
-    exceeds ``longest_wait_s``, unless this budget or the limits of publishers require it. ``levels`` restricts the
-    numbers of polls to whole polling levels.
+    exceeds ``longest_wait_s``, unless the limits of publishers require it, or a quarter of this budget does not pay for
+    it. ``levels`` restricts the numbers of polls to whole polling levels.
     """
 
     goal: Goal = Goal.FAIR
@@ -107,7 +107,8 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a
     channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits
     the polls of all public channels of one site, unless admins have set another rate for the site. With
-    ``weekly_rhythm``, polls follow the learnt rhythm of each channel.
+    ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the shortest wait that
+    the fleet's budget can pay for as the longest wait (``node_optimizer.affordable_policy``), or 0.
     """
 
     poll_interval_s: float
@@ -118,6 +119,12 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     weekly_rhythm: bool = True
     polls_per_hour_for_one_subscriber: float = inf
     most_polls_per_node: float = 1.0
+    affordable_wait_s: float = 0.0
+
+    @property
+    def longest_wait_s(self) -> float:
+        """The longest mean wait of channels without a bound of their own, in seconds, as far as the budget allows."""
+        return max(self.objective.longest_wait_s, self.affordable_wait_s)
 
     @property
     def soft_state_ttl_s(self) -> float:

@@ -197,7 +197,8 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
 
     If only whole polling levels are allowed, ``base`` is their base, and ``steps`` are the steps between them as
     encoded by ``service.corona.polling_levels``; ``clusters`` describe the channels' polls below their first step. The
-    base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ.
+    base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ. ``channels`` is the number
+    of summarised channels.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]
@@ -205,6 +206,7 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     clusters: bytes
     base: Annotated[int, msgspec.Meta(ge=-1)] = CONTINUOUS
     steps: bytes = b""
+    channels: Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] = 0
 
 
 class Summary(msgspec.Struct, frozen=True, tag=True):

@@ -26,6 +26,9 @@ from service.model import ChannelId
 POLL_COST = 1.0
 """Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""
 
+LONGEST_WAIT_SHARE = 0.25
+"""Most of a budget in polls per minute that longest waits may take; the rest is spent where updates are expected."""
+
 DIGITS = 6
 """Decimals to which sizes are rounded, so that a rounding error above three polls does not become a fourth node."""
 
@@ -142,10 +145,11 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
     A node polls a channel at most ``policy.most_polls_per_node`` times per τ, unless the longest wait requires more
     polls. The limit on polls of a public channel is :meth:`FleetPolicy.most_polls_per_hour`.
     """
-    wait_s, interval_s = channel.longest_wait_s or policy.objective.longest_wait_s, policy.poll_interval_s
+    wait_s, interval_s = channel.longest_wait_s or policy.longest_wait_s, policy.poll_interval_s
     return SizeLimits(
         longest_wait_s=wait_s,
         own_wait=channel.longest_wait_s > 0,
+        is_wait_lengthened=policy.longest_wait_s > policy.objective.longest_wait_s,
         channel_interval=interval_s / channel.shortest_interval_s if channel.shortest_interval_s else inf,
         publisher=interval_s / channel.publisher_interval_s if channel.publisher_interval_s else inf,
         nodes=max(policy.most_polls_per_node * nodes, size_for_wait(wait_s, interval_s)),
@@ -186,7 +190,7 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
     The bounds for each channel are those of :func:`limits_without_site`.
     """
     waits_s, interval_s = channels["longest_wait_s"], policy.poll_interval_s
-    least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.objective.longest_wait_s)
+    least = size_for_wait(1.0, interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
     polite = np.where(channels["private"], inf, _polite_sizes(policy, _subscribers(channels)))
     with np.errstate(divide="ignore"):
         apart = interval_s / np.maximum(channels["shortest_interval_s"], channels["publisher_interval_s"])
@@ -243,7 +247,9 @@ def count_by_constraint(
         else:
             found[constraint] = len(rows)
     found[BindingConstraint.CHANNEL_WAIT] = int(own_wait.sum())
-    found[BindingConstraint.LONGEST_WAIT] = int((raised & ~own_wait).sum())
+    is_lengthened = policy.longest_wait_s > policy.objective.longest_wait_s
+    longest_wait = BindingConstraint.FLEET_BUDGET if is_lengthened else BindingConstraint.LONGEST_WAIT
+    found[longest_wait] = int((raised & ~own_wait).sum())
     found[BindingConstraint.NONE] = int((~at_most & ~raised).sum())
     return +found
 
@@ -288,9 +294,24 @@ def own_aggregate(
         return Aggregate(1, 0.0, b"", base)
     problem, demand = allocation_problem(policy, nodes, channels), float(imposed_loads(policy, nodes, channels).sum())
     if choices is None:
-        return Aggregate(1, demand, encode(summarise(problem)), base)
+        return Aggregate(1, demand, encode(summarise(problem)), base, channels=len(channels))
     steps = LevelSteps.of(problem, choices)
-    return Aggregate(1, demand, encode(summarise(line_part(problem))), base, steps.encode())
+    return Aggregate(1, demand, encode(summarise(line_part(problem))), base, steps.encode(), len(channels))
+
+
+def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
+    """Return the policy with the longest wait that its budget can pay for ``channels`` channels.
+
+    The longest wait of the objective is kept if the polls that it requires of the fleet's channels take at most
+    ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. Otherwise the shortest wait applies of which this is true.
+    Longest waits that admins have set for single channels do not change.
+    """
+    objective = policy.objective
+    if objective.budget_polls_per_minute is None:
+        return msgspec.structs.replace(policy, affordable_wait_s=0.0)
+    usable_per_s = LONGEST_WAIT_SHARE * objective.budget_polls_per_minute / SECONDS_PER_MINUTE
+    # A channel that is polled every t seconds has a mean wait of t/2.
+    return msgspec.structs.replace(policy, affordable_wait_s=channels / (2 * usable_per_s))
 
 
 def aggregate_base(levels: Levels) -> int:

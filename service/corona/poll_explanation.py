@@ -56,14 +56,16 @@ class SizeLimits(msgspec.Struct, frozen=True):
     """The bounds of a channel's polls per τ; infinite values have no effect.
 
     ``longest_wait_s`` is the longest mean wait in seconds, and ``own_wait`` states whether admins have set it for this
-    channel. The others are the most polls per τ: ``channel_interval`` follows from the channel's shortest interval,
-    ``publisher`` from what the publisher or failures allow now, whose constraint is ``publisher_constraint``,
-    ``nodes`` from the number of nodes, and ``channel_budget`` from the limit on polls of one channel. ``host_budget``
-    is what the request budget of the channel's site allows (``honeycomb.apply_site_scales``).
+    channel. ``is_wait_lengthened`` states whether the fleet's budget does not suffice for the longest wait that admins
+    have set for all channels. The others are the most polls per τ: ``channel_interval`` follows from the channel's
+    shortest interval, ``publisher`` from what the publisher or failures allow now, whose constraint is
+    ``publisher_constraint``, ``nodes`` from the number of nodes, and ``channel_budget`` from the limit on polls of one
+    channel. ``host_budget`` is what the request budget of the channel's site allows (``honeycomb.apply_site_scales``).
     """
 
     longest_wait_s: float = inf
     own_wait: bool = False
+    is_wait_lengthened: bool = False
     channel_interval: float = inf
     publisher: float = inf
     publisher_constraint: BindingConstraint = BindingConstraint.PUBLISHER
@@ -178,7 +180,9 @@ def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -
     if max(unbounded, least) >= most * (1 - ROUNDING):
         return most, by
     if unbounded < least:
-        return least, BindingConstraint.CHANNEL_WAIT if limits.own_wait else BindingConstraint.LONGEST_WAIT
+        if limits.own_wait:
+            return least, BindingConstraint.CHANNEL_WAIT
+        return least, BindingConstraint.FLEET_BUDGET if limits.is_wait_lengthened else BindingConstraint.LONGEST_WAIT
     return unbounded, BindingConstraint.NONE
 
 

@@ -116,6 +116,7 @@ class PollingPlans:
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._policy = policy
+        """The policy, with the longest wait that the fleet's budget can pay for."""
         self._aggregation = Aggregation(node_id, policy.soft_state_ttl_s)
         self._view = RingView(0, ())
         self._wedges: RingLevels | None = None
@@ -190,11 +191,22 @@ class PollingPlans:
         if changed or objective != self._policy.objective:
             if objective.goal.depends_on_updates is not self._policy.objective.goal.depends_on_updates:
                 self._stale.update(self._plans)
-            self._policy = msgspec.structs.replace(self._policy, objective=objective)
+            self._apply_policy(msgspec.structs.replace(self._policy, objective=objective))
             self._is_all_outdated = True
             self._is_aggregate_current = False
             self._frozen_until_s = None
         return changed
+
+    def _apply_policy(self, policy: FleetPolicy) -> None:
+        """Plan by this policy, with the longest wait that its budget can pay for the fleet's channels."""
+        fleet = self._aggregation.fleet()
+        channels = round(fleet.channels * self._nodes / fleet.nodes)
+        policy = node_optimizer.affordable_policy(policy, channels)
+        if not _is_close(self._policy.longest_wait_s, policy.longest_wait_s, GAP_TOLERANCE):
+            self._is_all_outdated, self._is_aggregate_current = True, False
+        elif policy.objective == self._policy.objective:
+            return
+        self._policy = policy
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
         """Adopt the ring, and freeze the fleet's scale for a maintenance interval."""
@@ -261,6 +273,7 @@ class PollingPlans:
         moved = False
         if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
             self._frozen_until_s = None
+            self._apply_policy(self._policy)
             problem = fleet, self._policy, self._nodes
             if self._solved is None or self._solved[0] is not fleet or self._solved[1:] != problem[1:]:
                 self.scale, self._solved = node_optimizer.solve_scale(self._policy, self._nodes, fleet), problem

@@ -6,12 +6,14 @@ budget (``honeycomb``), and revises each channel's schedule (``polling_schedule`
 knows: subscribers, and the entries that polls returned, with their dates.
 """
 
+import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.corona.honeycomb import scale_for_budget
 from service.corona.node_optimizer import (
     ChannelFactors,
+    affordable_policy,
     allocation_problem,
     channel_sizes,
     factor_table,
@@ -34,7 +36,7 @@ from service.corona.rhythm import (
 )
 from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
 from service.simulate.schedulers.polls import PlannedSimulation, PollObservations
-from service.simulate.schedulers.publication_trace import HOUR_S, Floats, Ints, PublicationTrace
+from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints, PublicationTrace
 from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
 
 MAINTENANCE_S = HOUR_S
@@ -54,6 +56,12 @@ def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
         objective=FleetObjective(goal=goal, longest_wait_s=_UNLIMITED),
         weekly_rhythm=weekly_rhythm,
     )
+
+
+def with_budget(policy: FleetPolicy, requests_per_s: float) -> FleetPolicy:
+    """Return the policy with a budget of the whole fleet."""
+    objective = msgspec.structs.replace(policy.objective, budget_polls_per_minute=requests_per_s * MINUTE_S)
+    return msgspec.structs.replace(policy, objective=objective)
 
 
 class ChannelRhythms:
@@ -97,7 +105,7 @@ class FleetScheduler:
 
     def __init__(self, policy: FleetPolicy, nodes: int, subscribers: Ints, requests_per_s: float) -> None:
         channels = len(subscribers)
-        self._policy = policy
+        self._policy = affordable_policy(with_budget(policy, requests_per_s), channels)
         self._nodes = nodes
         self._budget = requests_per_s * policy.poll_interval_s
         self._table = factor_table((ChannelFactors(count, 0.0, False) for count in subscribers.tolist()), channels)

@@ -27,10 +27,10 @@ import numpy as np
 
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
 from service.corona.honeycomb import AllocationProblem, scale_for_budget, sizes
-from service.corona.node_optimizer import ChannelFactors, allocation_problem, factor_table
+from service.corona.node_optimizer import ChannelFactors, affordable_policy, allocation_problem, factor_table
 from service.corona.objectives import Goal
 from service.corona.rhythm import HOURS_OF_WEEK
-from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
+from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy, with_budget
 from service.simulate.schedulers.polls import (
     PlannedSimulation,
     PollObservations,
@@ -205,6 +205,7 @@ class _CoronaRunner:
     def _measured_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
         """Return the results of the optimum over all channels and hours of the week, each of which is an item of it."""
         trace, interval_s = self._trace, policy.poll_interval_s
+        policy = affordable_policy(with_budget(policy, requests_per_s), trace.channels)
         factors = zip(trace.subscribers.tolist(), trace.interval_s.tolist(), strict=True)
         table = factor_table((ChannelFactors(*each, private=False) for each in factors), trace.channels)
         bounds = allocation_problem(policy, nodes, table)

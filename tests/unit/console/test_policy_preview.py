@@ -132,7 +132,7 @@ def test_every_channel_has_one_constraint(channels: list[ChannelLoad]) -> None:
 @pytest.mark.parametrize(
     ("aims", "rates", "own", "bound"),
     [
-        ({"budget_polls_per_minute": 0.001}, {}, NO_BOUNDS, BindingConstraint.FLEET_BUDGET),
+        ({"budget_polls_per_minute": 0.001}, {}, ChannelBounds(900.0), BindingConstraint.FLEET_BUDGET),
         ({"demand_factor": 1.0}, {}, NO_BOUNDS, BindingConstraint.CHANNEL_BUDGET),
         ({}, {"a.example": 0.001}, NO_BOUNDS, BindingConstraint.HOST_BUDGET),
         ({}, {}, NO_BOUNDS, BindingConstraint.NONE),

@@ -17,6 +17,7 @@ from service.corona.messages import Aggregate
 from service.corona.node_optimizer import (
     ChannelFactors,
     FactorTable,
+    affordable_policy,
     channel_sizes,
     channel_weight,
     count_by_constraint,
@@ -25,6 +26,7 @@ from service.corona.node_optimizer import (
     limits_with_site,
     limits_without_site,
     own_aggregate,
+    size_bounds,
     solve_scale,
 )
 from service.corona.poll_explanation import BindingConstraint, limited_size
@@ -103,6 +105,23 @@ def test_longest_waits_are_kept_beyond_the_demand_but_not_beyond_the_fleet_budge
     assert _sizes(_policy(objective), _channel(1), _channel(9)) == pytest.approx([0.25, 0.25], rel=1e-4)
     scarce = msgspec.structs.replace(objective, budget_polls_per_minute=0.5)
     assert _sizes(_policy(scarce), _channel(1), _channel(9)) == pytest.approx([0.125, 0.125], rel=1e-4)
+
+
+def test_longest_waits_take_at_most_a_quarter_of_the_fleet_budget() -> None:
+    def longest_wait_s(budget: float | None) -> float:
+        objective = FleetObjective(longest_wait_s=60.0, budget_polls_per_minute=budget)
+        return affordable_policy(_policy(objective), 100).longest_wait_s
+
+    assert [longest_wait_s(budget) for budget in (None, 1000.0, 200.0)] == [60.0] * 3
+    assert longest_wait_s(100.0) == pytest.approx(120.0)
+    scarce = affordable_policy(_policy(FleetObjective(longest_wait_s=60.0, budget_polls_per_minute=100.0)), 100)
+    own = _channel(1)._replace(longest_wait_s=30.0)
+    least, _ = size_bounds(scarce, NODES, _table([_channel(1), own]))
+    assert least.tolist() == [0.25, 1.0]
+    assert (limits_without_site(scarce, NODES, _channel(1)).is_wait_lengthened, scarce.objective.longest_wait_s) == (
+        True,
+        60.0,
+    )
 
 
 def test_a_goal_acts_among_public_channels_of_one_subscriber_unless_all_demand_is_met() -> None:

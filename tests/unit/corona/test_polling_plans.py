@@ -21,7 +21,7 @@ from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unas
 from service.corona.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.rhythm import learn
-from service.corona.update_rates import UpdateHistory
+from service.corona.update_rates import UpdateHistory, initial_estimate
 from service.model import NodeId
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring
@@ -169,6 +169,31 @@ def test_a_smaller_budget_shrinks_polling_sets_at_once() -> None:
     effects = _tick_with(node, 2, NEXT, FAR)
     assert Send(FAR, Unassign(1, CHANNEL)) in effects
     assert _schedule(effects).size == 2
+
+
+def test_a_budget_below_all_longest_waits_is_spent_where_updates_are_expected() -> None:
+    busy, slow = CHANNEL, "11" + "0" * 38
+    objective = FleetObjective(demand_factor=2.0, longest_wait_s=30.0, budget_polls_per_minute=1.0)
+    node = Node(ME, msgspec.structs.replace(POLICY, objective=objective))
+    node.handle(RingChanged(ring([ME])), 0)
+    node.handle(ChannelsListed(0, (ListedChannel(busy, 1), ListedChannel(slow, 1))), 0)
+    for channel, interval_s in ((busy, 600.0), (slow, 6e6)):
+        updates = UpdateHistory(initial_estimate(interval_s), since_s=1.0)
+        node.handle(OwnershipTaken(channel, 1, 1, updates=updates), 0)
+    for now_s in (2, 4, 6):
+        node.handle(Tick(), now_s)
+    found = [node.explain(channel, 6) for channel in (busy, slow)]
+    sizes = [explanation.size if explanation else 0.0 for explanation in found]
+    assert 0.99 <= sum(sizes) <= 1.0
+    assert sizes[1] == pytest.approx(1 / 8, rel=1e-3)  # half of the quarter that longest waits take
+    assert found[1] is not None
+    assert found[1].bound is BindingConstraint.FLEET_BUDGET
+    node.handle(ObjectiveLoaded(msgspec.structs.replace(objective, budget_polls_per_minute=100.0)), 7)
+    for now_s in (8, 10, 12):
+        node.handle(Tick(), now_s)
+    found[1] = node.explain(slow, 12)
+    assert found[1] is not None
+    assert found[1].wait_s == pytest.approx(30.0)
 
 
 def test_one_more_subscriber_among_many_changes_no_schedule() -> None:
