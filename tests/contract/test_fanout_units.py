@@ -36,7 +36,8 @@ async def test_each_unit_is_claimed_once(store: Store) -> None:
     units = [await claim(store, channel) for _ in UNITS]
     assert {unit.label: unit.cursor for unit in units} == UNITS
     assert {(unit.version, unit.unfinished) for unit in units} == {(2, 3)}
-    left = await store.fanout_units.claim(channel.id)
+    assert await store.fanout_units.claim(channel.id, 3) is None
+    left = await store.fanout_units.claim(channel.id, 2)
     assert isinstance(left, UnitsLeft)
     assert 0 < left.wait_s <= fanout_units.CLAIM_S
 
@@ -47,7 +48,7 @@ async def test_all_units_are_finished_before_the_version_is(store: Store) -> Non
         assert await store.fanout_units.record(channel.id, unit, "3.cd", 5)
         assert await store.fanout_units.record(channel.id, unit, "", 2)
         assert not await store.fanout_units.record(channel.id, unit, "", 2)  # a repeated command counts nothing twice
-    assert await store.fanout_units.claim(channel.id) == UnitsLeft(2, 21, 0.0)
+    assert await store.fanout_units.claim(channel.id) == UnitsLeft(21, 0.0)
     assert await store.channels.record_fanout(channel.id, epoch, 2, "")
     assert await store.fanout_units.claim(channel.id) is None
     assert not await store.redis.call("EXISTS", keys.fanout_units(channel.id))

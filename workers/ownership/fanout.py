@@ -182,7 +182,7 @@ class FanOut:
         Return the number of users; None if this fan-out is no longer in progress.
         """
         is_first = True
-        while (unit := await self._store.fanout_units.claim(delta.channel)) and unit.version == delta.version:
+        while unit := await self._store.fanout_units.claim(delta.channel, delta.version):
             if isinstance(unit, ClaimedUnit):
                 helper_count = min(MAX_HELPERS, unit.unfinished // UNITS_PER_WORKER - 1)
                 if is_first and helper_count > 0:

@@ -42,13 +42,12 @@ class ClaimedUnit(msgspec.Struct, frozen=True):
 
 
 class UnitsLeft(msgspec.Struct, frozen=True):
-    """The state of a divided fan-out of ``version`` without a unit to claim.
+    """The state of a divided fan-out without a unit to claim.
 
     ``wait_s`` is the time in seconds until the first claim of another worker ends; 0 if all units are finished.
     ``queued`` is the number of users on all pages that have been recorded.
     """
 
-    version: int
     queued: int
     wait_s: float
 
@@ -56,8 +55,8 @@ class UnitsLeft(msgspec.Struct, frozen=True):
 class FanOutUnits(BatchedRepository):
     """The units of fan-outs that are in progress.
 
-    Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated. Units that nobody has
-    claimed for a day are dropped.
+    Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated. Units are dropped a day
+    after the fan-out was divided.
     """
 
     async def divide(self, cid: ChannelId, epoch: int, version: int, units: Mapping[str, str]) -> bool:
@@ -72,18 +71,20 @@ class FanOutUnits(BatchedRepository):
             await self._redis.run_script("fanout_divide", _keys(cid), epoch, version, DIVIDED, _UNITS_TTL_S, *fields)
         )
 
-    async def claim(self, cid: ChannelId) -> ClaimedUnit | UnitsLeft | None:
+    async def claim(self, cid: ChannelId, version: int | None = None) -> ClaimedUnit | UnitsLeft | None:
         """Claim a unit that no worker has claimed, or whose claim has ended.
 
-        If there is none, return what is left. The result is None if no divided fan-out of the channel is in progress.
+        If there is none, return what is left. The result is None if no divided fan-out of the channel is in progress,
+        or if it is of another version than ``version``; None stands for any version.
         """
-        reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000))
+        wanted = "" if version is None else version
+        reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000), wanted)
         if reply is None:
             return None
-        version, number, *rest = reply
-        if len(rest) == 1:
-            return UnitsLeft(version, number, rest[0] / 1000)
-        return ClaimedUnit(version, number, *(part.decode() for part in rest))
+        first, second, *unit = reply
+        if not unit:
+            return UnitsLeft(queued=first, wait_s=second / 1000)
+        return ClaimedUnit(first, second, *(part.decode() for part in unit))
 
     async def record(self, cid: ChannelId, unit: ClaimedUnit, cursor: str, queued: int) -> bool:
         """Record that a page with ``queued`` users of a unit has been queued; return False if the claim has passed on.

@@ -2,10 +2,11 @@
 -- is its token: a unit has no two claims of the same time. An end of a claim that is too far in the future comes from a
 -- clock that was wrong, and counts as past.
 -- KEYS: channel, units
--- ARGV: value of the channel's field cursor that says that its fan-out is divided, length of a claim (ms)
--- Reply: {version, users in all pages so far, ms until the first claim expires (0 if all units are finished)}, or
---   {version, units that are not finished, label, token, cursor} of a claimed unit; nil if no divided fan-out is in
---   progress
+-- ARGV: value of the channel's field cursor that says that its fan-out is divided, length of a claim (ms), version, or
+--   '' for any
+-- Reply: {users in all pages so far, ms until the first claim expires (0 if all units are finished)}, or
+--   {version, units that are not finished, label, token, cursor} of a claimed unit; nil if no divided fan-out of that
+--   version is in progress
 local found = redis.call('HMGET', KEYS[1], 'cursor', 'fanned')
 local units, version, queued = {}, nil, nil
 local all = redis.call('HGETALL', KEYS[2])
@@ -21,6 +22,9 @@ end
 if found[1] ~= ARGV[1] or not version or tonumber(version) ~= tonumber(found[2] or '0') + 1 then
   return false
 end
+if ARGV[3] ~= '' and ARGV[3] ~= version then
+  return false
+end
 local time = redis.call('TIME')
 local now, wait = time[1] * 1000 + math.floor(time[2] / 1000), 0
 for _, unit in ipairs(units) do
@@ -33,4 +37,4 @@ for _, unit in ipairs(units) do
   end
   wait = wait == 0 and left or math.min(wait, left)
 end
-return {tonumber(version), tonumber(queued), wait}
+return {tonumber(queued), wait}

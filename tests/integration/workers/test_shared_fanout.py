@@ -1,20 +1,22 @@
 """Fan-outs of large channels by several workers: each user is given each version once and in order."""
 
 import asyncio
+from itertools import count
 from random import Random
 from typing import Any
 
 import pytest
 
-from service.embedded.sample_publisher import SamplePublisher
+from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, NodeInfo, UserId
-from service.overlay.ring import RingView
+from service.overlay.ring import RingView, balanced_id
 from service.store import Store
 from service.store.client import keys
+from service.store.coordination.requests import InboxMessage
 from service.store.delivery import fanout_units
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel, publish
-from tests.support.waiting import until, until_so
+from tests.support.waiting import until
 from workers.ownership import fanout
 from workers.ownership.fanout import FanOut, choose_helpers
 
@@ -30,9 +32,9 @@ def _small_units(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout_units, "CLAIM_S", 0.05)
 
 
-async def _subscribed(store: Store) -> Channel:
+async def _subscribed(store: Store, url: str = "https://example.org/feed") -> Channel:
     """Create a channel to which all are subscribed, and publish versions 2 to LAST."""
-    channel = await make_channel(store)
+    channel = await make_channel(store, url)
     await asyncio.gather(*(store.subscriptions.subscribe(jid, channel.id) for jid in PEOPLE))
     for base in range(1, LAST):
         await publish(store, channel, f"entry {base}", base=base)
@@ -123,35 +125,39 @@ async def test_a_small_channel_has_no_units(store: Store, monkeypatch: pytest.Mo
     assert await _queued_versions(store) == {tuple(range(2, LAST + 1))}
 
 
-async def test_a_worker_helps_the_owner_of_a_large_channel(
-    store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+async def test_a_worker_asks_others_to_help_and_helps_them(
+    store: Store, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    helped, help_owner = set[ChannelId](), FanOut.help
+    for name, value in {"PAGE_SIZE": 20, "UNIT_SIZE": 30, "UNITS_PER_WORKER": 1}.items():
+        monkeypatch.setattr(fanout, name, value)
+    other = await store.ring.join("other", "", 60.0, balanced_id)
+    expected = RingView(0, (other, NodeInfo(balanced_id([other.id]), 2, "", 0.0)))
+    urls = (f"http://127.0.0.1:1/{number}" for number in count())
+    channel = await _subscribed(store, next(url for url in urls if expected.owner(channel_id(url)) != other.id))
+    await start_worker()
 
-    async def record_help(self: FanOut, channel_id: ChannelId) -> None:
-        helped.add(channel_id)
-        await help_owner(self, channel_id)
+    async def asked() -> bool:
+        messages, _ = await store.node_inboxes.read(other.id, "0")
+        return ("fanout", channel.id.encode()) in [(message.kind, message.payload) for message in messages]
 
-    monkeypatch.setattr(FanOut, "help", record_help)
-    for _ in range(2):
-        await start_worker()
+    async def complete() -> bool:
+        (state,) = await store.channels.states([channel.id])
+        return state is not None and state.fanned_version == LAST
 
-    async def both_joined() -> bool:
-        return len(await store.ring.nodes()) == 2
+    async def one_more_queued() -> bool:
+        return await _queued_versions(store) == {tuple(range(2, LAST + 2))}
 
-    await until(both_joined, "two workers are in the ring")
-    channel = (await store.worker_requests.probe(publisher.feed_url())).channel
-    assert channel is not None
-    await asyncio.gather(*(store.subscriptions.subscribe(jid, channel.id) for jid in PEOPLE))
-    await store.worker_requests.announce_channel(channel.id)
-    await publisher.publish("The second")
-
-    async def all_queued() -> bool:
-        return all(await store.outbox.oldest_queued_s(UIDS))
-
-    await until(all_queued, "the entry is in all outboxes")
-    await until_so(lambda: helped == {channel.id}, "the other worker has helped")
-    assert len(await _queued_versions(store)) == 1
+    await until(asked, "the other node is asked for help")
+    await until(complete, "the worker has queued all versions")
+    assert await _queued_versions(store) == {tuple(range(2, LAST + 1))}
+    await publish(store, channel, "one more", base=LAST)
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    units = await store.channel_index.divide(channel.id, "", 2)
+    assert await store.fanout_units.divide(channel.id, state.epoch, LAST + 1, units)
+    worker = next(node for node in await store.ring.nodes() if node.id != other.id)
+    await store.node_inboxes.send([(worker.id, InboxMessage("fanout", other.id, channel.id.encode()))])
+    await until(one_more_queued, "the worker has queued the units")
 
 
 def test_helpers_are_other_processes_near_the_channel() -> None:
