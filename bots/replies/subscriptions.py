@@ -33,7 +33,8 @@ _NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the 
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
-        "It can't be checked more often, as all channels share a limited number of checks."
+        "To go easy on sites, the number of checks is limited."
+        " A channel gets more of them the more it publishes and the more people follow it."
     ),
     BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
     BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),

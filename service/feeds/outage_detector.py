@@ -1,7 +1,8 @@
 """The detector of outages of a node's own network, so that they are not attributed to publishers.
 
-If several hosts that responded before fail in succession and no host responds in between, this node's network is down.
-Therefore a failure that a network outage may have caused is held back until another poll gets a response.
+If several hosts begin to fail in succession and no host responds in between, this node's network is down. Therefore a
+failure that a network outage may have caused is held back until another poll gets a response. If none of these hosts
+has ever responded to this node, they may as well be dead: such an outage is assumed for a limited time only.
 """
 
 from collections import deque
@@ -18,7 +19,11 @@ OUTAGE_HOSTS = 3
 ATTRIBUTION_TIMEOUT_S = 600.0
 """Time for which a failure is held back at most; then it is attributed to the publisher."""
 
+UNCONFIRMED_OUTAGE_S = 3_600.0
+"""Time for which an outage is assumed at most if no failing host has responded before."""
+
 _MAX_FAILING_HOSTS = 10_000
+_MAX_RESPONDING_HOSTS = 100_000
 
 # Errors that an outage of our network, a resolver, a wrong clock or a captive portal causes with any publisher.
 _AMBIGUOUS_OUTCOMES = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
@@ -30,8 +35,13 @@ class OutageDetector:
     def __init__(self) -> None:
         self._pending: deque[tuple[Channel, PollResult]] = deque()
         self._failing_hosts: FIFOCache[str, None] = FIFOCache(_MAX_FAILING_HOSTS)
+        self._responding_hosts: FIFOCache[str, None] = FIFOCache(_MAX_RESPONDING_HOSTS)
+        """Hosts whose last poll got a response."""
         self._newly_failing: set[str] = set()
+        self._has_one_responded = False
+        """Whether one of the newly failing hosts has responded before."""
         self._is_offline = False
+        self._offline_since_s = 0.0
         self._recovered_s = float("-inf")
 
     @property
@@ -47,12 +57,16 @@ class OutageDetector:
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
+            self._end_unconfirmed_outage(result.at_s)
             self._on_failure(channel, result)
             return
         if self._is_offline:
             self._is_offline, self._recovered_s = False, result.at_s
-        self._failing_hosts.pop(host_of(channel.url), None)
+        host = host_of(channel.url)
+        self._failing_hosts.pop(host, None)
+        self._responding_hosts[host] = None
         self._newly_failing.clear()
+        self._has_one_responded = False
         while self._pending:
             yield self._pending.popleft()
         yield channel, result
@@ -62,13 +76,23 @@ class OutageDetector:
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 
+    def _end_unconfirmed_outage(self, now_s: float) -> None:
+        is_past = not 0 <= now_s - self._offline_since_s < UNCONFIRMED_OUTAGE_S
+        if self._is_offline and not self._has_one_responded and is_past:
+            self._is_offline = False
+            self._newly_failing.clear()
+
     def _on_failure(self, channel: Channel, result: PollResult) -> None:
         host = host_of(channel.url)
         if host not in self._failing_hosts:
             self._newly_failing.add(host)
             self._failing_hosts[host] = None
+        if host in self._responding_hosts:
+            del self._responding_hosts[host]
+            self._has_one_responded = True
         if len(self._newly_failing) >= OUTAGE_HOSTS:
-            self._is_offline = True
+            if not self._is_offline:
+                self._is_offline, self._offline_since_s = True, result.at_s
             self._pending.clear()
         # A poll that began before the outage ended could only fail.
         elif not self._is_offline and result.at_s - result.took_s >= self._recovered_s:

@@ -3,7 +3,12 @@
 import pytest
 
 from service.errors import AddressRefused, BadStatus, HostNotFound, TlsFailed, Unreachable
-from service.feeds.outage_detector import ATTRIBUTION_TIMEOUT_S, OUTAGE_HOSTS, OutageDetector
+from service.feeds.outage_detector import (
+    ATTRIBUTION_TIMEOUT_S,
+    OUTAGE_HOSTS,
+    UNCONFIRMED_OUTAGE_S,
+    OutageDetector,
+)
 from service.model import Channel, PollResult
 
 NODE = "a" * 40
@@ -74,6 +79,22 @@ def test_hosts_that_failed_before_are_no_outage(polls: Polls) -> None:
         polls.end("e", "unchanged")
         if round_:
             assert polls.attributed[-5:] == list("abcde")
+
+
+@pytest.mark.parametrize("responded", [False, True])
+def test_dead_hosts_alone_are_an_outage_for_a_limited_time(polls: Polls, *, responded: bool) -> None:
+    if responded:
+        polls.end("a", "unchanged")
+        polls.attributed.clear()
+    for _ in range(3):
+        for host in "abc":
+            polls.end(host)
+    assert polls.outage.is_offline
+    polls.now_s += UNCONFIRMED_OUTAGE_S
+    for host in "abc":
+        polls.end(host)
+    assert polls.outage.is_offline is responded
+    assert polls.overdue(ATTRIBUTION_TIMEOUT_S) == ([] if responded else ["a", "b", "c"])
 
 
 def test_failures_of_the_only_host_are_attributed_after_the_timeout(polls: Polls) -> None:
