@@ -26,7 +26,7 @@ from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId
 from service.net.sites import site_of
 from service.store import Store
-from service.store.channels.channels import ChannelState
+from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrices import Directory
 
 _OWN_BATCH = 50

@@ -28,7 +28,7 @@ from service.location.content_cache import digest_of, merge_latest
 from service.model import Change, Channel, FeedLink, Validators
 from service.net.fetcher import FetchResult
 from service.store import Store
-from service.store.channels.channels import ChannelState, Snapshot
+from service.store.channels.channel_records import ChannelState, Snapshot
 from service.store.coordination.requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.concurrency_limits import ConcurrencyLanes
@@ -358,10 +358,11 @@ class UrlResolver:
         findings = msgspec.structs.replace(findings, changes=findings.changes + listed)
         update = build_update(state.channel, (), fetched.validators, findings, time.time())
         if update is not None:
-            after = build_snapshot(update.candidate, await self._store.channels.content_entries(channel.id))
-            after = msgspec.structs.replace(after, kind=channel.kind)
+            delta, channels = update.candidate.delta, self._store.channels
+            before = await channels.predecessor(channel.id, delta.base_version)
+            after = msgspec.structs.replace(build_snapshot(update.candidate, before.latest), kind=channel.kind)
             with contextlib.suppress(LeaseLost, StaleVersion):  # another worker has woken it up
-                await self._store.channels.publish(update.candidate.delta, after, state.epoch, silent=True)
+                await channels.publish(delta, after, state.epoch, silent=True, before=before)
 
 
 def _first_snapshot(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Snapshot:

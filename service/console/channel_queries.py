@@ -28,7 +28,7 @@ from service.store.coordination.fleet_policy import BoundsRevision
 from service.store.coordination.requests import ContentSource
 
 _ID = re.compile(r"[0-9a-f]{40}")
-_POLLS_SHOWN = 20
+_POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10
 _EXPLANATION_TIMEOUT_S = 1.0
 _UNPOLLED: Final[Mapping[State, str]] = {

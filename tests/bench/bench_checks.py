@@ -25,7 +25,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_idle import cpu_s, process_tree
 from tests.support.waiting import until
 

@@ -19,10 +19,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import quantiles
 
+import msgspec
+
 from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.store import Store, connect
+from service.store.channels.channel_records import StoredSnapshot
 from service.store.client import keys
 from tests.bench.bench_idle import cpu_s
 from tests.support.console import Visitor, logged_in
@@ -39,17 +42,18 @@ async def fill(store: Store, channels: int) -> None:
     """Write channels of every kind, and some subscriptions, to Redis."""
     draw, ids = random.Random(7), list[str]()  # noqa: S311 - the same each time
     for start in range(0, channels, 1_000):
-        commands: list[tuple[str | float | int, ...]] = []
+        commands: list[tuple[str | bytes | float | int, ...]] = []
         for number in range(start, min(channels, start + 1_000)):
             url = f"https://{draw.choice(WORDS).lower()}{draw.randrange(300)}.example/feeds/{number}.xml"
             cid = channel_id(url)
             ids.append(cid)
             title = f"{draw.choice(WORDS)} and {draw.choice(WORDS)} {number}"
             failing = ("failing_since", draw.random() * 1e9) if draw.random() < 0.05 else ()
-            fields = ("url", url, "title", title, "version", draw.randrange(900), "created", 1e9 + number)
+            stated = msgspec.msgpack.encode(StoredSnapshot(title, created_s=1e9 + number))
+            fields = ("url", url, "snapshot", stated, "version", draw.randrange(900))
             commands += [
                 ("SADD", keys.channel_registry(cid[:2]), cid),
-                ("HSET", keys.channel(cid), *fields, "kind", "feed", "listed", "1", *failing),
+                ("HSET", keys.channel(cid), *fields, "listed", "1", *failing),
             ]
         await store.redis.call_many(commands)
     for start in range(0, SUBSCRIPTIONS, AT_ONCE):

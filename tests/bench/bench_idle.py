@@ -17,7 +17,7 @@ from service.embedded import ports
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from tests.support.product_process import Product, running
 from tests.support.waiting import until
 

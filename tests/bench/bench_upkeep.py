@@ -18,7 +18,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.settings import PRESETS
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_checks import run_publisher
 from tests.bench.bench_idle import cpu_s, memory_mb, process_tree
 from tests.support.product_process import Product, running

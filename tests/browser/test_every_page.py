@@ -11,7 +11,7 @@ from service.feeds.entries.version_parts import split_version
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
 from service.store.coordination.requests import ContentReply, ContentRequest, ProbeReply, WorkerReply

@@ -10,7 +10,7 @@ from service.errors import StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, Notice, UserId
 from service.store import Store
-from service.store.channels.channels import ChannelState
+from service.store.channels.channel_records import ChannelState
 from service.store.channels.moves import agreed_version
 from service.store.client import keys
 from tests.contract.test_subscriptions import DyingLink, heal_at_once

@@ -4,7 +4,7 @@ from service.corona.fleet_policy import FleetObjective, Goal
 from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import Change, Delta, Entry
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from tests.support.channels import SNAPSHOT, make_channel
 
 AIMS = FleetObjective(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)

@@ -185,7 +185,7 @@ async def test_successful_polls_of_a_healthy_channel_store_only_the_result(store
     channel = await make_channel(store)
     before = await store.redis.call("HGETALL", keys.channel(channel.id))
     assert await _poll(store, channel, 10.0, "unchanged", 304) is None
-    assert await store.redis.call("HGETALL", keys.channel(channel.id)) == before | {b"polled": b"10.0"}
+    assert await store.redis.call("HGETALL", keys.channel(channel.id)) == before | {b"polled": b"10.000"}
 
 
 async def test_polls_of_a_removed_channel_store_nothing(store: Store) -> None:

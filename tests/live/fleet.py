@@ -36,7 +36,7 @@ from service.simulate.fleet.experiment import FleetForecast, FleetSetup, draw_hi
 from service.simulate.report import without_garbage_collection
 from service.simulate.schedulers.publication_trace import zipf_subscribers
 from service.store import Store, opened
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_checks import run_publisher
 from tests.bench.bench_idle import memory_mb, process_tree
 from tests.support.redis_monitor import tally_commands

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from service.clock import SystemClock
 from service.feeds.channel_health import ChannelHealth, PollReport, symptom_of
 from service.feeds.urls import channel_id
+from service.location.content_cache import merge_latest
 from service.model import Change, Channel, ChannelId, Delta, Entry, PollResult, Validators
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot, decode_snapshot
+from service.store.client import keys
 from workers.ownership.directory_registration import DirectoryRegistrar
 
 SNAPSHOT = Snapshot(Validators(etag='"1"'), b"", "A feed", "https://example.org/", language="en-GB")
@@ -40,7 +44,16 @@ async def change(store: Store, channel: Channel, *changes: Change, base: int = 1
     (state,) = await store.channels.adopt([channel.id], node)
     assert state is not None
     delta = Delta(channel.id, base, 0, 2_000.0, changes)
-    return await store.channels.publish(delta, SNAPSHOT, state.epoch, silent=False)
+    before = await store.channels.predecessor(channel.id, base)
+    snapshot = msgspec.structs.replace(SNAPSHOT, latest=merge_latest(changes, before.latest))
+    return await store.channels.publish(delta, snapshot, state.epoch, silent=False, before=before)
+
+
+async def restate(store: Store, cid: ChannelId, **stated: object) -> None:
+    """Replace fields of the :class:`StoredSnapshot` of a channel."""
+    packed = await store.redis.call("HGET", keys.channel(cid), "snapshot")
+    changed = msgspec.structs.replace(decode_snapshot(packed), **stated)
+    await store.redis.call("HSET", keys.channel(cid), "snapshot", msgspec.msgpack.encode(changed))
 
 
 async def register_names(store: Store, counts: Sequence[tuple[ChannelId, int]]) -> None:

@@ -27,7 +27,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Validators
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from tests.support.netns import CORONET, Namespace, namespace
 from tests.support.polling_audit import planned_gaps_s

@@ -18,7 +18,7 @@ from service.errors import CellsUnavailable
 from service.model import ChannelId
 from service.search import read_channel_name
 from service.store import Store
-from service.store.channels.channels import ChannelState
+from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrices import ContentName
 from workers.polling.scheduler import DueQueue
 

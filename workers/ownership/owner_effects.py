@@ -33,7 +33,7 @@ from service.model import ChannelId, Delta, NodeId, Notice
 from service.observability.tracing import TRACING
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.store.channels.channels import ChannelState
+from service.store.channels.channel_records import ChannelState
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 from workers.peers.content_cache import ContentLocator
@@ -185,10 +185,10 @@ class ChannelOwner:
         notice = candidate.delta.notice
         began_s = self._clock.wall_s()
         try:
-            before = () if notice else await self._store.channels.content_entries(candidate.channel)
-            after = None if notice else build_snapshot(candidate, before, effect.updates)
+            before = await self._store.channels.predecessor(candidate.channel, candidate.delta.base_version)
+            after = None if notice else build_snapshot(candidate, before.latest, effect.updates)
             delta = await self._store.channels.publish(
-                candidate.delta, after, effect.epoch, silent=candidate.delta.initial
+                candidate.delta, after, effect.epoch, silent=candidate.delta.initial, before=before
             )
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # If the store failed, the version may have been written: taking ownership again shows it.

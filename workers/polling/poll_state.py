@@ -10,7 +10,7 @@ from service.corona.update_rates import UpdateHistory
 from service.feeds.sandbox.protocol import DetectionResult, Document
 from service.location.content_cache import merge_latest
 from service.model import Channel, Delta, Entry, PollingHints, Validators
-from service.store.channels.channels import ChannelState, Snapshot
+from service.store.channels.channel_records import ChannelState, Snapshot
 
 _MAX_DOCUMENTS = 8
 _MAX_DOCUMENT_BYTES = 8 * 1024 * 1024

@@ -38,10 +38,10 @@ from service.errors import OperationalError
 from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
-from service.model import Channel, ChannelId, Delta, UserId, Validators
+from service.model import Channel, ChannelId, UserId, Validators
 from service.settings import Settings
 from service.store import Store, opened
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from service.store.client.connection import script_command
 from service.store.subscriptions.subscriptions import encode_timestamp
@@ -257,11 +257,11 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
-    logs = await store.redis.call_many([("XRANGE", keys.channel_log(cid), "-", "+") for cid in channels])
+    states = await store.channels.get_many(channels)
+    logs = [await store.channels.deltas(each.id, 1, each.version) for each in states if each is not None]
     versioned: dict[tuple[int, str], float] = {}
     for log in logs:
-        for _, fields in log:
-            delta = msgspec.msgpack.decode(fields[b"d"], type=Delta)
+        for delta in log:
             at_s = queued_s.get((delta.channel.encode(), delta.version))
             for change in delta.changes:
                 if at_s is not None:

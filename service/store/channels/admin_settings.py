@@ -21,7 +21,8 @@ from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_plans import NOTABLE_GAP_CHANGE
 from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
-from service.store.channels.channels import CHANNEL_FIELDS, existing_fields, parse_state
+from service.store.channels.channel_records import CHANNEL_FIELDS, parse_state
+from service.store.channels.former_records import read_records
 from service.store.client import keys
 from service.store.client.connection import BatchedRepository, script_command
 
@@ -73,7 +74,7 @@ def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
 
 _ADMINISTERED_FIELDS = (
     *CHANNEL_FIELDS,
-    *("failing_since", "backoff", "wishes", "updates", "tags", "paused", "no_poll_before", "polled", "paces"),
+    *("failing_since", "backoff", "tags", "paused", "no_poll_before", "polled", "paces"),
 )
 
 
@@ -102,11 +103,8 @@ class AdminSettings(BatchedRepository):
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:
         """Return channels with their settings, in the order of ``cids``; None for a channel that does not exist."""
-        found = await self._redis.call_many([("HMGET", keys.channel(cid), *_ADMINISTERED_FIELDS) for cid in cids])
-        return [
-            _parse_administered(cid, existing_fields(_ADMINISTERED_FIELDS, values))
-            for cid, values in zip(cids, found, strict=True)
-        ]
+        found = await read_records(self._redis, cids, _ADMINISTERED_FIELDS)
+        return [_parse_administered(cid, fields) for cid, fields in zip(cids, found, strict=True)]
 
     async def note(self, cid: ChannelId) -> str:
         """Return the note of a channel; "" if it has none."""

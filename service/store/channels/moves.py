@@ -22,7 +22,8 @@ from service.errors import LimitReached
 from service.feeds.urls import channel_id, without_selector
 from service.model import Channel, ChannelId, Delta, Entry, Validators
 from service.store.channels.admin_settings import AdminSettings
-from service.store.channels.channels import Channels, ChannelState, Snapshot
+from service.store.channels.channel_records import ChannelState, Snapshot
+from service.store.channels.channels import Channels
 from service.store.coordination.fleet_policy import BoundsStore
 from service.store.subscriptions.subscriptions import Subscriptions
 

@@ -49,9 +49,12 @@ key                          type    contents
 ``cn:{g}:numbers``           hash    ``last``: number of the last of these changes; ``removed``: number of the last one
                                      that was removed from ``changes``
 ``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
-``cn:{c:CID}``               hash    a channel: see :data:`service.store.channels.channels.FIELDS`
-``cn:{c:CID}:log``           stream  its versions: entry id ``VERSION-0``, ``d`` Delta (msgpack); ~1,000
-``cn:{c:CID}:polls``         list    its last 20 PollResults (msgpack), newest first
+``cn:{c:CID}``               hash    a channel with the log of its versions: see
+                                     :data:`service.store.channels.channel_records.FIELDS`
+``cn:{c:CID}:log``           stream  the log as former versions of Coronet stored it: entry id ``VERSION-0``, ``d``
+                                     Delta (msgpack); deleted when the channel is first read
+``cn:{c:CID}:polls``         list    its last 10 PollResults, newest first: see
+                                     :func:`service.store.channels.channel_records.pack_result`
 ``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
 ``cn:{c:CID}:units``         hash    fan-out of the next version, if it is divided: ``version``; ``queued``, users so
                                      far; label of a key group that is not finished → ``UNTIL TOKEN CURSOR``: end
@@ -286,7 +289,7 @@ reply = _key("cn:{q:*}")
 channel_registry = _key("cn:{g:*}:channels")
 hub_registry = _key("cn:{g:*}:hubs")
 channel = _key("cn:{c:*}")
-channel_log = _key("cn:{c:*}:log")
+former_channel_log = _key("cn:{c:*}:log")
 poll_results = _key("cn:{c:*}:polls")
 incoming_moves = _key("cn:{c:*}:joining")
 fanout_units = _key("cn:{c:*}:units")

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
-import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -27,7 +26,7 @@ from service.store.coordination.requests import (
     ShareReply,
     WorkerReply,
 )
-from tests.support.channels import make_channel, register_names
+from tests.support.channels import make_channel, register_names, restate
 from tests.support.console import TOKEN, Asked, explained, worker
 
 
@@ -110,9 +109,8 @@ async def test_a_page_or_a_part_of_it_can_be_added(
 
 async def test_channel_details_have_condition_successor_and_hints(store: Store, api: aiohttp.ClientSession) -> None:
     channel, successor = await make_channel(store), await make_channel(store, "https://example.net/feed")
-    wishes = msgspec.msgpack.encode(PollingHints(ttl_s=3600.0))
-    told = ("condition", "dead", "moved_to", successor.id, "wishes", wishes)
-    await store.redis.call("HSET", keys.channel(channel.id), *told)
+    await store.redis.call("HSET", keys.channel(channel.id), "condition", "dead", "moved_to", successor.id)
+    await restate(store, channel.id, hints=PollingHints(ttl_s=3600.0))
     await store.request_budgets.pause(channel.id, 60.0)
     _, about = await _ask(api, "GET", f"channels/{channel.id}")
     assert (about["channel"]["condition"], about["channel"]["moved_to"]) == ("dead", successor.id)

@@ -2,7 +2,6 @@
 
 import time
 
-import msgspec
 import pytest
 from yarl import URL
 
@@ -11,10 +10,10 @@ from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
 from service.overlay.id_space import BITS, to_hex
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from service.store.coordination.requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
-from tests.support.channels import make_channel, polled
+from tests.support.channels import make_channel, polled, restate
 from tests.support.console import Asked, Visitor, explained, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
@@ -153,9 +152,7 @@ async def test_a_moved_channel_links_to_its_successor(store: Store, ada: Visitor
 async def test_a_channel_shows_polling_hints_and_pauses(store: Store, ada: Visitor) -> None:
     channel = await make_channel(store, listed=True)
     assert "Paused" not in (await ada.get(f"/channels/{channel.id}"))[1]
-    await store.redis.call(
-        "HSET", keys.channel(channel.id), "wishes", msgspec.msgpack.encode(PollingHints(ttl_s=7200.0))
-    )
+    await restate(store, channel.id, hints=PollingHints(ttl_s=7200.0))
     await store.request_budgets.pause(channel.id, 7200.0)
     _, text = await ada.get(f"/channels/{channel.id}")
     assert "at most every 2 h" in text

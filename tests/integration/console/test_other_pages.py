@@ -20,7 +20,7 @@ from service.model import Change, Channel, Entry, PollingHints, PollResult, Vali
 from service.net.health_endpoints import serve_health
 from service.net.internal_clients import ProcessClient
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from service.store.console.accounts import Role
 from service.store.coordination.requests import ContentReply, PollReply, ProbeReply, ProgressReply

@@ -8,7 +8,7 @@ from service.console.auth.accounts import Passwords
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.console.accounts import Account
 from tests.support.console import Visitor
 

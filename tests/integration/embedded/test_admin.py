@@ -13,7 +13,7 @@ import pytest_asyncio
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
-from tests.support.channels import make_channel
+from tests.support.channels import make_channel, restate
 from tests.support.console import TOKEN, console
 
 PEOPLE = 50
@@ -93,7 +93,7 @@ async def test_an_invalid_command_prints_one_line(call: Call, arguments: list[st
 async def test_lists_are_tables_with_control_characters_replaced(clean_redis: str, call: Call) -> None:
     async with _store(clean_redis) as store:
         channel = await make_channel(store, "https://example.net/feed", listed=True)
-        await store.redis.call("HSET", keys.channel(channel.id), "title", "A\x1b[31m\nB")
+        await restate(store, channel.id, title="A\x1b[31m\nB")
     _, text, _ = await call("channels")
     header, *rows = text.splitlines()
     assert header.split()[:3] == ["id", "url", "title"]

@@ -8,6 +8,7 @@ from service.store import Store
 from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring, subscribed
+from tests.support.channels import restate
 
 
 @pytest.mark.parametrize(
@@ -21,6 +22,7 @@ async def test_the_latest_entries_are_shown_while_a_copy_exists(
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())
     if lost:
+        await restate(store, channel.id, digest=b"")
         await store.redis.call("HDEL", keys.channel(channel.id), *lost)
     shown = await store.worker_requests.content(channel.id)
     assert ([entry.title for entry in shown.latest], shown.source) == (["The first"], source)

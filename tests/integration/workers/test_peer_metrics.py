@@ -11,7 +11,7 @@ from service.location.content_cache import digest_of
 from service.model import Channel, Validators
 from service.net.peer_client import Peer
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from tests.support.channels import make_channel
 from tests.support.peer_workers import Worker, introduce, known, owned_by, some_content, worker
 from tests.support.waiting import until_so

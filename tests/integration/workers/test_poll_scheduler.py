@@ -15,7 +15,7 @@ from service.errors import StoreUnavailable
 from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
-from service.store.channels.channels import ChannelState
+from service.store.channels.channel_records import ChannelState
 from service.store.channels.websub import Push
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so

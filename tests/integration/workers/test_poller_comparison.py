@@ -18,9 +18,10 @@ from service.feeds.urls import channel_id
 from service.model import Channel, Delta, PollingHints, Validators
 from service.net.fetcher import Fetcher
 from service.store import Store
-from service.store.channels.channels import Snapshot
+from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from tests.integration.workers.test_poller import US, fetcher, politeness
+from tests.support.channels import restate
 from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
@@ -246,8 +247,8 @@ async def test_a_channel_that_wakes_up_unchanged_keeps_polling_hints_and_hubs(st
     async with raw_publisher(server.answer) as publisher:
         state = await create_channel(store, publisher.url("/feed"), feed("a"))
         cid = state.channel.id
-        wishes = msgspec.msgpack.encode(PollingHints(ttl_s=60.0))
-        await store.redis.call("HSET", keys.channel(cid), "etag", '"1"', "dormant", "1", "wishes", wishes)
+        await restate(store, cid, etag='"1"', hints=PollingHints(ttl_s=60.0))
+        await store.redis.call("HSET", keys.channel(cid), "dormant", "1")
         state = await load_state(store, state.channel)
         poll = await poller(store, reach, Parser()).poll(state, US)
         assert poll.update is not None

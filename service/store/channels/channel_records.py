@@ -1,0 +1,327 @@
+"""The record of a channel: the hash in which Redis stores it, and the values that are read from it.
+
+Few fields are cheap: each costs Redis about 60 bytes besides its value, and reading it takes time. Values that change
+together are therefore packed in one field, ``snapshot``, except those that scripts read and those that are large.
+"""
+
+import struct
+from collections.abc import Collection, Sequence
+from math import ceil
+from typing import Final, Literal
+
+import brotli  # type: ignore[import-untyped]  # it ships no types
+import msgspec
+
+from service.corona.polling_limits import NO_LIMITS, PollingLimits
+from service.corona.update_rates import UpdateEstimate, UpdateHistory
+from service.discovery.av_pairs import Pair
+from service.feeds.polling_hints import shortest_interval_s
+from service.feeds.urls import channel_id
+from service.location.content_cache import Content, pack_entries
+from service.model import (
+    Channel,
+    ChannelId,
+    Entry,
+    FeedMetadata,
+    NodeId,
+    Notice,
+    PollingHints,
+    PollResult,
+    Validators,
+)
+
+FIELDS = {
+    "url": "canonical URL; a hash without it is no channel",
+    "snapshot": "title, kind, validators and more: see StoredSnapshot (msgpack)",
+    "private": "1 if the publisher's address is not public",
+    "listed": "1 if an admin wants it polled without subscribers",
+    "dormant": "1 while it is not polled; the entries of the next poll are not delivered",
+    "condition": "condition that was last announced to subscribers: dead or quarantined",
+    "moved_to": "id of its successor",
+    "epoch": "fencing token, raised by each adoption",
+    "owner": "node that adopted it last",
+    "version": "number of the latest version",
+    "fanned": "last version whose fan-out is complete",
+    "cursor": "progress of the fan-out of version fanned + 1; * if it is divided into units",
+    "VERSION": "delta of the version with this number: see service.store.channels.version_log",
+    "bN": "deltas of versions 64·N to 64·N + 63",
+    "log": "sizes and ages of these blocks",
+    "memory": "change-detection state, a part of the content: see service.feeds.entries.change_detection (msgpack)",
+    "latest": "latest entries, the other part of the content: see service.location.content_cache",
+    "site": "registrable domain that places its subscriptions: see service.store.subscriptions.channel_index",
+    "joins": "counter of new subscribers, by which an outdated count of subscribers is recognized",
+    "paces": "poll rate history: see service.store.channels.admin_settings",
+    "name": "content name as registered last: version from which it was made, space, AV-pairs (msgpack, brotli)",
+    "failing_since": "first failed poll since the last good one (Unix s)",
+    "failed": "last failed poll that the back-off includes (Unix s)",
+    "backoff": "shortest interval between polls while they fail (s): see service.feeds.channel_health.ChannelHealth",
+    "tags": "admins' tags, separated by spaces",
+    "note": "admins' note",
+    "paused": "end of an admin's pause (Unix s)",
+    "no_poll_before": "time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)",
+    "polled": "end of the last poll (Unix s)",
+    "evidence": "evidence of consecutive polls: service.feeds.channel_health.Evidence (JSON)",
+}
+"""Fields of a channel's hash."""
+
+CHANNEL_FIELDS: Final = ("url", "snapshot", "version", "private", "listed", "dormant", "condition", "moved_to")
+STATE_FIELDS: Final = (
+    *CHANNEL_FIELDS,
+    *("epoch", "owner", "fanned", "cursor", "failing_since", "backoff", "paused", "no_poll_before"),
+)
+_NO_HINTS: Final = PollingHints()
+_NAME_QUALITY: Final = 5
+
+
+class ChannelState(msgspec.Struct, frozen=True):
+    """A channel with the state that pollers and its owner need. The channel's content is read separately.
+
+    ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned_version`` is the
+    last version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
+    fan-out of the next version; it is ``fanout_units.DIVIDED`` if the units have their own. ``digest`` identifies the
+    content. ``backoff_s`` is the shortest interval between polls while they fail
+    (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` is the end of a pause of the channel
+    (Unix s), which may be in the past.
+    """
+
+    channel: Channel
+    epoch: int
+    owner: NodeId
+    fanned_version: int
+    cursor: str
+    validators: Validators
+    failing_since_s: float | None
+    updates: UpdateHistory
+    polling_hints: PollingHints = PollingHints()
+    digest: bytes = b""
+    backoff_s: float = 0.0
+    paused_until_s: float = 0.0
+
+    def polling_limits(self) -> PollingLimits:
+        """Return the limits of the channel's polls that are stored with it; a pause of its site is not."""
+        hint_s = 0.0 if self.channel.private else shortest_interval_s(self.polling_hints)
+        if not hint_s and not self.backoff_s and not self.paused_until_s:
+            return NO_LIMITS
+        return PollingLimits(ceil(hint_s), ceil(self.backoff_s), ceil(self.paused_until_s))
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The state in which a delta leaves the channel.
+
+    ``memory`` is the change-detection state, ``polling_hints`` are those of the publisher, and ``metadata`` is that of
+    the document. An empty ``title``, ``link``, ``language`` or ``metadata`` leaves the channel's present value
+    unchanged. ``kind`` is the new kind of the channel; None leaves it unchanged. ``updates`` are the new update
+    statistics; None leaves them unchanged. ``latest`` are the latest entries, newest first.
+    """
+
+    validators: Validators
+    memory: bytes
+    title: str
+    link: str
+    polling_hints: PollingHints = PollingHints()
+    kind: Literal["feed", "page"] | None = None
+    updates: UpdateHistory | None = None
+    language: str = ""
+    metadata: FeedMetadata = FeedMetadata()
+    latest: tuple[Entry, ...] = ()
+
+    @property
+    def content(self) -> Content:
+        """The content of the channel in this state: the change-detection state and the latest entries."""
+        return Content(self.memory, pack_entries(self.latest))
+
+
+class _StoredUpdates(msgspec.Struct, frozen=True, array_like=True):
+    """:class:`UpdateHistory` without names of fields; ``estimate`` has the numbers of its estimate."""
+
+    estimate: tuple[float, float, float, float, float]
+    since_s: float
+    rhythm: bytes
+
+
+class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The publisher's part of a channel's record: the last snapshot, and what earlier ones stated.
+
+    ``tags`` and ``generator`` are those of :class:`FeedMetadata`; ``created_s`` is when the channel was created (Unix
+    s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the version was made;
+    a SHA-256 is stored as bytes. ``digest`` is that of the content.
+    """
+
+    title: str = ""
+    link: str = ""
+    language: str = ""
+    kind: Literal["feed", "page"] = "feed"
+    created_s: float = 0.0
+    tags: tuple[str, ...] = ()
+    generator: str = ""
+    etag: str = ""
+    last_modified: str = ""
+    body_sha256: bytes = b""
+    digest: bytes = b""
+    hints: PollingHints | None = None
+    updates: _StoredUpdates | None = None
+
+    @property
+    def validators(self) -> Validators:
+        """The validators of the last body."""
+        return Validators(self.etag, self.last_modified, self.body_sha256.hex())
+
+    def history(self) -> UpdateHistory:
+        """The update statistics; if none are stored, the channel has had no update since its creation."""
+        if self.updates is None:
+            return UpdateHistory(since_s=self.created_s)
+        return UpdateHistory(UpdateEstimate(*self.updates.estimate), self.updates.since_s, self.updates.rhythm)
+
+    def after(self, snapshot: Snapshot, digest: bytes) -> "StoredSnapshot":
+        """Return the record after a snapshot, whose content has this digest."""
+        validators, metadata = snapshot.validators, snapshot.metadata
+        if metadata == FeedMetadata():
+            metadata = FeedMetadata(self.tags, self.generator)
+        return StoredSnapshot(
+            snapshot.title or self.title,
+            snapshot.link or self.link,
+            snapshot.language or self.language,
+            snapshot.kind or self.kind,
+            self.created_s,
+            metadata.tags,
+            metadata.generator,
+            validators.etag,
+            validators.last_modified,
+            bytes.fromhex(validators.body_sha256),
+            digest,
+            snapshot.polling_hints if snapshot.polling_hints != _NO_HINTS else None,
+            _pack_updates(snapshot.updates) if snapshot.updates else self.updates,
+        )
+
+
+_decode_snapshot = msgspec.msgpack.Decoder(StoredSnapshot).decode
+
+
+def decode_snapshot(packed: bytes | None) -> StoredSnapshot:
+    """Return the content of field ``snapshot``; None stands for a channel without it."""
+    return _decode_snapshot(packed) if packed else StoredSnapshot()
+
+
+def _pack_updates(updates: UpdateHistory) -> _StoredUpdates:
+    estimate = updates.estimate
+    numbers = (
+        estimate.updates,
+        estimate.watched_s,
+        estimate.silence_s,
+        estimate.recent_updates,
+        estimate.recent_watched_s,
+    )
+    return _StoredUpdates(numbers, updates.since_s, updates.rhythm)
+
+
+def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
+    """Return the existing fields of a hash by name. ``values`` are the values of ``names``, in order.
+
+    The result is None if absent.
+    """
+    return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
+
+
+def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
+    """Return the state of the channel whose hash has these ``fields``; None if the channel does not exist.
+
+    A channel exists if its hash has a URL.
+    """
+    if b"url" not in fields:
+        return None
+
+    def text(name: bytes) -> str:
+        return fields.get(name, b"").decode()
+
+    stored = decode_snapshot(fields.get(b"snapshot"))
+    channel = Channel(
+        id=cid,
+        url=text(b"url"),
+        title=stored.title,
+        link=stored.link,
+        kind=stored.kind,
+        version=int(fields.get(b"version", b"0")),
+        created_s=stored.created_s,
+        private=fields.get(b"private") == b"1",
+        listed=fields.get(b"listed") == b"1",
+        dormant=fields.get(b"dormant") == b"1",
+        condition=_condition(text(b"condition")),
+        moved_to=text(b"moved_to"),
+        language=stored.language,
+    )
+    failing = fields.get(b"failing_since")
+    return ChannelState(
+        channel=channel,
+        epoch=int(fields.get(b"epoch", b"0")),
+        owner=text(b"owner"),
+        fanned_version=int(fields.get(b"fanned", b"0")),
+        cursor=text(b"cursor"),
+        validators=stored.validators,
+        failing_since_s=float(failing) if failing else None,
+        updates=stored.history(),
+        polling_hints=stored.hints or _NO_HINTS,
+        digest=stored.digest,
+        backoff_s=float(fields.get(b"backoff", b"0")),
+        paused_until_s=max(float(fields.get(b"paused", b"0")), float(fields.get(b"no_poll_before", b"0"))),
+    )
+
+
+def _condition(text: str) -> Literal["", "dead", "quarantined"]:
+    return "dead" if text == "dead" else "quarantined" if text == "quarantined" else ""
+
+
+def notice_fields(notice: Notice | None) -> tuple[str, str]:
+    """Return the name and the value of the field in which a channel records a notice; ("", "") without a notice."""
+    if notice is None:
+        return "", ""
+    if notice.kind == "moved":
+        return "moved_to", channel_id(notice.detail)
+    return "condition", "" if notice.kind == "back" else notice.kind
+
+
+def channel_fields(channel: Channel) -> list[str | bytes]:
+    """Return fields of a new channel besides its snapshot, as a flat list of alternating names and values."""
+    return [
+        *("url", channel.url),
+        *(("private", "1") if channel.private else ()),
+        *(("listed", "1") if channel.listed else ()),
+        *(("dormant", "1") if channel.dormant else ()),
+    ]
+
+
+_RESULT: Final = struct.Struct("<B20sddIH")
+_PACKED_MARK: Final = 1
+"""First byte of a packed result. Results of former versions are msgpack maps, which do not begin with it."""
+
+_USUAL_OUTCOME: Final = "unchanged"
+
+
+def pack_result(result: PollResult) -> bytes:
+    """Encode the result of a poll, usually in 43 bytes."""
+    outcome = "" if result.outcome == _USUAL_OUTCOME else result.outcome
+    text = f"{outcome}\n{result.detail}" if result.detail else outcome
+    node = bytes.fromhex(result.node)
+    numbers = _RESULT.pack(_PACKED_MARK, node, result.at_s, result.took_s, result.size_bytes, result.status)
+    return numbers + text.encode()
+
+
+def unpack_result(packed: bytes) -> PollResult:
+    """Decode the result of a poll."""
+    if packed[0] != _PACKED_MARK:
+        return msgspec.msgpack.decode(packed, type=PollResult)
+    _, node, at_s, took_s, size_bytes, status = _RESULT.unpack_from(packed)
+    outcome, _, detail = packed[_RESULT.size :].decode().partition("\n")
+    return PollResult(node.hex(), at_s, outcome or _USUAL_OUTCOME, status, detail, took_s, size_bytes)
+
+
+def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
+    """Encode the content name that was made from a version of the channel."""
+    return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
+
+
+def unpack_name(packed: bytes) -> frozenset[Pair]:
+    """Decode a content name, of this version of Coronet or a former one; it is empty if ``packed`` is empty."""
+    version, _, pairs = packed.partition(b" ")
+    if version.isdigit():
+        packed = brotli.decompress(pairs)
+    return frozenset(msgspec.msgpack.decode(packed, type=list[Pair])) if packed else frozenset()
