@@ -8,7 +8,7 @@ nothing twice.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from math import inf
+from math import ceil, inf
 
 import structlog
 
@@ -26,6 +26,7 @@ from service.corona.events import (
     VersionPublished,
 )
 from service.corona.messages import ChannelRemoved
+from service.corona.polling_limits import LimitReason, PollingLimits
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds import urls
 from service.location.content_cache import digest_of
@@ -37,7 +38,7 @@ from service.store.channels.channel_records import ChannelState
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 from workers.peers.content_cache import ContentLocator
-from workers.polling.politeness import charged_site
+from workers.polling.politeness import charged_site, pausable_site
 from workers.polling.poll_state import build_snapshot
 from workers.tasks import BackgroundTasks
 
@@ -116,7 +117,7 @@ class ChannelOwner:
             raise
 
     async def _take_batch(self, channel_ids: Sequence[ChannelId]) -> None:
-        states = await self._adopt_with_retries(channel_ids)
+        states, paused_s = await self._adopt_with_retries(channel_ids)
         self._being_taken.difference_update(channel_ids)
         events: list[Event] = []
         for channel_id, state in zip(channel_ids, states, strict=True):
@@ -138,7 +139,7 @@ class ChannelOwner:
                     private=channel.private,
                     updates=state.updates,
                     site=charged_site(channel),
-                    limits=state.polling_limits(),
+                    limits=self._limits(state, paused_s[pausable_site(channel.url)]),
                 )
             )
         if events:
@@ -163,10 +164,21 @@ class ChannelOwner:
         # An incomplete move is repeated after the next listing.
         await self._on_events(MessageReceived("", ChannelRemoved(channel_id)))
 
-    async def _adopt_with_retries(self, channel_ids: Sequence[ChannelId]) -> list[ChannelState | None]:
+    def _limits(self, state: ChannelState, site_paused_s: float) -> PollingLimits:
+        """Return the limits of a channel's polls; ``site_paused_s`` is the rest of a pause of its site."""
+        limits = state.polling_limits()
+        until_s = ceil(self._clock.wall_s() + site_paused_s) if site_paused_s else 0
+        return limits.with_limit(LimitReason.PAUSE, 0, until_s) if until_s > limits.paused_until_s else limits
+
+    async def _adopt_with_retries(
+        self, channel_ids: Sequence[ChannelId]
+    ) -> tuple[list[ChannelState | None], dict[str, float]]:
+        """Take over channels; return their states, and the rest of the pauses of their sites in seconds, by site."""
         while True:
             try:
-                return await self._store.channels.adopt(channel_ids, self._node_id)
+                states = await self._store.channels.adopt(channel_ids, self._node_id)
+                sites = sorted({pausable_site(state.channel.url) for state in states if state is not None})
+                return states, await self._store.request_budgets.sites_paused_s(sites)
             except StoreUnavailable as error:
                 log.warning("ownership take-over failed, will retry", channels=len(channel_ids), error=str(error))
                 await asyncio.sleep(_RETRY_S)

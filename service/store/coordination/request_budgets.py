@@ -5,7 +5,7 @@ a request needs tokens from several buckets in one slot, it takes all of them or
 slots, a refused request may use up a token, but no request is granted without all its tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -157,8 +157,12 @@ class RequestBudgets(BatchedRepository):
 
     async def site_paused_s(self, site: str) -> float:
         """Return the seconds until a site's pause ends; 0.0 if it is not paused."""
-        left_ms: int = await self._redis.call("PTTL", keys.site_pause(site))
-        return max(0, left_ms - _PAUSE_KEPT_MS) / 1000
+        return (await self.sites_paused_s([site]))[site]
+
+    async def sites_paused_s(self, sites: Collection[str]) -> dict[str, float]:
+        """Return the seconds until the pauses of these sites end, by site; 0.0 for a site that is not paused."""
+        found = await self._redis.call_many([("PTTL", keys.site_pause(site)) for site in sites])
+        return {site: max(0, left_ms - _PAUSE_KEPT_MS) / 1000 for site, left_ms in zip(sites, found, strict=True)}
 
     async def end_site_pause(self, site: str) -> None:
         """End a site's pause at an admin's request; its full rate applies again."""

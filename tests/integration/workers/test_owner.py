@@ -18,6 +18,7 @@ from service.corona.events import (
     PublishRefused,
 )
 from service.corona.messages import Candidate, ChannelRemoved
+from service.corona.polling_limits import NO_LIMITS
 from service.errors import CoronetError, LeaseLost, StaleVersion, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
@@ -108,6 +109,17 @@ async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     assert isinstance(adopted, OwnershipTaken)
     told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
     await owner.channels.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
+
+
+async def test_a_new_owner_learns_of_the_pauses_of_sites(store: Store) -> None:
+    owner, now_s = Owner(store), SystemClock().wall_s()
+    channels = [await make_channel(store, f"https://{host}/feed") for host in ("a.example.org", "example.net")]
+    await store.request_budgets.pause_site("example.org", 600.0)
+    await owner.channels.take_ownership([channel.id for channel in channels])
+    taken = {event.channel: event.limits for event in await owner.settle() if isinstance(event, OwnershipTaken)}
+    paused, other = (taken[channel.id] for channel in channels)
+    assert paused.paused_until_s == pytest.approx(now_s + 600, abs=30)
+    assert other == NO_LIMITS
 
 
 async def test_a_notice_is_sent_and_keeps_the_content(store: Store) -> None:
