@@ -29,6 +29,7 @@ from service.corona.events import (
     ListedChannel,
     OwnershipTaken,
     Publish,
+    PublishRefused,
     ReleaseOwnership,
     Send,
     TakeOwnership,
@@ -274,14 +275,15 @@ class Owner:
             self._outdated.add(limit.channel)
             yield from self._update_assignments([limit.channel], fleet_s)
 
-    def on_publish_refused(self, channel: ChannelId, now_s: float) -> Iterator[Effect]:
+    def on_publish_refused(self, event: PublishRefused, now_s: float) -> Iterator[Effect]:
         """Load a channel's state again, because the store has refused to store a candidate based on the present one.
 
-        The state was changed by another node, or by an earlier attempt of this node whose answer was lost.
+        The state was changed by another node, or by an earlier attempt of this node whose answer was lost. The refusal
+        of an earlier epoch is ignored: to take ownership again would refuse what this node writes with its present one.
         """
-        owned = self._channels.get(channel)
-        if owned is not None and owned.epoch != UNKNOWN_EPOCH:
-            yield self._take_ownership_again(channel, owned, now_s)
+        owned = self._channels.get(event.channel)
+        if owned is not None and owned.epoch != UNKNOWN_EPOCH and event.epoch in {0, owned.epoch}:
+            yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
         """Send a member, which has reported these digests, all of its assignments in the buckets that differ.

@@ -110,9 +110,13 @@ class VersionPublished(msgspec.Struct, frozen=True):
 
 
 class PublishRefused(msgspec.Struct, frozen=True):
-    """The answer to :class:`Publish` if the epoch or the candidate's base version is outdated."""
+    """The answer to :class:`Publish` if the epoch or the candidate's base version is outdated.
+
+    ``epoch`` is the epoch with which the node tried to write; 0 if the refusal concerns any epoch.
+    """
 
     channel: ChannelId
+    epoch: int = 0
 
 
 class ObjectiveLoaded(msgspec.Struct, frozen=True):

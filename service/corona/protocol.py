@@ -131,7 +131,7 @@ class NodeProtocol:
             case VersionPublished():
                 yield from self._owner.on_version_published(event.channel, event.version, event.digest)
             case PublishRefused():
-                yield from self._owner.on_publish_refused(event.channel, now_s)
+                yield from self._owner.on_publish_refused(event, now_s)
 
     def _on_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
         match event.message:

@@ -95,7 +95,7 @@ class PublicFleet:
             yield self
 
     def _start(self, name: str, argv: Sequence[str | Path], **environ: object) -> "subprocess.Popen[bytes]":
-        log = self._programs.enter_context((self._scratch / f"{name}.log").open("wb"))
+        log = self._programs.enter_context((self._scratch / f"{name}.log").open("ab"))
         own = {variable: str(value) for variable, value in environ.items()}
         program = self._programs.enter_context(
             subprocess.Popen(
@@ -149,13 +149,13 @@ class PublicFleet:
         await asyncio.gather(*map(add, feeds))
 
     async def create(self, feed: Feed) -> None:
-        """Create a channel with its present content and no subscribers."""
+        """Create a channel with its present content, listed so that it is not dormant until somebody subscribes."""
         split, now_s = urlsplit(feed.url), time.time()
         body = document(split.netloc, split.path, [])
         found = detect_changes(DetectChanges((Document(body, feed.url, {}),), b"", feed.url, "feed", now_s))
         validators = Validators(entity_tag(body), body_sha256=hashlib.sha256(body).hexdigest())
         snapshot = Snapshot(validators, found.baseline, found.title, "", found.polling_hints)
-        channel = Channel(feed.id, feed.url, created_s=now_s)
+        channel = Channel(feed.id, feed.url, created_s=now_s, listed=True)
         await self.store.channels.create(channel, snapshot, tuple(reversed(found.latest)), now_s)
 
     async def get(self, path: str) -> Any:

@@ -205,7 +205,7 @@ class ChannelOwner:
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
             # If the store failed, the version may have been written: taking ownership again shows it.
             log.info("channel version rejected by store", channel=candidate.channel[:8], reason=str(error))
-            await self._on_events(PublishRefused(candidate.channel))
+            await self._on_events(PublishRefused(candidate.channel, effect.epoch))
             return
         TRACING.record_step(
             delta.trace_id,
@@ -354,7 +354,7 @@ class ChannelOwner:
                 if not is_owner:
                     # Another node took ownership, perhaps wrongly: if the channel is still this node's, it takes it
                     # again.
-                    await self._on_events(PublishRefused(channel_id))
+                    await self._on_events(PublishRefused(channel_id, epoch))
         finally:
             self._running_fan_outs.discard(channel_id)
 

@@ -336,7 +336,7 @@ class ProtocolFleet:
         candidate, epoch = asked.candidate, asked.epoch
         stored = self.channels[candidate.channel]
         if (epoch, candidate.base_version) != (stored.epoch, stored.version):
-            return events.PublishRefused(candidate.channel)
+            return events.PublishRefused(candidate.channel, epoch)
         if candidate.delta.notice:
             stored.versions.append(stored.versions[-1])
             stored.notices.add(stored.version)

@@ -67,7 +67,7 @@ async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *
         await store.channels.adopt([channel.id], OTHER)
     channel_owner._start_fan_out(channel.id, state.epoch)
     await until_so(lambda: not tasks._running, "the fan-out has ended")
-    assert happened == ([PublishRefused(channel.id)] if adopted_meanwhile else [])
+    assert happened == ([PublishRefused(channel.id, state.epoch)] if adopted_meanwhile else [])
     assert await store.outbox.waiting_users() == ([] if adopted_meanwhile else [keys.user_id(ALICE)])
 
 

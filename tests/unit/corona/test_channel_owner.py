@@ -313,6 +313,15 @@ def test_a_refused_owner_takes_ownership_again() -> None:
     assert Send(NEXT, Rejection(CHANNEL, 5, 6)) in node.handle(OwnershipTaken(CHANNEL, 2, 6), 2)
 
 
+def test_a_refusal_of_an_earlier_epoch_does_not_end_the_present_one() -> None:
+    node = _owner()
+    _send_candidate(node, 5)
+    node.handle(PublishRefused(CHANNEL, 1), 1)
+    assert _publish(5, epoch=2, since_s=2) in node.handle(OwnershipTaken(CHANNEL, 2, 5), 2)
+    assert node.handle(PublishRefused(CHANNEL, 1), 3) == []
+    assert node.handle(PublishRefused(CHANNEL, 2), 4) == [TakeOwnership(CHANNEL)]
+
+
 def test_unanswered_requests_to_the_store_are_repeated() -> None:
     node = _node(NEXT)
     node.handle(Tick(), 0)
