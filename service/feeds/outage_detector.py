@@ -57,7 +57,6 @@ class OutageDetector:
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
-            self._end_unconfirmed_outage(result.at_s)
             self._on_failure(channel, result)
             return
         if self._is_offline:
@@ -90,6 +89,7 @@ class OutageDetector:
         if host in self._responding_hosts:
             del self._responding_hosts[host]
             self._has_one_responded = True
+        self._end_unconfirmed_outage(result.at_s)
         if len(self._newly_failing) >= OUTAGE_HOSTS:
             if not self._is_offline:
                 self._is_offline, self._offline_since_s = True, result.at_s

@@ -10,7 +10,6 @@ from service.corona.events import StartPolling
 from service.corona.messages import Candidate, PollingLimit
 from service.corona.polling_limits import LimitReason
 from service.corona.polling_schedule import PollingSchedule
-from service.embedded.ports import LOOPBACK
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
 from service.feeds.channel_health import QUARANTINE_POLLS
 from service.feeds.urls import channel_id
@@ -20,6 +19,7 @@ from service.store import Store
 from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
+from tests.support.http_server import serving_locally
 from tests.support.waiting import until
 from workers.polling.health_monitor import HealthMonitor, PolledChannel
 
@@ -57,16 +57,8 @@ class Moody:
 @pytest_asyncio.fixture
 async def moody() -> AsyncIterator[Moody]:
     publisher = Moody()
-    app = web.Application()
-    app.router.add_get("/{path}", publisher.serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, LOOPBACK, 0).start()
-        publisher.url = f"http://{LOOPBACK}:{runner.addresses[0][1]}"
+    async with serving_locally(publisher.serve) as publisher.url:
         yield publisher
-    finally:
-        await runner.cleanup()
 
 
 async def _told(store: Store, told: list[str], count: int) -> Sequence[str]:

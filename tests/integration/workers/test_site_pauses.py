@@ -25,6 +25,7 @@ from tests.integration.workers.test_fleet_live import nodes_in_the_ring
 from tests.integration.workers.test_poller import Parser
 from tests.support.channels import make_channel, polled
 from tests.support.content_locators import store_only_locator
+from tests.support.http_server import serving_locally
 from tests.support.waiting import until
 from workers.peers.content_cache import BaselineCache
 from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes
@@ -35,7 +36,7 @@ from workers.polling.poller import Poller
 NODE = "a" * 40
 CHANNELS = 50
 WORKERS = 4
-SPREAD_S = 0.01
+SPREAD_S = 0.05
 ANSWERED_S = 1.0
 """Requests that arrive so soon after the first one were sent before its answer arrived."""
 
@@ -82,16 +83,8 @@ class Site:
 @pytest_asyncio.fixture
 async def site() -> AsyncIterator[Site]:
     site = Site()
-    app = web.Application()
-    app.router.add_get("/{path}", site.serve)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, LOOPBACK, 0).start()
-        site.url = f"http://{LOOPBACK}:{runner.addresses[0][1]}"
+    async with serving_locally(site.serve) as site.url:
         yield site
-    finally:
-        await runner.cleanup()
 
 
 @pytest_asyncio.fixture
@@ -125,10 +118,10 @@ async def _poll(poller: Poller, channel: Channel, at_s: float) -> bool:
     return False
 
 
-async def _poll_all(workers: list[Poller], site: Site) -> int:
+async def _poll_all(workers: list[Poller], site: Site, spread_s: float = SPREAD_S) -> int:
     """Poll all channels of a site by workers in turn, one shortly after the other; return how many pauses refused."""
     polls = (
-        _poll(workers[number % WORKERS], channel, number * SPREAD_S) for number, channel in enumerate(site.channels())
+        _poll(workers[number % WORKERS], channel, number * spread_s) for number, channel in enumerate(site.channels())
     )
     return sum(await asyncio.gather(*polls))
 
@@ -144,7 +137,7 @@ async def test_fifty_channels_of_a_busy_site_cause_at_most_two_requests_in_a_pau
     assert site.first <= BURST
     assert refused >= CHANNELS - BURST
     for _ in range(2):
-        assert await _poll_all(workers, site) == CHANNELS
+        assert await _poll_all(workers, site, SPREAD_S / 10) == CHANNELS
     assert site.requests == 0
     # The pause ends, and the site is still busy.
     name = pausable_site(site.url)
@@ -170,17 +163,10 @@ async def test_a_busy_target_of_a_redirect_is_paused_and_so_is_the_channel(
     async def lead_there(_: web.Request) -> web.Response:
         raise web.HTTPFound(site.url.replace(LOOPBACK, "localhost") + "/feed")
 
-    app = web.Application()
-    app.router.add_get("/{path}", lead_there)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, LOOPBACK, 0).start()
-        url = f"http://{LOOPBACK}:{runner.addresses[0][1]}/feed"
+    async with serving_locally(lead_there) as base:
+        url = f"{base}/feed"
         assert not await _poll(workers[0], Channel(channel_id(url), url), 0.0)
         assert await _poll(workers[1], Channel(channel_id(url), url), 0.0)
-    finally:
-        await runner.cleanup()
     assert await store.request_budgets.site_paused_s("localhost") > 0
     assert await store.request_budgets.site_paused_s(LOOPBACK) == 0.0
     assert site.first + site.requests == 1
