@@ -61,11 +61,10 @@ class RingView:
 
     def change_since(self, former: "RingView") -> "RingChange":
         """Return the change from the ring ``former`` to this one."""
-        version, joined, left = self._predecessor
-        if version != former.version:
-            before, after = frozenset(former.ids), frozenset(self.ids)
-            joined, left = after - before, before - after
-        return RingChange(former, self, joined, left)
+        if self._predecessor is not None and self._predecessor[0] == former.version:
+            return RingChange(former, self, *self._predecessor[1:])
+        before, after = frozenset(former.ids), frozenset(self.ids)
+        return RingChange(former, self, after - before, before - after)
 
     @cached_property
     def ids(self) -> tuple[NodeId, ...]:
@@ -180,9 +179,9 @@ class RingView:
         return {node.id: node for node in self.nodes}
 
     @cached_property
-    def _predecessor(self) -> tuple[int, frozenset[NodeId], frozenset[NodeId]]:
-        """The version of the ring from which this one was made (-1 if there is none), and who joined and left since."""
-        return -1, frozenset(), frozenset()
+    def _predecessor(self) -> tuple[int, frozenset[NodeId], frozenset[NodeId]] | None:
+        """The version of the ring from which this one was made, and who joined and left since; None if unknown."""
+        return None
 
     def _by_distance(self, point: ChannelId | NodeId) -> Iterator[NodeId]:
         target, points = from_hex(point), self.points

@@ -17,8 +17,8 @@ class RedisCost(NamedTuple):
 
 HEARTBEAT = RedisCost(9, 420)
 """A node renews its lease, four times per lease."""
-RING_NODE = RedisCost(0, 320)
-"""A node reads one node of a ring that has changed."""
+RING_CHANGE = RedisCost(1, 165)
+"""A process reads one node that has joined or left the ring."""
 TICK = RedisCost(1, 130)
 """A node trims its inbox, four times per maintenance interval."""
 MAINTENANCE = RedisCost(10, 900)
@@ -72,7 +72,7 @@ def redis_costs(
     """Return what a whole fleet costs Redis in a second, by task."""
     runs = {
         "heartbeats": (HEARTBEAT, nodes * 4 / lease_s),
-        "changes of the ring": (RING_NODE, activity.ring_readings * nodes),
+        "changes of the ring": (RING_CHANGE, activity.ring_readings),
         "ticks": (TICK, nodes * 4 / interval_s),
         "maintenance": (MAINTENANCE, nodes / interval_s),
         "key groups": (KEYSPACE, KEYSPACES / interval_s),

@@ -252,7 +252,7 @@ def _load(
         inbox_bytes=traffic.inbox_bytes * all_nodes,
         ownerships=traffic.requests["ownership"] * all_nodes,
         versions=traffic.requests["version"] * all_nodes,
-        ring_readings=2 * churn * setup.nodes / HOUR_S * setup.nodes,
+        ring_readings=2 * churn * setup.nodes / HOUR_S * setup.nodes / setup.nodes_per_worker,
     )
     redis = costs.redis_costs(
         activity,
