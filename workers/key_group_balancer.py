@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
-from service.clash.key_groups import Keyspace
+from service.clash.key_groups import KeyGroup, Keyspace
 from service.clash.load_policy import (
     HalfLives,
     LoadLimits,
@@ -30,6 +30,8 @@ from service.store import Store
 from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
 from workers.tasks import BackgroundTasks
 
+_INTERVALS_AT_REST = 3
+"""While no load changes, loads are measured once in this many maintenance intervals: a round reads all tables."""
 _REFUSALS = (BadKey, MoveRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
@@ -51,6 +53,11 @@ class KeyGroupBalancer:
         self._owned: tuple[Keyspace, ...] = ()
         self._measured_s: dict[Keyspace, float] = {}
         self._moving: set[Keyspace] = set()
+        self._loads: Mapping[Keyspace, Mapping[KeyGroup, float]] | None = None
+        """The loads at the last measurement."""
+        self._is_at_rest = False
+        """Whether no load had changed at the last measurement, and no move was due."""
+        self._intervals = 0
 
     def on_ring_changed(self, ring: RingView) -> None:
         """From now on, balance exactly the keyspaces of which this node is the nearest node in ``ring``."""
@@ -64,11 +71,17 @@ class KeyGroupBalancer:
         )
         self._measured_s = {keyspace: at_s for keyspace, at_s in self._measured_s.items() if keyspace in self._owned}
 
+    def is_due(self) -> bool:
+        """Return whether to call :meth:`balance` in this maintenance interval; the caller asks once in each."""
+        self._intervals += 1
+        return not self._is_at_rest or self._intervals % _INTERVALS_AT_REST == 0
+
     async def balance(self, fleet_s: float) -> None:
         """Measure the loads since the last call, and start or continue the moves that are due.
 
         A move is a split or a merge of key groups. ``fleet_s`` is the fleet's common time (Unix s).
         """
+        self._is_at_rest = False
         try:
             tables = await self._load_tables(self._owned)
             await asyncio.gather(*(self._measure(keyspace, fleet_s) for keyspace in tables))
@@ -82,7 +95,9 @@ class KeyGroupBalancer:
         ``tables`` has the server table of each keyspace; ``fleet_s`` is the fleet's common time (Unix s). In keyspaces
         that other nodes balance, only splits are started.
         """
-        for keyspace, step in (await self._due_steps(tables, fleet_s)).items():
+        due, loads = await self._due_steps(tables, fleet_s)
+        self._is_at_rest, self._loads = not due and not self._moving and loads == self._loads, loads
+        for keyspace, step in due.items():
             if keyspace not in self._moving and (keyspace in self._owned or isinstance(step, SplitGroup)):
                 self._moving.add(keyspace)
                 self._tasks.start(self._move(keyspace, step, fleet_s))
@@ -110,8 +125,10 @@ class KeyGroupBalancer:
         if elapsed_s > 0:
             await self._store.key_group_loads.measure(keyspace, elapsed_s, fleet_s, self._half_lives)
 
-    async def _due_steps(self, owned: Mapping[Keyspace, ServerTable], fleet_s: float) -> dict[Keyspace, Step]:
-        """Return the next step of each keyspace that needs one.
+    async def _due_steps(
+        self, owned: Mapping[Keyspace, ServerTable], fleet_s: float
+    ) -> tuple[dict[Keyspace, Step], Mapping[Keyspace, Mapping[KeyGroup, float]]]:
+        """Return the next step of each keyspace that needs one, and the loads of all key groups.
 
         The step continues an unfinished split or merge. Without an unfinished move, it begins the split or merge that
         the keyspace's load requires. ``owned`` has the server tables of the keyspaces, and ``fleet_s`` is the fleet's
@@ -123,7 +140,7 @@ class KeyGroupBalancer:
         loads = await self._store.key_group_loads.weigh(list(tables.values()), fleet_s, self._half_lives)
         all_tables = {child: empty_table(child, self._store.keyspaces.bits) for child in children} | tables
         due = {keyspace: self._next_step(table, all_tables, loads) for keyspace, table in owned.items()}
-        return {keyspace: step for keyspace, step in due.items() if step is not None}
+        return {keyspace: step for keyspace, step in due.items() if step is not None}, loads.loads
 
     def _next_step(self, table: ServerTable, tables: Mapping[Keyspace, ServerTable], loads: LeafLoads) -> Step | None:
         keyspace, peak = table.keyspace, loads.peak_loads
@@ -142,7 +159,7 @@ class KeyGroupBalancer:
         """
         try:
             while await self._complete(keyspace, step, fleet_s):
-                due = await self._due_steps(await self._load_tables([keyspace]), fleet_s)
+                due, _ = await self._due_steps(await self._load_tables([keyspace]), fleet_s)
                 if type(due.get(keyspace)) is not type(step):
                     return
                 step = due[keyspace]

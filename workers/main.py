@@ -32,7 +32,7 @@ from workers.request_handlers import WorkerRequestHandlers
 from workers.tasks import BackgroundTasks
 
 _RETRY_S = 1.0
-_LOOP_LAG_INTERVAL_S = 0.1
+_LOOP_LAG_INTERVAL_S = 1.0
 _SLOW_NICENESS = 10
 """Of the parser processes for costly documents: they use processor time that no other process needs."""
 

@@ -111,6 +111,8 @@ _TICKS_PER_MAINTENANCE = 4
 _HEARTBEATS_PER_LEASE = 4
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
+_MATRIX_COUNT_INTERVAL_S = 60.0
+"""How often a metric is updated for which all sizes of the directory's matrices are read."""
 
 log = structlog.get_logger(__name__)
 
@@ -147,7 +149,7 @@ class Node:
         self._by_constraint = GaugeShare(CHANNELS_BY_CONSTRAINT)
         self.ring = RingView(-1, ())
         """The ring as this node last read it."""
-        self._inbox_cursor = "0"
+        self._inbox_cursor = self._trimmed_cursor = "0"
         self._bounds = BoundsSnapshot()
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = BackgroundTasks()
@@ -213,10 +215,8 @@ class Node:
                 fraction = from_hex(self.info.id) / (1 << BITS)
                 periodic.every(settings.lease_ttl_s / _HEARTBEATS_PER_LEASE, self._send_heartbeat, fraction)
                 periodic.every(interval_s / _TICKS_PER_MAINTENANCE, self._tick, fraction)
-                periodic.every(interval_s, lambda: self._balancer.balance(self.polling.fleet_s()), fraction)
-                periodic.every(interval_s, self._maintain_directory, fraction)
-                periodic.every(interval_s, self.directories.maintain, fraction)
-                periodic.every(interval_s, self._record_poll_rates, fraction)
+                periodic.every(interval_s, self._maintain, fraction)
+                periodic.every(_MATRIX_COUNT_INTERVAL_S, self._count_matrix_cells, fraction)
                 periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
                 await self._ended
         finally:
@@ -286,9 +286,19 @@ class Node:
     async def _tick(self) -> None:
         await self._on_events(Tick())
         await self.polling.health.record()
-        with contextlib.suppress(StoreUnavailable):  # not after each message; the inbox is bounded meanwhile
-            await self._store.node_inboxes.trim(self.info.id, self._inbox_cursor)
+        if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
+            with contextlib.suppress(StoreUnavailable):
+                await self._store.node_inboxes.trim(self.info.id, cursor)
+                self._trimmed_cursor = cursor
         self.owner.retry_fan_outs()
+
+    async def _maintain(self) -> None:
+        """Do what is due once per maintenance interval, besides the protocol's own maintenance."""
+        if self._balancer.is_due():
+            await self._balancer.balance(self.polling.fleet_s())
+        await self._maintain_directory()
+        await self.directories.maintain()
+        await self._record_poll_rates()
 
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
@@ -296,6 +306,8 @@ class Node:
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
         changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
+        if not changed:
+            return
         try:
             await self._store.poll_rate_history.record(changed)
         except StoreUnavailable as error:
@@ -305,13 +317,17 @@ class Node:
 
     async def _maintain_directory(self) -> None:
         """Resize the directory's matrices as their cells have requested; a cell repeats a request that is lost."""
-        for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
+        for directory in (self._store.channel_directory, self._store.entry_directory):
             try:
                 await directory.maintain()
-                sizes = await directory.matrix_sizes()
-                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in sizes.values()))
             except (StoreUnavailable, CellsUnavailable) as error:
                 log.warning("directory maintenance interrupted", error=str(error))
+
+    async def _count_matrix_cells(self) -> None:
+        for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
+            with contextlib.suppress(StoreUnavailable):
+                sizes = await directory.matrix_sizes()
+                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in sizes.values()))
 
     async def _read_inbox(self) -> None:
         while True:

@@ -8,7 +8,7 @@ nothing twice.
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from math import ceil, inf
+from math import ceil
 
 import structlog
 
@@ -47,7 +47,9 @@ _BATCH_SIZE = 500
 _RETRY_S = 1.0
 _EXPECTED_FOR_S = 60.0
 _FULL_LISTING_INTERVAL_S = 600.0
-"""Time after which the whole registry is read, in case a crash prevented that a change was recorded."""
+"""Time in which the whole registry is read again, in case a crash prevented that a change was recorded."""
+_PARTS_OF_LISTING = 20
+"""Number of parts in which it is read, so that reading it again is no burst of work."""
 
 log = structlog.get_logger(__name__)
 
@@ -80,8 +82,8 @@ class ChannelOwner:
         self._being_taken: set[ChannelId] = set()
         self._last_change: int | None = None
         """Number of the last change of the registry that this node has processed; None: it has to read all of it."""
-        self._fully_listed_s = -inf
-        """When the whole registry was last read, in monotonic time."""
+        self._listing: tuple[Sequence[str], float, int] = (), 0.0, 0
+        """The parts of the registry that are being read again, since when (monotonic time), and how many were read."""
         self._list_request: ListOwnedChannels | None = None
         self._is_listing = False
         self._pending_fan_outs: dict[ChannelId, int] = {}
@@ -273,24 +275,43 @@ class ChannelOwner:
         self._expected_s = {
             channel_id: at_s for channel_id, at_s in self._expected_s.items() if now_s - at_s < _EXPECTED_FOR_S
         }
-        if number is not None and now_s - self._fully_listed_s < _FULL_LISTING_INTERVAL_S:
+        if number is not None:
             changed, last_change = await self._store.registry_changes.after(number)
             if changed is not None:
                 await self._list_changed(request, {*changed, *expected})
                 if self._last_change == number:  # otherwise the ring has changed meanwhile
                     self._last_change = last_change
+                    await self._list_again(request.requested_s)
                 return
         prefixes, last_change = self._prefixes, await self._store.registry_changes.last_number()
-        await self._list_registry(request, prefixes)
+        await self._list_registry(request.requested_s, prefixes)
+        await self._on_events(ChannelsListed(request.requested_s, ()))
         if prefixes is self._prefixes:
-            self._last_change, self._fully_listed_s = last_change, now_s
+            self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
+
+    async def _list_again(self, now_s: float) -> None:
+        """Read the next part of the registry again, if it is due at ``now_s``; after the last part, begin anew."""
+        prefixes, begun_s, done = self._listing
+        if prefixes is not self._prefixes:
+            return
+        parts = min(_PARTS_OF_LISTING, int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * _PARTS_OF_LISTING))
+        end = len(prefixes) * parts // _PARTS_OF_LISTING
+        if end > done:
+            await self._list_registry(begun_s, prefixes[done:end])
+            done = end
+        if parts == _PARTS_OF_LISTING:
+            await self._on_events(ChannelsListed(begun_s, ()))
+            begun_s, done = now_s, 0
+        if prefixes is self._prefixes:
+            self._listing = prefixes, begun_s, done
 
     async def _list_changed(self, request: ListOwnedChannels, channel_ids: Iterable[ChannelId]) -> None:
         owned = [channel_id for channel_id in channel_ids if self._ring.is_among_nearest(channel_id, self._node_id, 1)]
         for batch in _batches(owned):
             await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
 
-    async def _list_registry(self, request: ListOwnedChannels, prefixes: Sequence[str]) -> None:
+    async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
+        """List the own channels in these parts of the registry for the walk that was requested at ``requested_s``."""
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
             registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
             owned = [
@@ -298,8 +319,7 @@ class ChannelOwner:
             ]
             for batch in _batches(owned):
                 listed = await self._list_batch(batch)
-                await self._on_events(ChannelsListed(request.requested_s, tuple(listed), complete=False))
-        await self._on_events(ChannelsListed(request.requested_s, ()))
+                await self._on_events(ChannelsListed(requested_s, tuple(listed), complete=False))
 
     async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(channel_ids))

@@ -43,6 +43,8 @@ _READY_AFTER_MESSAGE_S = 0.3
 """A worker that has joined others delays its first lookups: at most ``_READY_TIMEOUT_S`` in all, and
 ``_READY_AFTER_MESSAGE_S`` from a neighbour's first message on."""
 _ROUNDS_PER_FORGET = 3
+_ROUNDS_PER_MEASUREMENT = 12
+"""Maintenance rounds after which workers are measured again whose round-trip times are known."""
 _OFFER, _MESSAGE = b"\x00", b"\x01"
 
 _STREAM_BYTES = 8
@@ -236,8 +238,8 @@ class NeighbourOverlay:
         self._rounds += 1
         if self._rounds % _ROUNDS_PER_FORGET == 0:
             self._carry_out(self._neighbourhood.reset_declined())
-        for neighbour in tuple(self._node.links):
-            self._send_frames(neighbour)
+            for neighbour in tuple(self._node.links):
+                self._send_frames(neighbour)
         self._send(self._node.refresh())
         # The number of documents in a full row is unknown: the width is at most doubled, and examined again.
         fullest = min(self._node.fullest_row(), 2.0 * self._node.shape.width)
@@ -298,12 +300,21 @@ class NeighbourOverlay:
         self._send(self._node.change(cached - announced, announced - cached))
 
     async def _measure(self) -> None:
-        """Measure round-trip times to all new workers, to some of the known workers, and to all neighbours."""
+        """Measure round-trip times to new workers, and now and then to some of the known workers and all neighbours.
+
+        A neighbour is also measured while few measurements of it are known.
+        """
         known = self._rtts_s.keys()
         new = [node for node in self._peers if node not in known]
-        again = [node for node in known if node not in self._node.links]
-        chosen = sample(new, min(len(new), _NEW_MEASURED)) + sample(again, min(len(again), _MEASURED_AGAIN))
-        await asyncio.gather(*(self._ping(self._peers[node]) for node in (*chosen, *self._node.links)))
+        chosen = sample(new, min(len(new), _NEW_MEASURED))
+        if self._rounds % _ROUNDS_PER_MEASUREMENT == 0:
+            again = [node for node in known if node not in self._node.links]
+            chosen += [*sample(again, min(len(again), _MEASURED_AGAIN)), *self._node.links]
+        else:
+            chosen += [node for node in self._node.links if len(self._rtts_s.get(node, ())) < _SAMPLES]
+        if not chosen:
+            return
+        await asyncio.gather(*(self._ping(self._peers[node]) for node in chosen if node in self._peers))
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
         self._carry_out(self._neighbourhood.on_measurements(measured.items()))
         for node in self._node.links.keys() & measured.keys():

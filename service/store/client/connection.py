@@ -267,6 +267,8 @@ class BatchingClient:
 
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands in order and return their replies. Raises :class:`StoreUnavailable`."""
+        if not commands:
+            return []
         loop = asyncio.get_running_loop()
         if not self._pending:
             loop.call_soon(self._send)
