@@ -62,7 +62,7 @@ class KeyGroupBalancer:
     def on_ring_changed(self, ring: RingView) -> None:
         """From now on, balance exactly the keyspaces of which this node is the nearest node in ``ring``."""
         change, self._ring = ring.change_since(self._ring), ring
-        if change.least_count(self._node_id) > 1 + len(change.left):
+        if not change.affects_ownership(self._node_id):
             return
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}

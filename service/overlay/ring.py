@@ -231,6 +231,10 @@ class RingChange:
         sides += [self.former.smaller_side(node, other) for other in self.left]
         return min(sides, default=len(self.present.nodes) + 1 + changes) - changes
 
+    def affects_ownership(self, node: NodeId) -> bool:
+        """Return whether ``node`` may have gained or lost points of which it is the nearest node."""
+        return self.least_count(node) <= 1 + len(self.left)
+
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
     """Return all prefixes of ``digits`` hex digits with which points owned by ``node_id`` can begin."""

@@ -83,9 +83,8 @@ def test_a_change_concerns_all_points_whose_nearest_nodes_it_changes(
     if change.concerns(point, count):
         assert all(change.least_count(node) <= count for node in nearest)
     for node in former.ids:
-        if {node} & left or change.least_count(node) <= 1 + len(change.left):
-            continue
-        assert view.is_among_nearest(point, node, 1) == former.is_among_nearest(point, node, 1)
+        is_same = view.is_among_nearest(point, node, 1) == former.is_among_nearest(point, node, 1)
+        assert is_same or change.affects_ownership(node)
     applied = former.changed(view.version, [view.nodes[view.ids.index(node)] for node in joined], left - joined)
     assert applied.change_since(former) == change
 

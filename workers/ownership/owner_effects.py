@@ -92,10 +92,14 @@ class ChannelOwner:
         self._expected_s: dict[ChannelId, float] = {}
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the parts of the channel registry that this node owns, according to the new ring."""
-        self._ring = ring
-        self._prefixes = owned_prefixes(ring, self._node_id)
-        self._last_change = None
+        """Set the parts of the channel registry that this node owns, according to the new ring.
+
+        If they may be others than before, the next listing of the registry is a full one.
+        """
+        change, self._ring = ring.change_since(self._ring), ring
+        if change.affects_ownership(self._node_id):
+            self._prefixes = owned_prefixes(ring, self._node_id)
+            self._last_change = None
 
     async def expect_subscribers(self, channel_id: ChannelId) -> None:
         """Own a channel for a minute even if it has no subscribers, because a user is about to subscribe."""

@@ -28,6 +28,7 @@ from service.store.channels import registry_changes
 from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.content_locators import store_only_locator
+from tests.support.ring_strategies import joined_ids, ring
 from tests.support.waiting import until_so
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
@@ -109,6 +110,19 @@ async def tell(owner: Owner, channel: Channel, notice: Notice) -> None:
     assert isinstance(adopted, OwnershipTaken)
     told = Delta(channel.id, adopted.version, 0, 2_000.0, (), notice=notice)
     await owner.channels.publish(Publish(Candidate(told, Validators(), b""), adopted.epoch, adopted.updates))
+
+
+async def test_a_distant_change_of_the_ring_causes_no_full_listing(store: Store) -> None:
+    owner, ids = Owner(store), joined_ids(64)
+    us = max(node for node in ids if node < US)
+    near = max(node for node in ids if node < us)
+    rings = [[US, *ids], [US, *ids[1:]], [US, *(node for node in ids[1:] if node not in {us, near})]]
+    listings = []
+    for version, nodes in enumerate(rings, 2):
+        owner.channels.on_ring_changed(ring(nodes, version))
+        await owner.channels.list_owned(ListOwnedChannels(float(version)))
+        listings.append(ChannelsListed(float(version), ()) in await owner.settle())
+    assert listings == [True, False, True]
 
 
 async def test_a_new_owner_learns_of_the_pauses_of_sites(store: Store) -> None:
