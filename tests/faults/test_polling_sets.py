@@ -19,7 +19,8 @@ import pytest
 import pytest_asyncio
 
 from service.embedded.redis import PrivateRedis
-from tests.support.polling_audit import most_at_once, wedge
+from service.overlay.id_space import from_hex
+from tests.support.polling_audit import most_at_once
 from tests.support.public_fleet import Feed, PublicFleet, public_fleet
 from tests.support.waiting import until
 from workers.polling.politeness import BURST
@@ -96,7 +97,7 @@ class Traffic:
             members = {names.get(turn["node"], "a dead node") for turn in why["turns"]}
             since_s = now_s - 1.5 * why["interval_s"]
             polled_by = {worker for at_s, worker in polls[feed.url] if at_s >= since_s}
-            nearest = wedge(names, feed.id, len(members)) if names else set()
+            nearest = sorted(names, key=lambda node: from_hex(node) ^ from_hex(feed.id))[: len(members)]
             if polled_by != members or {names[node] for node in nearest} != members:
                 found[feed.url] = f"assigned to {members}, polled by {polled_by}"
         return found
@@ -189,7 +190,9 @@ async def test_half_of_the_fleet_is_killed(traffic: Traffic) -> None:
     victims = ("w0", "w3")
     for name in victims:
         await fleet.kill(name)
-    await traffic.heal()
-    await traffic.verify()
-    for name in victims:
-        fleet.start_worker(name)
+    try:
+        await traffic.heal()
+        await traffic.verify()
+    finally:
+        for name in victims:
+            fleet.start_worker(name)
