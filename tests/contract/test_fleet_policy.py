@@ -1,10 +1,13 @@
 """The fleet policy and the update statistics of channels are available to the next node."""
 
+import msgspec
+
 from service.corona.fleet_policy import FleetObjective, Goal
 from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import Change, Delta, Entry
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
+from service.store.client import keys
 from tests.support.channels import SNAPSHOT, make_channel
 
 AIMS = FleetObjective(goal=Goal.FAIR, budget_polls_per_minute=30.0, longest_wait_s=600.0)
@@ -15,6 +18,13 @@ async def test_the_last_set_policy_applies(store: Store) -> None:
     for aims in (FleetObjective(), AIMS):
         await store.fleet_policy.set(aims)
         assert await store.fleet_policy.get() == aims
+
+
+async def test_a_saved_policy_states_what_equals_the_default(store: Store) -> None:
+    """A later change of a default does not change a saved policy."""
+    await store.fleet_policy.set(FleetObjective())
+    saved = msgspec.json.decode(await store.redis.call("GET", keys.FLEET_POLICY))
+    assert saved.keys() == set(FleetObjective.__struct_fields__)
 
 
 async def test_a_new_owner_reads_the_former_owners_statistics(store: Store) -> None:

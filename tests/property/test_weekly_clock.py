@@ -12,7 +12,7 @@ from service.model import ChannelId
 from tests.support.ring_strategies import points
 
 TAU_S = 1800.0
-ROUNDING_S = 1e-2
+ROUNDING_S = 1e-3
 fleet_times_s = st.floats(0, 2e9)
 any_speeds = st.binary(min_size=SPEEDS_BYTES, max_size=SPEEDS_BYTES)
 speeds = st.tuples(
