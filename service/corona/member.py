@@ -50,7 +50,7 @@ class _OwnerRecord(msgspec.Struct, eq=False):
     epoch: int | None
     """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
     renewed_s: float
-    """When the owner last sent a digest or an assignment."""
+    """When the owner last sent a digest, or its first message."""
     ring_version: int = 0
     """The version of the ring by which the owner last confirmed all its assignments."""
     digests: AssignmentDigests = msgspec.field(default_factory=AssignmentDigests)
@@ -61,6 +61,8 @@ class _MemberAssignment(msgspec.Struct, gc=False):
     ring_version: int
     instruction: StartPolling
     version: int
+    assigned_s: float
+    """When the owner last sent this assignment."""
     fingerprint: int = 0
     """The assignment's fingerprint in the owner's digests; 0 while the node only makes its last poll."""
     last_poll_s: float = inf
@@ -155,7 +157,7 @@ class Member:
                 if self._is_outside(channel, schedule.size, ring_version):
                     continue
                 instruction = _instruction(assignment)
-                known = _MemberAssignment(owner, ring_version, instruction, assignment.version)
+                known = _MemberAssignment(owner, ring_version, instruction, assignment.version, now_s)
                 self._assignments[channel] = known
                 yield instruction
             elif ring_version < known.confirmed_ring_version or not self._is_still_inside(
@@ -163,7 +165,7 @@ class Member:
             ):
                 continue
             self._set_fingerprint(channel, known, 0)
-            known.owner, known.ring_version, known.last_poll_s = owner, ring_version, inf
+            known.owner, known.ring_version, known.assigned_s, known.last_poll_s = owner, ring_version, now_s, inf
             self._leaving.discard(channel)
             if ring_version > self._view.version:
                 self._ahead.add(channel)
@@ -190,8 +192,8 @@ class Member:
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
-        renewed_s = self._owners[sender].renewed_s if sender in self._owners else now_s
         owner = self._owner(sender, now_s)
+        renewed_s, owner.renewed_s = owner.renewed_s, now_s
         if message.ring_version != self._view.version:
             return
         if owner.digests.total != message.digest:
@@ -269,10 +271,17 @@ class Member:
         ttl_s = self._policy.soft_state_ttl_s
         if any(now_s - owner.renewed_s >= ttl_s for owner in (*self._owners.values(), *self._former_owners)):
             for channel, assignment in list(self._assignments.items()):
-                if now_s - assignment.owner.renewed_s >= ttl_s:
+                if now_s - max(assignment.assigned_s, assignment.owner.renewed_s) >= ttl_s:
                     yield from self._stop(channel)
-            self._owners = {node: owner for node, owner in self._owners.items() if now_s - owner.renewed_s < ttl_s}
-            self._former_owners = [owner for owner in self._former_owners if now_s - owner.renewed_s < ttl_s]
+            held = {id(assignment.owner) for assignment in self._assignments.values()}
+            self._owners = {
+                node: owner
+                for node, owner in self._owners.items()
+                if now_s - owner.renewed_s < ttl_s or id(owner) in held
+            }
+            self._former_owners = [
+                owner for owner in self._former_owners if now_s - owner.renewed_s < ttl_s or id(owner) in held
+            ]
 
     def resend_pending(self) -> Iterator[Effect]:
         """Send all candidates again that their owners have not answered.
@@ -304,11 +313,10 @@ class Member:
             yield Send(owner, pending.candidate)
 
     def _owner(self, node: NodeId, now_s: float) -> _OwnerRecord:
-        """Return the record of a node that has sent a message as an owner, renewed."""
+        """Return the record of a node that has sent a message as an owner, at ``now_s`` if it is the first one."""
         owner = self._owners.get(node)
         if owner is None:
             owner = self._owners[node] = _OwnerRecord(self._epoch(node), now_s)
-        owner.renewed_s = now_s
         return owner
 
     def _epoch(self, node: NodeId) -> int | None:

@@ -117,6 +117,16 @@ def test_a_digest_keeps_polling_alive() -> None:
     assert StopPolling(CHANNEL) in node.handle(Tick(), 50)
 
 
+def test_an_assignment_renews_itself_only() -> None:
+    node = _polling()
+    other = msgspec.structs.replace(ASSIGNED, channel="01" + "0" * 38)
+    _receive(node, Assign(5, (other,)), 20)
+    stopped = node.handle(Tick(), 30)
+    assert StopPolling(CHANNEL) in stopped
+    assert StopPolling(other.channel) not in stopped
+    assert StopPolling(other.channel) in node.handle(Tick(), 50)
+
+
 @pytest.mark.parametrize("change", [{"rank": 0}, {"version": 8}, {"subscribers": 2}])
 def test_a_digest_of_other_assignments_makes_the_member_ask(change: dict[str, int]) -> None:
     other = msgspec.structs.replace(ASSIGNED, **change)
