@@ -241,14 +241,18 @@ def main() -> int:
     size = Size(given.nodes, given.workers, given.channels, given.maintenance, given.settle, given.seconds)
     live = asyncio.run(measured(size, with_tasks=given.tasks))
     expected = forecast(size)
-    ratios = {name: live[name] / getattr(expected, name) for name in COMPARED}
+    forecasts = {name: getattr(expected, name) for name in COMPARED}
+    # The measurement falls between two full listings, which come every ten minutes.
+    forecasts["redis_commands_per_s"] -= expected.redis_commands_per_s_by_task["full listings"]
+    forecasts["redis_bytes_per_s"] -= expected.redis_bytes_per_s_by_task["full listings"]
+    ratios = {name: live[name] / forecasts[name] for name in COMPARED}
     broken = [name for name, ratio in ratios.items() if abs(ratio - 1) > TOLERANCE]
     if given.json:
         found = {"live": live, "forecast": msgspec.to_builtins(expected), "ratios": ratios, "broken": broken}
         sys.stdout.write(json.dumps(found, indent=2) + "\n")
     else:
         for name, ratio in ratios.items():
-            sys.stdout.write(f"{name}: live {live[name]:,.1f}, forecast {getattr(expected, name):,.1f}: {ratio:.2f}\n")
+            sys.stdout.write(f"{name}: live {live[name]:,.1f}, forecast {forecasts[name]:,.1f}: {ratio:.2f}\n")
     return bool(broken)
 
 
