@@ -149,7 +149,7 @@ def limits_without_site(policy: FleetPolicy, nodes: int, channel: ChannelFactors
     return SizeLimits(
         longest_wait_s=wait_s,
         own_wait=channel.longest_wait_s > 0,
-        is_wait_lengthened=policy.longest_wait_s > policy.objective.longest_wait_s,
+        wait_factor=1.0 if channel.longest_wait_s else policy.longest_wait_s / policy.objective.longest_wait_s,
         channel_interval=interval_s / channel.shortest_interval_s if channel.shortest_interval_s else inf,
         publisher=interval_s / channel.publisher_interval_s if channel.publisher_interval_s else inf,
         nodes=max(policy.most_polls_per_node * nodes, size_for_wait(wait_s, interval_s)),
@@ -246,11 +246,14 @@ def count_by_constraint(
             found.update(LIMIT_CONSTRAINTS[reason(row) or LimitReason.HINT] for row in rows)
         else:
             found[constraint] = len(rows)
+    late = np.zeros(len(channels), dtype=bool)
+    if policy.longest_wait_s > policy.objective.longest_wait_s:
+        required = size_for_wait(policy.objective.longest_wait_s, interval_s)
+        late = ~at_most & (channels["longest_wait_s"] == 0) & (wanted < required)
+    found[BindingConstraint.FLEET_BUDGET] = int(late.sum())
     found[BindingConstraint.CHANNEL_WAIT] = int(own_wait.sum())
-    is_lengthened = policy.longest_wait_s > policy.objective.longest_wait_s
-    longest_wait = BindingConstraint.FLEET_BUDGET if is_lengthened else BindingConstraint.LONGEST_WAIT
-    found[longest_wait] = int((raised & ~own_wait).sum())
-    found[BindingConstraint.NONE] = int((~at_most & ~raised).sum())
+    found[BindingConstraint.LONGEST_WAIT] = int((raised & ~own_wait & ~late).sum())
+    found[BindingConstraint.NONE] = int((~at_most & ~raised & ~late).sum())
     return +found
 
 

@@ -41,7 +41,7 @@ class BindingConstraint(StrEnum):
     HOST_BUDGET = "host-budget"
     """Lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
-    """Lowered below the longest wait, because the fleet's budget does not suffice for all longest waits."""
+    """Below what the longest wait requires, because the fleet's budget does not suffice for all longest waits."""
 
 
 LIMIT_CONSTRAINTS = {
@@ -56,16 +56,17 @@ class SizeLimits(msgspec.Struct, frozen=True):
     """The bounds of a channel's polls per τ; infinite values have no effect.
 
     ``longest_wait_s`` is the longest mean wait in seconds, and ``own_wait`` states whether admins have set it for this
-    channel. ``is_wait_lengthened`` states whether the fleet's budget does not suffice for the longest wait that admins
-    have set for all channels. The others are the most polls per τ: ``channel_interval`` follows from the channel's
-    shortest interval, ``publisher`` from what the publisher or failures allow now, whose constraint is
-    ``publisher_constraint``, ``nodes`` from the number of nodes, and ``channel_budget`` from the limit on polls of one
-    channel. ``host_budget`` is what the request budget of the channel's site allows (``honeycomb.apply_site_scales``).
+    channel. If the fleet's budget does not suffice for the longest wait that admins have set for all channels,
+    ``wait_factor`` is how many times as long ``longest_wait_s`` is. The others are the most polls per τ:
+    ``channel_interval`` follows from the channel's shortest interval, ``publisher`` from what the publisher or failures
+    allow now, whose constraint is ``publisher_constraint``, ``nodes`` from the number of nodes, and ``channel_budget``
+    from the limit on polls of one channel. ``host_budget`` is what the request budget of the channel's site allows
+    (``honeycomb.apply_site_scales``).
     """
 
     longest_wait_s: float = inf
     own_wait: bool = False
-    is_wait_lengthened: bool = False
+    wait_factor: float = 1.0
     channel_interval: float = inf
     publisher: float = inf
     publisher_constraint: BindingConstraint = BindingConstraint.PUBLISHER
@@ -179,10 +180,10 @@ def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -
     # With budget to spare, c is the least at which all channels reach their most.
     if max(unbounded, least) >= most * (1 - ROUNDING):
         return most, by
+    if limits.wait_factor > 1 and unbounded < least * limits.wait_factor:
+        return max(unbounded, least), BindingConstraint.FLEET_BUDGET
     if unbounded < least:
-        if limits.own_wait:
-            return least, BindingConstraint.CHANNEL_WAIT
-        return least, BindingConstraint.FLEET_BUDGET if limits.is_wait_lengthened else BindingConstraint.LONGEST_WAIT
+        return least, BindingConstraint.CHANNEL_WAIT if limits.own_wait else BindingConstraint.LONGEST_WAIT
     return unbounded, BindingConstraint.NONE
 
 

@@ -118,10 +118,8 @@ def test_longest_waits_take_at_most_a_quarter_of_the_fleet_budget() -> None:
     own = _channel(1)._replace(longest_wait_s=30.0)
     least, _ = size_bounds(scarce, NODES, _table([_channel(1), own]))
     assert least.tolist() == [0.25, 1.0]
-    assert (limits_without_site(scarce, NODES, _channel(1)).is_wait_lengthened, scarce.objective.longest_wait_s) == (
-        True,
-        60.0,
-    )
+    limits = [limits_without_site(scarce, NODES, each) for each in (_channel(1), own)]
+    assert [(each.longest_wait_s, each.wait_factor) for each in limits] == [(120.0, 2.0), (30.0, 1.0)]
 
 
 def test_a_goal_acts_among_public_channels_of_one_subscriber_unless_all_demand_is_met() -> None:
