@@ -38,7 +38,7 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.messages import URGENT, decode, encode
-from service.corona.poll_explanation import PollExplanation
+from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
 from service.errors import (
     CellsUnavailable,

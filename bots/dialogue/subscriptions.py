@@ -30,7 +30,7 @@ from bots.replies.subscriptions import (
     TooManySubscriptions,
     UnsubscribeReply,
 )
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, ListOfFeeds, UploadRefused
 from service.feeds import opml
 from service.feeds.opml import OpmlDocument

@@ -17,7 +17,7 @@ from bots.replies.base import (
 )
 from bots.replies.errors import error_text, outcome_text
 from bots.replies.settings import changed_settings
-from service.corona.poll_explanation import BindingConstraint, PollExplanation
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError, UploadRefused
 from service.feeds.parsing.html_text import one_line
 from service.model import Entry, FeedLink

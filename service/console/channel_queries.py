@@ -16,7 +16,7 @@ from aiohttp import web
 from service.console.channel_cache import State, channel_state, make_row
 from service.console.rendering import STORE
 from service.corona.fleet_policy import SECONDS_PER_HOUR
-from service.corona.poll_explanation import BindingConstraint, PollExplanation
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import AssignmentPending, NoWorker
 from service.feeds.urls import host_of, selector_of
 from service.feeds.websub import HubState, Status

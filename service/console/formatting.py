@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from service.corona.fleet_policy import ChannelBounds
-from service.corona.poll_explanation import BindingConstraint, PollExplanation
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.corona import node_optimizer
 from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_MINUTE, ChannelBounds, FleetPolicy
-from service.corona.honeycomb import UNBOUNDED_SCALE, scale_for_budget
-from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
-from service.corona.objectives import Floats, detection_s
-from service.corona.poll_explanation import BindingConstraint
-from service.corona.polling_levels import LevelChoices, RingLevels
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, scale_for_budget
+from service.corona.optimizer.node_optimizer import ChannelFactors, FactorTable, factor_table
+from service.corona.optimizer.objectives import Floats, detection_s
+from service.corona.optimizer.poll_explanation import BindingConstraint
+from service.corona.optimizer.polling_levels import LevelChoices, RingLevels
 from service.corona.polling_limits import LimitReason
 from service.corona.rhythm import decode_rates, delay_factors, encode_speeds, polling_speeds, weight_factors
 from service.corona.site_budgets import POLL_BUDGET_SHARE

@@ -11,23 +11,18 @@ most bound n. The solution is n = clip(c·√(weight/cost), least, most) with on
 has to agree.
 
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
-- ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
-- ``honeycomb``         the optimal scale c and the sizes n, as real numbers
-- ``polling_levels``    whole polling levels: wedges of the ring, the choice among them, and its summaries
-- ``tradeoff_clusters`` tradeoff clusters: summaries of a node's channels in at most 20 kB
-- ``aggregation``       the exchange of these summaries, in which each channel counts exactly once
+- ``optimizer``         the package that computes c and n, and explains them
+- ``aggregation``       the exchange of nodes' summaries of their channels, in which each channel counts exactly once
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
-- ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary
 - ``rhythm``            at which hours of the week a channel publishes, and the clocks by which its polls follow
 - ``update_rates``      the update interval of a channel, estimated from its polls
 - ``polling_limits``    what a publisher, or the failures of its polls, allow
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
-- ``assignment_digests`` digests by which owners and members confirm that they agree
+- ``assignment_digests``  digests by which owners and members confirm that they agree
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
 - ``member``            a member of polling sets: polls as assigned and sends candidates to owners
 - ``protocol``          owner and member of one node together
-- ``poll_explanation``  why a channel is polled as often as it is
 - ``events``, ``messages``  inputs and outputs of a node, and what nodes send each other
 
 State is soft: owners confirm their assignments by a digest each maintenance interval, members drop assignments that are

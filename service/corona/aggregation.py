@@ -21,8 +21,8 @@ from math import inf
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
 from service.corona.messages import MIXED, Aggregate, Summary, SummaryConfirmation, SummaryRequest, aggregate_digest
-from service.corona.polling_levels import LevelSteps, decode_steps
-from service.corona.tradeoff_clusters import decode, encode, merge
+from service.corona.optimizer.polling_levels import LevelSteps, decode_steps
+from service.corona.optimizer.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
 from service.overlay.id_space import BITS, digit, from_hex, shared_digits
 from service.overlay.ring import RingView

@@ -47,7 +47,7 @@ from service.corona.messages import (
     VersionAnnouncement,
     VersionBase,
 )
-from service.corona.poll_explanation import PollExplanation
+from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.polling_plans import PollingPlans
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.update_rates import UpdateHistory

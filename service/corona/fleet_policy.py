@@ -36,7 +36,7 @@ class Levels(StrEnum):
 
     With ``CONTINUOUS`` a channel may have any number n of polls per τ. The others are the polling levels of Corona
     (§3.1) in a number system of this base: at level l, the nodes whose ids begin with the same l digits as the
-    channel's id, its *wedge*, poll it together, each once per τ (:mod:`service.corona.polling_levels`).
+    channel's id, its *wedge*, poll it together, each once per τ (:mod:`service.corona.optimizer.polling_levels`).
     """
 
     CONTINUOUS = "continuous"

@@ -193,12 +193,12 @@ class Aggregate(msgspec.Struct, frozen=True, array_like=True):
     """A summary of the channels that ``nodes`` nodes of the fleet own.
 
     ``demand`` is the load that the subscribers of these channels would cause by polling on their own, as the cost of
-    all polls per τ. ``clusters`` are tradeoff clusters as encoded by ``service.corona.tradeoff_clusters``.
+    all polls per τ. ``clusters`` are tradeoff clusters as encoded by ``service.corona.optimizer.tradeoff_clusters``.
 
     If only whole polling levels are allowed, ``base`` is their base, and ``steps`` are the steps between them as
-    encoded by ``service.corona.polling_levels``; ``clusters`` describe the channels' polls below their first step. The
-    base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ. ``channels`` is the number
-    of summarised channels.
+    encoded by ``service.corona.optimizer.polling_levels``; ``clusters`` describe the channels' polls below their first
+    step. The base is ``CONTINUOUS`` if numbers of polls are continuous, and ``MIXED`` if nodes differ. ``channels`` is
+    the number of summarised channels.
     """
 
     nodes: Annotated[int, msgspec.Meta(ge=1)]

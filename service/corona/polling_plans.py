@@ -23,11 +23,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona import node_optimizer
 from service.corona.aggregation import Aggregation
 from service.corona.events import Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
-from service.corona.honeycomb import UNBOUNDED_SCALE
 from service.corona.messages import (
     Aggregate,
     PollingLimit,
@@ -37,7 +35,9 @@ from service.corona.messages import (
     SummaryConfirmation,
     SummaryRequest,
 )
-from service.corona.node_optimizer import (
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
+from service.corona.optimizer.node_optimizer import (
     FACTORS_ROW,
     POLL_COST,
     ChannelFactors,
@@ -45,9 +45,9 @@ from service.corona.node_optimizer import (
     PlanTable,
     factor_table,
 )
-from service.corona.objectives import Floats
-from service.corona.poll_explanation import BindingConstraint, PollExplanation, explain_polling
-from service.corona.polling_levels import LevelChoices, RingLevels, level_of
+from service.corona.optimizer.objectives import Floats
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, explain_polling
+from service.corona.optimizer.polling_levels import LevelChoices, RingLevels, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.corona.rhythm import (

@@ -45,7 +45,7 @@ from service.corona.messages import (
     Unassign,
     VersionAnnouncement,
 )
-from service.corona.poll_explanation import PollExplanation
+from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.polling_plans import PollingPlans
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView

@@ -21,9 +21,9 @@ import msgspec
 
 from service.corona.events import Send
 from service.corona.fleet_policy import SECONDS_PER_HOUR, FleetPolicy
-from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.tradeoff_clusters import decode, encode, merge, summarise
+from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem
+from service.corona.optimizer.tradeoff_clusters import decode, encode, merge, summarise
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 

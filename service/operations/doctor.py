@@ -26,7 +26,7 @@ from rich.table import Table
 
 from service.clock import Clock, SystemClock
 from service.corona.fleet_policy import FleetObjective, Levels
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.embedded.ports import is_ready
 from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
 from service.feeds.sandbox.parser_pool import ParserPool

@@ -7,7 +7,7 @@ constraint allows, the goal has no effect; :func:`one_bound_warning` says so, an
 from collections.abc import Mapping
 from typing import Final
 
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 
 ONE_BOUND_SHARE: Final = 0.9
 """Share of all channels at one constraint above which the optimum is said to have no effect."""

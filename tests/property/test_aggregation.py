@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corona.aggregation import Aggregation, summary_recipients
-from service.corona.honeycomb import AllocationProblem
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
-from service.corona.tradeoff_clusters import decode, encode, summarise
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
 from service.model import NodeId
 from service.overlay.id_space import digit, from_hex, shared_digits
 from service.overlay.ring import RingView

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
-from service.corona.polling_levels import RingLevels
+from service.corona.optimizer.polling_levels import RingLevels
 from service.corona.polling_schedule import HANDOVER_S
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.overlay.ring import RingView

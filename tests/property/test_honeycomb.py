@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.corona.honeycomb import (
+from service.corona.optimizer.honeycomb import (
     UNBOUNDED_SCALE,
     AllocationProblem,
     apply_site_scales,

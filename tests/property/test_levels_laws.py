@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.honeycomb import AllocationProblem, load
-from service.corona.objectives import Floats
+from service.corona.optimizer.honeycomb import AllocationProblem, load
+from service.corona.optimizer.objectives import Floats
 from service.simulate.corona.paper_levels import (
     NO_CHANNEL,
     LevelSolution,

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.corona.honeycomb import AllocationProblem, load
-from service.corona.objectives import Floats
-from service.corona.tradeoff_clusters import TradeoffClusters
+from service.corona.optimizer.honeycomb import AllocationProblem, load
+from service.corona.optimizer.objectives import Floats
+from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
 from service.simulate.corona.paper_levels import (
     encode_levels,
     level_sizes,

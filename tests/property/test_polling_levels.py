@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from service.corona.aggregation import combine
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal, Levels
-from service.corona.honeycomb import AllocationProblem, load, scale_for_budget, sizes
 from service.corona.messages import MIXED, Aggregate
-from service.corona.node_optimizer import (
+from service.corona.optimizer.honeycomb import AllocationProblem, load, scale_for_budget, sizes
+from service.corona.optimizer.node_optimizer import (
     ChannelFactors,
     FactorTable,
     allocation_problem,
@@ -23,8 +23,8 @@ from service.corona.node_optimizer import (
     own_aggregate,
     solve_scale,
 )
-from service.corona.objectives import Floats, mean_delay_s
-from service.corona.polling_levels import (
+from service.corona.optimizer.objectives import Floats, mean_delay_s
+from service.corona.optimizer.polling_levels import (
     MAX_BINS,
     LevelChoices,
     LevelSteps,

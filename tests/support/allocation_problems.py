@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.corona.honeycomb import AllocationProblem
-from service.corona.objectives import Floats
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.objectives import Floats
 
 POLL_INTERVAL_S = 1800.0
 NODES = 1024

@@ -16,7 +16,7 @@ from bots.tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
-from service.corona.poll_explanation import PollExplanation, SizeLimits, explain_polling
+from service.corona.optimizer.poll_explanation import PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_schedule import PollingSchedule
 from service.errors import NoWorker, to_fault
 from service.model import ChannelId, NodeId, NodeInfo

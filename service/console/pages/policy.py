@@ -16,7 +16,7 @@ from service.console.openapi import Operations
 from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel, SlowChannel
 from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import UserError
 from service.model import ChannelId
 from service.operations.polling_state import bound_shares, one_bound_warning

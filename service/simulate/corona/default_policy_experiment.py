@@ -14,11 +14,11 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from service.corona import node_optimizer
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
-from service.corona.node_optimizer import FactorTable
-from service.corona.objectives import mean_delay_s
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.node_optimizer import FactorTable
+from service.corona.optimizer.objectives import mean_delay_s
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.simulate.corona import experiment
 from service.simulate.corona.experiment import CoronaOutcome, poisson_updates
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels, draw_channels, setup_with_policy

@@ -22,14 +22,14 @@ from math import isfinite
 
 import numpy as np
 
-from service.corona import node_optimizer
 from service.corona.aggregation import BASE, Aggregation
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
-from service.corona.honeycomb import AllocationProblem, load, sizes
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
-from service.corona.objectives import Goal, size_for_wait, weights
-from service.corona.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.honeycomb import AllocationProblem, load, sizes
+from service.corona.optimizer.objectives import Goal, size_for_wait, weights
+from service.corona.optimizer.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.model import NodeId
 from service.overlay.ring import RingView
 from service.simulate.corona.paper_levels import (

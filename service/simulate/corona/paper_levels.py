@@ -29,9 +29,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.honeycomb import AllocationProblem, load
-from service.corona.objectives import Floats
-from service.corona.tradeoff_clusters import TradeoffClusters, merge, summarise
+from service.corona.optimizer.honeycomb import AllocationProblem, load
+from service.corona.optimizer.objectives import Floats
+from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, merge, summarise
 from service.simulate.corona.workload import Points
 from service.simulate.schedulers.publication_trace import Bools, Ints
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from service.corona import events
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Levels
-from service.corona.objectives import mean_delay_s
+from service.corona.optimizer.objectives import mean_delay_s
 from service.corona.update_rates import LONGEST_UPDATE_INTERVAL_S, UpdateEstimate, UpdateHistory
 from service.model import ChannelId, NodeId
 from service.simulate.corona import experiment

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.node_optimizer import ChannelFactors, FactorTable, factor_table
-from service.corona.objectives import Goal
+from service.corona.optimizer.node_optimizer import ChannelFactors, FactorTable, factor_table
+from service.corona.optimizer.objectives import Goal
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import balanced_id
@@ -100,7 +100,7 @@ class CoronaSetup(msgspec.Struct, frozen=True):
 
     @property
     def log_bins(self) -> int:
-        """The number of bins of equal logarithmic width (``service.corona.tradeoff_clusters``); 0 for quantiles."""
+        """The number of bins of equal logarithmic width (:mod:`~service.corona.optimizer.tradeoff_clusters`), or 0."""
         return int(self.bins) if self.bins is BinLayout.PAPER else 0
 
 

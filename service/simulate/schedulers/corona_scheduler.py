@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
-from service.corona.honeycomb import scale_for_budget
-from service.corona.node_optimizer import (
+from service.corona.optimizer.honeycomb import scale_for_budget
+from service.corona.optimizer.node_optimizer import (
     ChannelFactors,
     affordable_policy,
     allocation_problem,

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 
 from service.corona.messages import ChannelAdded, encode
-from service.corona.poll_explanation import PollExplanation
+from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.partial.strategy_choice import DirectoryChoice
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.opml import OpmlDocument

@@ -12,7 +12,7 @@ import pytest
 
 from service import settings
 from service.clock import SystemClock
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.embedded.prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health_endpoints import serve_health

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from service.corona.poll_explanation import PollExplanation
+from service.corona.optimizer.poll_explanation import PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import (
     AssignmentPending,

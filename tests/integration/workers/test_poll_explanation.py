@@ -3,7 +3,7 @@
 import pytest
 
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
-from service.corona.poll_explanation import BindingConstraint, PollExplanation
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import AssignmentPending
 from service.operations.doctor import CheckResult, check_polling, judge_polling

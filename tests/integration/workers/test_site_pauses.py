@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.clock import SystemClock
-from service.corona.poll_explanation import BindingConstraint, PollExplanation
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.ports import LOOPBACK
 from service.errors import AssignmentPending, LimitReached, RequestsPaused
 from service.feeds.urls import channel_id

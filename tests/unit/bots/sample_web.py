@@ -4,7 +4,7 @@ from msgspec import structs
 
 from bots.pubsub.atom_items import node_uri
 from service import errors
-from service.corona.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 from service.discovery.query_parser import SearchHit

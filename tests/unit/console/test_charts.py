@@ -21,7 +21,7 @@ from service.console.charts import (
 )
 from service.console.pages.directory import Matrix
 from service.console.rendering import templates
-from service.corona.poll_explanation import PollingTurn
+from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult
 from service.operations.shards import Shard
 from service.overlay.id_space import BITS, from_hex, to_hex

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.console import formatting
 from service.console.formatting import TextChange, describe_bound, differences, format_duration, parse_duration
-from service.corona.poll_explanation import SizeLimits, explain_polling
+from service.corona.optimizer.poll_explanation import SizeLimits, explain_polling
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 from service.errors import UserError

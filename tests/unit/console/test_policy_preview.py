@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from service.console.policy_preview import ChannelLoad, PolicyModel
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import SiteScales, SiteShares, Summary
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import LimitReason, PollingLimits
 from service.corona.polling_plans import PollingPlans
 from service.corona.rhythm import learn

@@ -6,9 +6,9 @@ import pytest
 
 from service.corona.aggregation import EMPTY_AGGREGATE, Aggregation
 from service.corona.events import Send
-from service.corona.honeycomb import AllocationProblem
 from service.corona.messages import Aggregate, Summary
-from service.corona.tradeoff_clusters import encode, summarise
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.model import NodeId
 from tests.support.ring_strategies import ring
 

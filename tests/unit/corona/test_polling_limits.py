@@ -22,7 +22,7 @@ from service.corona.events import (
 )
 from service.corona.fleet_policy import FleetObjective, FleetPolicy
 from service.corona.messages import Assign, Assignment, PollingLimit, Summary
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import NO_LIMITS, LimitReason, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
 from tests.support.corona_node import Node

@@ -18,7 +18,7 @@ from service.corona.events import (
 )
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
 from service.corona.rhythm import learn
 from service.corona.update_rates import UpdateHistory, initial_estimate

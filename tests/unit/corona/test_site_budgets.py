@@ -6,11 +6,11 @@ import pytest
 
 from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
-from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, sizes
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem, sizes
+from service.corona.optimizer.poll_explanation import BindingConstraint
+from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.corona.site_budgets import POLL_BUDGET_SHARE, SiteBudgets
-from service.corona.tradeoff_clusters import encode, summarise
 from service.overlay.id_space import BITS, from_hex, to_hex
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring

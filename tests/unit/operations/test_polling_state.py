@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.operations.polling_state import bound_shares, one_bound_warning
 
 counts = st.dictionaries(st.sampled_from(BindingConstraint), st.integers(0, 1_000))

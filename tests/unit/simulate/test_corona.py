@@ -7,12 +7,12 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.corona import node_optimizer
 from service.corona.fleet_policy import FleetObjective, FleetPolicy
-from service.corona.honeycomb import AllocationProblem
-from service.corona.objectives import Goal
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.objectives import Goal
+from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
 from service.corona.polling_schedule import PollingSchedule
-from service.corona.tradeoff_clusters import TradeoffClusters
 from service.simulate.corona import experiment as corona
 from service.simulate.corona.fleet import OwnerDecisions, SimulatedFleet, SimulatedNetwork
 from service.simulate.corona.fleet_polls import FaultyPolls, RandomPhasePolls, ScheduledPolls
@@ -158,7 +158,7 @@ def test_fast_reaches_its_target_delay() -> None:
 @pytest.mark.parametrize("goal", list(Goal))
 @pytest.mark.parametrize("wait_s", [inf, 120.0])
 def test_owners_make_the_same_decisions_as_production(goal: Goal, wait_s: float) -> None:
-    """Summaries, scale and sizes equal those of ``service.corona.node_optimizer``."""
+    """Summaries, scale and sizes equal those of ``service.corona.optimizer.node_optimizer``."""
     setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
     aims = FleetObjective(goal=goal, demand_factor=1.0, delay_s=60.0, longest_wait_s=wait_s)
     policy = FleetPolicy(setup.poll_interval_s, inf, setup.maintenance_s, aims)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from service import settings
-from service.corona import node_optimizer
 from service.corona.fleet_policy import DEFAULT_POLICY
-from service.corona.objectives import mean_delay_s
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.objectives import mean_delay_s
 from service.simulate.corona import default_policy_experiment
 from service.simulate.corona.default_policy_experiment import share_at_one_bound, with_uniform_delay
 from service.simulate.corona.fleet import OwnerDecisions

@@ -7,7 +7,7 @@ empty, the channel's owner polls it instead. Conversely, a channel that n nodes 
 number.
 
 If only whole levels are allowed, a channel's number of polls per τ is the size of one of its wedges. The optimiser
-(:mod:`service.corona.honeycomb`) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally
+(``honeycomb``) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally
 good if c·√(w/s) = √(n·n'), so a channel takes the larger one if its wanted size c·√(w/s) is at least this *threshold*,
 the geometric mean of both. Three rules complete this:
 
@@ -20,7 +20,7 @@ the geometric mean of both. Three rules complete this:
   c decides how many of these channels take the step.
 
 So that nodes can solve for c, each summarises the *steps* of its channels from size to size, by the actual sizes of
-their wedges. A channel's cost is a clipped line up to its least or to 1 (:mod:`service.corona.tradeoff_clusters`), and
+their wedges. A channel's cost is a clipped line up to its least or to 1 (``tradeoff_clusters``), and
 rises at each step's threshold of c. A summary consists of *bins* of steps with neighbouring thresholds; each bin adds
 about the same proportion to the polls of all bins before it. Summaries are merged by concatenation, and reduced to
 ``MAX_BINS`` bins. A bin of one step is exact. The steps of a larger bin are taken to be evenly spaced between the
@@ -41,10 +41,10 @@ from typing import Self
 
 import numpy as np
 
-from service.corona import honeycomb
-from service.corona.honeycomb import AllocationProblem
-from service.corona.objectives import Floats
-from service.corona.tradeoff_clusters import TradeoffClusters
+from service.corona.optimizer import honeycomb
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.objectives import Floats
+from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
 from service.model import ChannelId
 from service.overlay.id_space import BITS
 from service.overlay.ring import RingView

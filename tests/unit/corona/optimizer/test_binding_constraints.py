@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal, Levels
-from service.corona.node_optimizer import (
+from service.corona.optimizer.node_optimizer import (
     POLL_COST,
     ChannelFactors,
     channel_weight,
@@ -15,8 +15,8 @@ from service.corona.node_optimizer import (
     factor_table,
     limits_with_site,
 )
-from service.corona.poll_explanation import explain_polling
-from service.corona.polling_levels import RingLevels
+from service.corona.optimizer.poll_explanation import explain_polling
+from service.corona.optimizer.polling_levels import RingLevels
 from service.corona.polling_limits import NO_LIMITS, LimitReason
 from service.corona.polling_schedule import PollingSchedule
 from service.model import NodeInfo

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from service.corona.aggregation import combine
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
-from service.corona.honeycomb import UNBOUNDED_SCALE
 from service.corona.messages import Aggregate
-from service.corona.node_optimizer import (
+from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
+from service.corona.optimizer.node_optimizer import (
     ChannelFactors,
     FactorTable,
     affordable_policy,
@@ -29,7 +29,7 @@ from service.corona.node_optimizer import (
     size_bounds,
     solve_scale,
 )
-from service.corona.poll_explanation import BindingConstraint, limited_size
+from service.corona.optimizer.poll_explanation import BindingConstraint, limited_size
 from service.corona.polling_schedule import size_for_wait
 
 DAY_S = 86_400.0

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.corona.honeycomb import AllocationProblem, sizes
-from service.corona.poll_explanation import BindingConstraint, SizeLimits, explain_polling, limited_size
+from service.corona.optimizer.honeycomb import AllocationProblem, sizes
+from service.corona.optimizer.poll_explanation import BindingConstraint, SizeLimits, explain_polling, limited_size
 from service.corona.polling_schedule import PollingSchedule, new_schedule
 
 TAU_S = 1800.0

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import Levels
-from service.corona.honeycomb import AllocationProblem
-from service.corona.polling_levels import LevelChoices, highest_level, level_of
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.polling_levels import LevelChoices, highest_level, level_of
 from service.corona.polling_limits import NO_LIMITS, LimitReason, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, size_for_wait
 from service.model import ChannelId, NodeId
@@ -111,7 +111,7 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
     ``nodes`` of the fleet's ``ring_nodes`` nodes poll the channel: those of polling level ``level``. It is a whole
     number if the policy allows whole levels only. Level 0 is the whole ring, and ``highest_level`` is the level of one
-    node (:mod:`service.corona.polling_levels`).
+    node (:mod:`service.corona.optimizer.polling_levels`).
 
     ``publisher_interval_s`` is the shortest interval between polls that the publisher, or the failures of polls, allow
     now, and ``limit_reason`` its reason; 0.0 and None if there is none. It may be longer than the channel's polls need.
@@ -165,7 +165,7 @@ class PollExplanation(msgspec.Struct, frozen=True):
 def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
     """Return a channel's number of polls per τ, and the constraint that determines it.
 
-    The number equals the result of :func:`~service.corona.honeycomb.sizes`.
+    The number equals the result of :func:`~service.corona.optimizer.honeycomb.sizes`.
 
     Args:
         slope: √(weight/cost) of the channel.

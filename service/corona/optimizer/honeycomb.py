@@ -22,7 +22,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from service.corona.objectives import Floats
+from service.corona.optimizer.objectives import Floats
 
 UNBOUNDED_SCALE = inf
 """The scale of a site whose budget does not bind."""

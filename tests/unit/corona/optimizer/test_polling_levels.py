@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from service.corona.honeycomb import AllocationProblem
-from service.corona.polling_levels import LevelChoices, RingLevels, highest_level, level_of
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.polling_levels import LevelChoices, RingLevels, highest_level, level_of
 from tests.support.ring_strategies import ring
 
 NODES = [f"{digit}" + "0" * 39 for digit in "02468ace"]

@@ -14,13 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal, Levels
-from service.corona.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
 from service.corona.messages import CONTINUOUS, Aggregate
-from service.corona.objectives import Floats, size_for_wait, weights
-from service.corona.poll_explanation import LIMIT_CONSTRAINTS, ROUNDING, BindingConstraint, SizeLimits, limited_size
-from service.corona.polling_levels import LevelChoices, LevelSteps, decode_steps, line_part
+from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
+from service.corona.optimizer.objectives import Floats, size_for_wait, weights
+from service.corona.optimizer.poll_explanation import (
+    LIMIT_CONSTRAINTS,
+    ROUNDING,
+    BindingConstraint,
+    SizeLimits,
+    limited_size,
+)
+from service.corona.optimizer.polling_levels import LevelChoices, LevelSteps, decode_steps, line_part
+from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
 from service.corona.polling_limits import LimitReason
-from service.corona.tradeoff_clusters import decode, encode, summarise
 from service.model import ChannelId
 
 POLL_COST = 1.0

@@ -29,9 +29,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona import honeycomb
-from service.corona.honeycomb import AllocationProblem
-from service.corona.objectives import Floats
+from service.corona.optimizer import honeycomb
+from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.objectives import Floats
 
 MAX_CLUSTERS = 1024
 CLUSTER_BYTES = 20
