@@ -2,13 +2,13 @@
 
 An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
 servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
-server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix and sends
-the changes to the other servers (:mod:`service.discovery.partial`). A lookup asks any one node; names that are missing
-there are read from the matrices. When the ring changes, the servers change: all shares are discarded, and placed again
-at the next maintenance. Shares are soft state, and messages about them may be lost.
+server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
+have changed, and sends the changes to the other servers (:mod:`service.discovery.partial`). A lookup asks any one node;
+names that are missing there are read from the matrices. When the ring changes, the servers change: all shares are
+discarded, and placed again at the next maintenance. Shares are soft state, and messages about them may be lost.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from hashlib import sha1
 from typing import Protocol
 
@@ -61,6 +61,13 @@ class NameSource(Protocol):
         """Return up to ``max_count`` unexpired records of names that have the AV-pair ``pair``."""
         ...
 
+    async def content_mark(self, pair: str) -> Hashable:
+        """Return a value that changes whenever names with this AV-pair are registered or withdrawn.
+
+        The expiry of names does not change it.
+        """
+        ...
+
 
 SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
 """Sends messages to nodes. May raise :class:`StoreUnavailable`."""
@@ -96,6 +103,8 @@ class LookupDirectories:
         self._demand: dict[str, _Demand] = {}
         """Lookups at all nodes for the pairs that this node coordinates."""
         self._coordinators: dict[str, Coordinator] = {}
+        self._marks: dict[str, Hashable] = {}
+        """The content mark of each coordinated pair before its names were last read."""
 
     @property
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
@@ -113,7 +122,7 @@ class LookupDirectories:
     def on_ring_changed(self, ring: RingView) -> None:
         """Use the nodes of ``ring`` as servers, and discard all shares, because the servers have changed."""
         self._ring = ring
-        self._shares, self._coordinators = NodeShares(), {}
+        self._shares, self._coordinators, self._marks = NodeShares(), {}, {}
         self._demand = {
             pair: demand for pair, demand in self._demand.items() if self._coordinator_of(pair) == self._node_id
         }
@@ -170,24 +179,32 @@ class LookupDirectories:
         needed = [pair for pair, demand in self._demand.items() if pair == DISCOVER or demand.lookups >= MIN_LOOKUPS]
         self._demand = {pair: demand for pair, demand in self._demand.items() if pair in needed or demand.lookups >= 1}
         self._coordinators = {pair: own for pair, own in self._coordinators.items() if pair in needed}
+        self._marks = {pair: mark for pair, mark in self._marks.items() if pair in needed}
         return needed
 
     async def _update(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
         """Read the names of a directory from its matrix, and return one update for each other server.
 
-        A server gets an update even if nothing has changed. The result is empty if the names cannot be read or the ring
-        has changed in the meantime.
+        Unchanged names are not read, except when they are placed again, because some may have expired. A server gets an
+        update even if nothing has changed. The result is empty if the names cannot be read or the ring has changed in
+        the meantime.
         """
         ring, demand = self._ring, self._demand[pair]
+        known = self._coordinators.get(pair)
         try:
-            names = await self._matrices.names(pair, MAX_NAMES)
+            mark = await self._matrices.content_mark(pair)
+            if known is not None and not known.is_placement_due and mark == self._marks.get(pair):
+                entries = known.entries
+            else:
+                names = await self._matrices.names(pair, MAX_NAMES)
+                entries = sorted(encode_entry(name.name, name.version, name.pairs) for name in names)
         except (StoreUnavailable, CellsUnavailable) as error:
             log.warning("reading directory failed", pair=pair, error=str(error))
             return []
         if ring is not self._ring:
             return []
+        self._marks[pair] = mark
         coordinator = self._coordinators.setdefault(pair, Coordinator(len(ring.ids)))
-        entries = sorted(encode_entry(name.name, name.version, name.pairs) for name in names)
         requests = coordinator.update(entries, demand.lookups, max(demand.target, MIN_TARGET))
         if coordinator.choice is None:
             return []

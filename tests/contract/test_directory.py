@@ -147,6 +147,21 @@ async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
     assert await found(directory, "lang=en") == {alone}
 
 
+async def test_the_content_mark_changes_exactly_with_registrations(store: Store) -> None:
+    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
+    marks = [await directory.content_mark("lang=en")]
+    await directory.register(named(100), KEPT_S, changed=False)
+    await settled(directory)
+    marks.append(await directory.content_mark("lang=en"))
+    assert await found(directory, "lang=en", "word=w50") == {"name050"}
+    assert await directory.content_mark("lang=en") == marks[-1], "a search changes nothing"
+    await directory.register([ContentName("name050", 2, frozenset({"lang=en"}))], KEPT_S, changed=True)
+    marks.append(await directory.content_mark("lang=en"))
+    await directory.withdraw("name007", 2, ["lang=en"], KEPT_S)
+    marks.append(await directory.content_mark("lang=en"))
+    assert len(set(marks)) == len(marks)
+
+
 async def test_a_query_result_describes_the_search(store: Store) -> None:
     await store.channel_directory.register(named(30), KEPT_S, changed=False)
     told = await store.channel_directory.find(["tag=t3", "lang=en"], 2)

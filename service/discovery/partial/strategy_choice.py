@@ -2,16 +2,16 @@
 
 The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
 
-A coordinator reads the whole directory periodically and sends servers the difference, so adds and deletes are always
-correct, whatever the strategy. Every so often it *places* the directory: it sends the servers all entries again,
-because messages can be lost.
+A coordinator reads the whole directory periodically, if it has changed, and sends servers the difference, so adds and
+deletes are always correct, whatever the strategy. Every so often it *places* the directory: it sends the servers all
+entries again, because messages can be lost.
 
 Deviation: all changes that one reading finds are sent to a server in one letter. They therefore count as one update. A
 Round-Robin-y directory is placed again if any entry was deleted, which takes no more letters than one delete does and
 requires no order among them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from enum import StrEnum
 
 import msgspec
@@ -132,8 +132,8 @@ def _for_many_updates(
     return StrategyChoice(Hash(copies), (why, ChoiceReason(Rule.HASH_CHEAPER, fixed, hashed)))
 
 
-READS_PER_PLACEMENT = 10
-"""Number of readings after which all entries are placed again."""
+UPDATES_PER_PLACEMENT = 10
+"""Number of updates after which all entries are placed again."""
 
 
 class Coordinator:
@@ -149,21 +149,33 @@ class Coordinator:
         """Number of placements so far."""
         self._servers = servers
         self._entries: dict[str, None] = {}
-        self._reads = 0
+        self._updates = 0
 
-    def update(self, entries: Iterable[str], lookups: float, target: int) -> list[Request]:
+    @property
+    def entries(self) -> Collection[str]:
+        """The entries at the last update."""
+        return self._entries.keys()
+
+    @property
+    def is_placement_due(self) -> bool:
+        """Whether the next update places all entries again, even if none has changed."""
+        return self._updates % UPDATES_PER_PLACEMENT == 0
+
+    def update(self, entries: Collection[str], lookups: float, target: int) -> list[Request]:
         """Return the requests that make the servers store exactly these entries.
 
         ``lookups`` is the number of lookups since the last call, and ``target`` the largest number of entries that one
         of them wanted. If the result contains a :class:`Place`, it contains nothing else; the caller then starts new
         servers with the strategy in ``choice`` and sends the request to them.
         """
+        due = self.is_placement_due
+        self._updates += 1
+        if self.choice and not due and entries == self._entries.keys():
+            return []
         there = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in there]
         added = [entry for entry in there if entry not in self._entries]
         updates = int(self.choice is not None and bool(added or deleted))
-        due = self._reads % READS_PER_PLACEMENT == 0
-        self._reads += 1
         self._entries = there
         if self.choice and not due and not (deleted and isinstance(self.choice.strategy, RoundRobin)):
             return [*map(Delete, deleted), *map(Add, added)]

@@ -59,6 +59,22 @@ def pair_key(pair: str) -> PairKey:
     return blake2b(pair.encode(), digest_size=PAIR_BYTES).digest().decode("latin-1")
 
 
+_MARKS = ("m", "x", "n", "w")
+
+
+class ContentMark(msgspec.Struct, frozen=True):
+    """What a cell stores about its content, as bytes; None where the cell stores nothing.
+
+    These are its membership in a matrix, the record of the matrix, the number of names, and the window in which it
+    counts registrations and withdrawals.
+    """
+
+    member: bytes | None
+    matrix: bytes | None
+    names: bytes | None
+    registrations: bytes | None
+
+
 class MatrixCells(BatchedRepository):
     """All matrix cells. Calls in one iteration of the event loop share a round trip.
 
@@ -79,6 +95,17 @@ class MatrixCells(BatchedRepository):
         return [
             next(stepped) if each is None else _parse_reply(command, next(said))
             for command, each in zip(commands, asked, strict=True)
+        ]
+
+    async def content_marks(self, places: Sequence[CellAddress]) -> list[ContentMark]:
+        """Return the mark of each cell's content.
+
+        A cell whose mark has not changed has the same names and records, except for records that have expired, and
+        for copies from other cells that replaced older records.
+        """
+        return [
+            ContentMark(*reply)
+            for reply in await self._redis.call_many([("HMGET", keys.cell(place)[0], *_MARKS) for place in places])
         ]
 
     async def _run_scripts(self, asked: Sequence[_ScriptCall]) -> list[Any]:

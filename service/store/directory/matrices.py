@@ -44,7 +44,7 @@ from service.discovery.matrix import (
 from service.discovery.matrix_resizing import reconcile_matrix
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
-from service.store.directory.cells import MatrixCells, pair_key
+from service.store.directory.cells import ContentMark, MatrixCells, pair_key
 
 T = TypeVar("T")
 
@@ -217,6 +217,16 @@ class Directory:
         """Return up to ``most`` records of names with this AV-pair. Raises :class:`CellsUnavailable`."""
         return await self._led(registration_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
 
+    async def content_mark(self, pair: AvPair) -> tuple[ContentMark, ...]:
+        """Return a value that changes whenever names with this AV-pair are registered or withdrawn.
+
+        The expiry of names does not change it.
+        """
+        head = head_address(self.key(pair))
+        (mark,) = await self._cells.content_marks([head])
+        size = msgspec.msgpack.decode(mark.matrix, type=Matrix).size if mark.matrix else MatrixSize()
+        return (mark, *await self._cells.content_marks([place for place in _places(head.pair, size) if place != head]))
+
     async def maintain(self) -> int:
         """Carry out the changes of size that cells have requested, and adapt cells of matrices whose size is changing.
 
@@ -249,7 +259,7 @@ class Directory:
         key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
-        places = [CellAddress(key, p, r) for p in range(size.partitions) for r in range(size.replicas)]
+        places = _places(key, size)
         return list(zip(places, await self._cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
 
     def key(self, pair: AvPair) -> PairKey:
@@ -320,6 +330,11 @@ class Directory:
             await self._redis.call("HSET", key, text, msgspec.msgpack.encode(size))
         else:
             await self._redis.call("HDEL", key, text)
+
+
+def _places(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
+    """Return the addresses of all cells of a matrix of this size."""
+    return [CellAddress(pair, p, r) for p in range(size.partitions) for r in range(size.replicas)]
 
 
 def _one(command: Command) -> Rounds[CellAnswer]:

@@ -1,13 +1,14 @@
 """Lookup directories: a fleet of nodes and their messages, over matrices in a dictionary."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import cycle
 
 import pytest
 
 from service.discovery.cell import NameRecord
 from service.discovery.partial.node_share import PlacementTerm, ShareUpdate, decode_letter, encode_letter
+from service.discovery.partial.strategy_choice import UPDATES_PER_PLACEMENT
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
@@ -34,6 +35,9 @@ class MemoryMatrices(NameSource):
             raise StoreUnavailable("Redis is away.")
         records = [NameRecord(name, 1, pairs, 0) for name, pairs in self.held.items() if self.key(pair) in pairs]
         return records[:max_count]
+
+    async def content_mark(self, pair: str) -> Hashable:
+        return frozenset((name, pairs) for name, pairs in self.held.items() if self.key(pair) in pairs)
 
 
 class Fleet:
@@ -122,6 +126,13 @@ async def test_removed_names_are_not_found_after_the_next_maintenance() -> None:
         assert len(found) >= MIN_TARGET
         assert set(found) <= fleet.matrices.held.keys()
     assert "new" in set().union(*fleet.found([DISCOVER], 500))
+
+
+async def test_unchanged_names_are_read_only_when_they_are_placed_again() -> None:
+    fleet = fleet_with(3, 500)
+    await fleet.maintain(2 * UPDATES_PER_PLACEMENT)
+    assert fleet.matrices.reads == 2
+    assert all(len(found) == 20 for found in fleet.found([DISCOVER], 20))
 
 
 async def test_a_changed_name_is_found_by_its_present_pairs() -> None:
