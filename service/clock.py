@@ -1,7 +1,8 @@
 """The clock interface: monotonic time for durations, wall time for dates.
 
 Leases, timers and measurements use ``monotonic_s``, which is not affected by adjustments of the system time.
-``wall_s`` (Unix time) is only for dates that people or publishers see, such as in messages and HTTP headers.
+``wall_s`` (Unix time) is only for dates that are stored, or that people or publishers see, such as in messages and HTTP
+headers. Workers take it from the store's clock (:class:`FleetClock`), because their own clocks may differ.
 """
 
 import time
@@ -16,7 +17,7 @@ class Clock(Protocol):
         ...
 
     def wall_s(self) -> float:
-        """Return the system's Unix time in seconds."""
+        """Return the Unix time in seconds."""
         ...
 
 
@@ -30,3 +31,22 @@ class SystemClock:
     def wall_s(self) -> float:
         """Return the operating system's Unix time in seconds."""
         return time.time()
+
+
+class FleetClock(SystemClock):
+    """A clock whose Unix time is the fleet's common time: that of the store's clock, as last read.
+
+    It is the operating system's until :meth:`set_wall` is first called.
+    """
+
+    def __init__(self) -> None:
+        """Create a clock that shows the operating system's time."""
+        self._ahead_s = time.time() - time.monotonic()
+
+    def wall_s(self) -> float:
+        """Return the fleet's common time (Unix seconds)."""
+        return self.monotonic_s() + self._ahead_s
+
+    def set_wall(self, wall_s: float, at_monotonic_s: float) -> None:
+        """Set the Unix time: it was ``wall_s`` when the monotonic clock showed ``at_monotonic_s``, both in seconds."""
+        self._ahead_s = wall_s - at_monotonic_s

@@ -10,7 +10,7 @@ import socket
 
 import structlog
 
-from service.clock import SystemClock
+from service.clock import FleetClock
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.model import NodeInfo
@@ -52,7 +52,7 @@ async def run(settings: Settings) -> None:
 async def run_worker(settings: Settings) -> None:
     """Run a worker until cancelled, even while Redis or publishers are unavailable."""
     store = open_store(settings)
-    clock = SystemClock()
+    clock = FleetClock()
     peers = PeerExchange(settings, store, clock)
     health = await serve_health(
         settings.metrics_bind, settings.metrics_port, store.ping, peers.routes(), settings=settings

@@ -19,7 +19,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.clash.load_policy import LoadLimits
-from service.clock import Clock
+from service.clock import FleetClock
 from service.corona.events import (
     Effect,
     Event,
@@ -123,7 +123,7 @@ class WorkerContext:
 
     store: Store
     settings: Settings
-    clock: Clock
+    clock: FleetClock
     poller: Poller
     hubs: HubSubscriber
     peers: PeerExchange
@@ -272,7 +272,7 @@ class Node:
                 return
             at_s = (sent_s + self._clock.monotonic_s()) / 2
             self.polling.set_fleet_time(heartbeat.time_s, at_s)
-            self._context.peers.set_fleet_time(heartbeat.time_s, at_s)
+            self._clock.set_wall(heartbeat.time_s, at_s)
             if heartbeat.ring is not None:
                 await self._on_ring_changed(heartbeat.ring)
 

@@ -6,7 +6,6 @@ are stored with the channel, so that any owner withdraws obsolete pairs.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 
@@ -112,7 +111,7 @@ class DirectoryRegistrar:
         changed: list[ContentName] = []
         unchanged: list[ContentName] = []
         for state, pairs, before in zip(states, present, previous, strict=True):
-            channel_id, version = state.channel.id, int(time.time() * 1000)
+            channel_id, version = state.channel.id, int(self._clock.wall_s() * 1000)
             if pairs != before:
                 # First of all: a search that finds the channel by an obsolete pair checks the pairs stored here.
                 await self._store.channels.set_content_name(channel_id, state.channel.version, pairs)
@@ -147,4 +146,4 @@ class DirectoryRegistrar:
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
             return frozenset()
-        return await read_channel_name(self._store, state, time.time())
+        return await read_channel_name(self._store, state, self._clock.wall_s())

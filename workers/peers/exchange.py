@@ -48,11 +48,13 @@ class PeerExchange:
     """
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Create the exchange with an empty cache; it knows no other workers yet."""
+        """Create the exchange with an empty cache; it knows no other workers yet.
+
+        ``clock`` shows the fleet's common time, by which requests are signed.
+        """
         self._settings = settings
         self._channels = store.channels
         self._clock = clock
-        self._fleet_ahead_s = clock.wall_s() - clock.monotonic_s()
         self._ring = RingView(-1, ())
         self._ring_changed = asyncio.Event()
         self._tasks = BackgroundTasks()
@@ -80,7 +82,7 @@ class PeerExchange:
             self._configure(worker, RequestSigner(secret, worker.id))
 
     def _configure(self, worker: Peer, signer: RequestSigner) -> None:
-        self._worker_id, self._signer, self._client = worker.id, signer, PeerClient(signer, self.fleet_s)
+        self._worker_id, self._signer, self._client = worker.id, signer, PeerClient(signer, self._clock.wall_s)
         self.messages.connect(self._client)
         limits = NeighbourLimits(near_s=self._settings.near_rtt_s)
         self._overlay = NeighbourOverlay(
@@ -117,9 +119,9 @@ class PeerExchange:
         ``verb`` is the kind of the request, and ``signer`` checks and creates signatures.
         """
         signature = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
-        signer.check_time(signature, self.fleet_s())
+        signer.check_time(signature, self._clock.wall_s())
         body = await _read_body(request)
-        signer.verify(signature, verb, body, self.fleet_s())
+        signer.verify(signature, verb, body, self._clock.wall_s())
         status, response = 200, b""
         try:
             response = self._handlers[verb](signature.sender, body)
@@ -147,17 +149,6 @@ class PeerExchange:
         await self._tasks.cancel()
         if self._client is not None:
             await self._client.__aexit__(kind, error, trace)
-
-    def fleet_s(self) -> float:
-        """Return the fleet's common time (Unix s)."""
-        return self._clock.monotonic_s() + self._fleet_ahead_s
-
-    def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Set the fleet's common time.
-
-        It was ``fleet_s`` (Unix s) when this process's monotonic clock showed ``at_monotonic_s``.
-        """
-        self._fleet_ahead_s = fleet_s - at_monotonic_s
 
     def on_ring_changed(self, ring: RingView) -> None:
         """Set the workers in the ring as possible peers.

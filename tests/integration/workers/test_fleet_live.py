@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from service import clock
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import (
@@ -50,6 +51,30 @@ async def subscribed(store: Store, url: str) -> Channel:
     if channel.dormant:
         await store.worker_requests.probe(url)
     return channel
+
+
+@pytest.mark.parametrize("ahead_s", [-3600.0, 3600.0])
+async def test_a_worker_whose_clock_is_wrong_dates_versions_and_polls_by_the_stores_clock(
+    store: Store,
+    publisher: SamplePublisher,
+    start_worker: StartWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead_s: float,
+) -> None:
+    wrong = SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() + ahead_s)
+    monkeypatch.setattr(clock, "time", wrong)
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    channel = await subscribed(store, publisher.feed_url())
+    await publisher.publish("The second")
+
+    async def is_stored() -> bool:
+        return bool(await store.channels.delta(channel.id, 2) and await store.channels.polls(channel.id, 1))
+
+    await until(is_stored, "the version and the poll are stored")
+    delta, (poll,) = await store.channels.delta(channel.id, 2), await store.channels.polls(channel.id, 1)
+    assert delta is not None
+    assert max(abs(at_s - time.time()) for at_s in (delta.detected_s, poll.at_s)) < 1_000
 
 
 async def test_a_blocked_host_is_not_polled_until_it_is_unblocked(

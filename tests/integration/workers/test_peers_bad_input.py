@@ -1,5 +1,6 @@
 """Malformed requests and responses between workers: they are refused and counted, and change nothing."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
@@ -80,7 +81,7 @@ async def test_a_response_without_a_valid_signature_is_refused(
 
 
 def sealed(to: Worker, verb: str, body: bytes, *, secret: str = SECRET, late_s: float = 0.0, for_: str = "") -> str:
-    now_s = to.peers.fleet_s() + late_s
+    now_s = time.time() + late_s
     return RequestSigner(secret, STRANGER).sign(for_ or to.me.id, verb, body, "0" * 24, now_s).header()
 
 
@@ -187,9 +188,9 @@ async def test_a_malformed_message_of_a_neighbour_changes_nothing(store: Store, 
 async def test_another_secret_or_a_dead_address_fails(store: Store) -> None:
     async with worker(store, "0" * 40) as here:
         signer = RequestSigner("another's", STRANGER)
-        async with PeerClient(signer, here.peers.fleet_s) as client:
+        async with PeerClient(signer, time.time) as client:
             with pytest.raises(PeerProtocolError):
                 await client.request(here.me, "ping", b"", timeout_s=5.0, max_bytes=0)
-    async with PeerClient(signer, here.peers.fleet_s) as client:
+    async with PeerClient(signer, time.time) as client:
         with pytest.raises(PeerUnreachable):
             await client.request(here.me, "ping", b"", timeout_s=5.0, max_bytes=0)
