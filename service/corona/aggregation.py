@@ -177,9 +177,11 @@ class Aggregation:
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
         """Return the row and the digit of the subtree that ``sender`` summarises for this node; None for no contact."""
+        if sender == self._node_id or sender not in self._view:
+            return None
         point = from_hex(sender)
         row = shared_digits(self._own_point, point, self._base)
-        if sender == self._node_id or sender not in self._view or digits != row + 1:
+        if digits != row + 1:
             return None
         return row, digit(point, row, self._base)
 

@@ -91,11 +91,12 @@ def test_the_aggregate_of_a_node_that_left_is_dropped_at_once() -> None:
         (ME, 1, _aggregate(4.0)),
         (FAR, 2, _aggregate(4.0)),
         (FARTHER, 1, _aggregate(4.0)),
+        ("no node", 1, _aggregate(4.0)),
         (NEAR, 2, Aggregate(1, 4.0, b"not clusters")),
         (NEAR, 2, Aggregate(1, inf, b"")),
         (NEAR, 2, Aggregate(1, nan, b"")),
     ],
-    ids=["myself", "another base", "not on the ring", "no clusters", "endless demand", "no number"],
+    ids=["myself", "another base", "not on the ring", "not an id", "no clusters", "endless demand", "no number"],
 )
 def test_invalid_summaries_are_ignored(sender: NodeId, digits: int, part: Aggregate) -> None:
     assert _on_summary(sender, digits, part) == _aggregate(1.0)
