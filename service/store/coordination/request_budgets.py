@@ -14,7 +14,7 @@ from service.errors import HostBlocked, LimitReached, RequestsPaused
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository, Command, RedisRepository, script_command
+from service.store.client.connection import BatchedRepository, Command, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
@@ -197,7 +197,7 @@ class HostBlock(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class BlockedHosts(RedisRepository):
+class BlockedHosts(BatchedRepository):
     """Hosts and domains that admins have blocked. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def all(self) -> dict[str, HostBlock]:
