@@ -174,3 +174,15 @@ async def evals(store: Store) -> int:
     return sum(
         stats.get("cmdstat_eval", {"calls": 0})["calls"] for stats in await on_every_node(store, "INFO", "commandstats")
     )
+
+
+async def test_a_connection_that_redis_has_closed_is_replaced(link: RedisClient, clean_redis: str) -> None:
+    other = RedisClient(Settings(redis_url=clean_redis))
+    try:
+        for _ in range(3):
+            assert await link.call_many_once([("PING",)])
+            await other.call("CLIENT", "KILL", "TYPE", "normal")
+            await asyncio.sleep(0.01)
+            assert await link.call_many_once([("PING",)]), "sent once, by a new connection"
+    finally:
+        await other.close()

@@ -11,6 +11,7 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha1
 from typing import Any
@@ -189,6 +190,36 @@ def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection
                 raise asyncio.CancelledError
 
     return PatchedConnection
+
+
+class _QuickPool(BlockingConnectionPool):
+    """A pool that lends a connection at once if one is free and no other command waits for one.
+
+    The driver starts a timer and takes a lock for each command, and checks twice whether the connection is open.
+    """
+
+    _waiting = 0
+
+    async def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Return an open connection; arguments are those of the driver."""
+        driver: Any = super()
+        if self._waiting or not self.can_get_connection():
+            self._waiting += 1
+            try:
+                return await driver.get_connection(*arguments, **options)
+            finally:
+                self._waiting -= 1
+        connection = driver.get_available_connection()
+        try:
+            is_usable = False
+            with suppress(*_NO_REPLY):
+                is_usable = connection.is_connected and not await connection.can_read()  # or Redis has closed it
+            if not is_usable:
+                await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
 
 
 class _SentScripts:
@@ -469,7 +500,7 @@ class NodePools:
             "password": settings.redis_password.get_secret_value() or None,
         }
         tries = self._tries if node is None and len(self._seeds) == 1 else 1
-        pool = BlockingConnectionPool(
+        pool = _QuickPool(
             max_connections=self._connections,
             timeout=self._timeout_s,
             connection_class=_connection_class(kind),
