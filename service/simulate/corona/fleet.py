@@ -130,7 +130,7 @@ class OwnerDecisions:
         clusters = (
             summarise_by_level(owned_problem, bins) if self._by_level else summarise(owned_problem, log_bins=bins)
         )
-        return Aggregate(1, float((self._demand - self._excess)[owned].sum()), encode(clusters))
+        return Aggregate(1, float((self._demand - self._excess)[owned].sum()), encode(clusters), channels=len(owned))
 
     def sizes(self, owned: Ints, fleet: Aggregate, trie: NodeTrie) -> Floats:
         """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
@@ -182,7 +182,8 @@ class OwnerDecisions:
         decoded = [clusters for part in parts if (clusters := self._decode(part.clusters)) is not None]
         bins = self._setup.log_bins
         together = merge_by_level(decoded, bins) if self._by_level else merge(decoded, log_bins=bins)
-        return Aggregate(sum(part.nodes for part in parts), sum(part.demand for part in parts), encode(together))
+        nodes, demand = sum(part.nodes for part in parts), sum(part.demand for part in parts)
+        return Aggregate(nodes, demand, encode(together), channels=sum(part.channels for part in parts))
 
     def _of(self, owned: Ints) -> AllocationProblem:
         whole = self._problem
