@@ -182,9 +182,9 @@ class Node:
         self.directories = LookupDirectories(info.id, store.channel_directory, self._send_directory_messages, random)
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
-            "push": lambda message: self._process_pushes(message.payload.decode()),
+            "push": lambda message: self._process_pushes(_channel_of(message)),
             "share": lambda message: self.directories.on_message(message.payload),
-            "fanout": lambda message: self._help_fan_out(fan_out, message.payload.decode()),
+            "fanout": lambda message: self._help_fan_out(fan_out, _channel_of(message)),
         }
         """The handlers of inbox messages by kind, each run in a task of its own; other kinds belong to the protocol."""
         self._effect_handlers: dict[type[Effect], Callable[[Any], None]] = {
@@ -420,3 +420,8 @@ class Node:
             (urgent if isinstance(send.message, URGENT) else soft).append((send.node, message))
         exchange = self._context.peers.messages
         return exchange.post(urgent, is_urgent=True) + exchange.post(soft)
+
+
+def _channel_of(message: InboxMessage) -> ChannelId:
+    """Return the channel's id in a message that contains nothing else; a malformed one is an id of no channel."""
+    return message.payload.decode(errors="replace")

@@ -26,6 +26,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.requests import InboxMessage, MessageKind
 from tests.integration.workers.conftest import StartWorker
 from tests.support.waiting import until
 
@@ -75,6 +76,18 @@ async def test_a_worker_whose_clock_is_wrong_dates_versions_and_polls_by_the_sto
     delta, (poll,) = await store.channels.delta(channel.id, 2), await store.channels.polls(channel.id, 1)
     assert delta is not None
     assert max(abs(at_s - time.time()) for at_s in (delta.detected_s, poll.at_s)) < 1_000
+
+
+async def test_malformed_messages_end_no_node(
+    store: Store, publisher: SamplePublisher, start_worker: StartWorker
+) -> None:
+    await start_worker()
+    await nodes_in_the_ring(store, 1)
+    (node,) = await store.ring.nodes()
+    kinds: tuple[MessageKind, ...] = ("ask", "fanout", "peer", "push", "share")
+    await store.node_inboxes.send([(node.id, InboxMessage(kind, "", b"\xff")) for kind in kinds])
+    await subscribed(store, publisher.feed_url())
+    assert [each.id for each in await store.ring.nodes()] == [node.id]
 
 
 async def test_a_blocked_host_is_not_polled_until_it_is_unblocked(
