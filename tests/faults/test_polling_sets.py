@@ -185,6 +185,16 @@ async def test_a_worker_that_is_frozen_for_three_leases_returns(traffic: Traffic
     await traffic.verify()
 
 
+async def test_redis_that_is_frozen_for_five_leases_returns(traffic: Traffic, redis: PrivateRedis) -> None:
+    os.kill(redis.pid, signal.SIGSTOP)
+    try:
+        await asyncio.sleep(5 * LEASE_S)
+    finally:
+        os.kill(redis.pid, signal.SIGCONT)
+    await traffic.heal()
+    await traffic.verify()
+
+
 async def test_half_of_the_fleet_is_killed(traffic: Traffic) -> None:
     fleet = traffic.fleet
     victims = ("w0", "w3")
