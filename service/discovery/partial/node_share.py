@@ -124,7 +124,7 @@ class NodeShares:
         This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if
         its term is older than that of the share, or if this node has not received the first update of its term.
         """
-        share = self._shares.get(update.pair)
+        share = earlier = self._shares.get(update.pair)
         if update.can_start and (share is None or share.term < update.term):
             self.start(update.pair, update.term, update.strategy, number, servers)
         share = self._shares.get(update.pair)
@@ -137,7 +137,7 @@ class NodeShares:
             del self._shares[update.pair]
             return []
         if update.messages:
-            known = share.names
+            known = earlier.names if earlier else {}  # most names of a new placement are those of the one before
             share.names = {text: known.get(text) or decode_entry(text) for text in share.server.entries}
         return sends
 
