@@ -187,6 +187,19 @@ async def test_a_ring_that_lost_changes_is_read_again(store: Store) -> None:
     assert await reader.ring.nodes() == []
 
 
+async def test_a_ring_whose_log_is_lost_gets_a_later_version(store: Store) -> None:
+    """Nodes ignore assignments by an earlier version than they know."""
+    me = await store.ring.join("w", "", 60, balanced_id)
+    before = await store.ring.view()
+    await store.redis.call("DEL", keys.RING_CHANGES)
+    after = (await store.ring.heartbeat(me, 60, before.version)).ring
+    assert after is not None
+    assert after.version > before.version
+    assert after.nodes == before.nodes
+    assert await _Reader(store.redis).ring.view() == after
+    assert (await store.ring.heartbeat(me, 60, after.version)).ring is None
+
+
 async def test_inbox_messages_are_trimmed_after_reading_and_expire(store: Store) -> None:
     node, letters = "a" * 40, [InboxMessage("peer", "", b"one"), InboxMessage("ask", "", b"two")]
     await store.node_inboxes.send([(node, letter) for letter in letters])

@@ -103,8 +103,7 @@ class Ring(RedisRepository):
         held, version, now_ms, whole, found, expired = await self._redis.run_urgent_script(
             "ring_heartbeat", _RING, node, epoch, int(ttl_s * 1000), base.version
         )
-        # Ignored if a later reply was processed first. A version before the base means that Redis has lost changes.
-        if version > self._view.version or version < base.version:
+        if version > self._view.version:  # otherwise a later reply was processed first
             self._view = (RingView(0, ()) if whole else base).changed(version, *_changes(found))
         return held == 1, now_ms / 1000, tuple(lost.decode() for lost in expired)
 

@@ -9,8 +9,9 @@ local function version()
   local last = redis.call('XREVRANGE', KEYS[3], '+', '-', 'COUNT', 1)[1]
   return last and tonumber(string.match(last[1], '^%d+')) or 0
 end
-local function log_change(ids)
-  local next = math.max(version() + 1, now[1] * 1000000 + now[2])
+-- known: a version that the new one has to exceed, besides those in the log
+local function log_change(ids, known)
+  local next = math.max(version() + 1, (known or 0) + 1, now[1] * 1000000 + now[2])
   redis.call('XADD', KEYS[3], 'MAXLEN', MOST_CHANGES, string.format('%.0f-0', next), 'n', table.concat(ids, ' '))
   return next
 end
