@@ -139,14 +139,13 @@ class MessageExchange:
             messages = _batch.decode(body)
         except msgspec.MsgspecError as error:
             raise PeerProtocolError(f"Messages of {sender[:8]} are malformed: {error}.", reason="malformed") from error
-        absent: set[NodeId] = set()
-        for node, some in groupby(messages, key=lambda message: message.node):
+        by_node: dict[NodeId, list[InboxMessage]] = {}
+        for each in messages:
+            by_node.setdefault(each.node, []).append(InboxMessage(each.kind, each.sender, each.payload))
+        for node, received in by_node.items():
             if handler := self._handlers.get(node):
-                received = [InboxMessage(each.kind, each.sender, each.payload) for each in some]
                 self._tasks.start(handler(received))
-            else:
-                absent.add(node)
-        return _encoder.encode(sorted(absent))
+        return _encoder.encode(sorted(by_node.keys() - self._handlers.keys()))
 
     def _link(self, node: NodeId) -> _Link | None:
         """Return the link to a node's worker; None if messages to the node go through its inbox."""

@@ -166,3 +166,18 @@ async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answer
 async def test_malformed_messages_are_refused(two: tuple[Worker, Worker], sent: object) -> None:
     with pytest.raises(PeerProtocolError):
         two[0].peers.messages.on_request(THERE, msgspec.msgpack.encode(sent))
+
+
+async def test_a_request_starts_one_task_for_each_node(two: tuple[Worker, Worker]) -> None:
+    _, receiver = two
+    calls: list[Sequence[InboxMessage]] = []
+
+    async def process(messages: Sequence[InboxMessage]) -> None:
+        calls.append(messages)
+
+    sent = [(node, "share", HERE, b"%d" % number) for number in range(1_000) for node in (THERE, HERE)]
+    with receiver.peers.messages.receive(THERE, process):
+        absent = receiver.peers.messages.on_request(HERE, msgspec.msgpack.encode(sent))
+        await until_so(lambda: bool(calls), "the messages are processed")
+    assert [[int(each.payload) for each in call] for call in calls] == [[*range(1_000)]]
+    assert msgspec.msgpack.decode(absent) == [HERE]
