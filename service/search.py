@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from service.discovery.av_pairs import Pair
-from service.discovery.query_parser import Query, SearchHit
+from service.discovery.query import Query, SearchHit
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,

@@ -22,7 +22,7 @@ from bots.replies.base import SubscribedChannel
 from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.query_parser import Query, SearchHit
+from service.discovery.query import Query, SearchHit
 from service.discovery.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription

@@ -3,7 +3,8 @@
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, QuestionReply, Reply, address, entry_lines, fit_rows, title
 from bots.replies.help import HELP
-from service.discovery.query_parser import Query, SearchHit, format_condition
+from service.discovery.query import Query, SearchHit
+from service.discovery.query_parser import format_condition
 from service.discovery.saved_searches import PairsCondition, SavedSearch
 from service.feeds.parsing.html_text import one_line
 

@@ -23,6 +23,7 @@ from service.discovery.av_pairs import (
     words,
 )
 from service.discovery.names import language_pairs
+from service.discovery.query import DEFAULT_LIMIT, MAX_LIMIT, Condition, PairCondition, Query, WordCondition
 from service.discovery.saved_searches import (
     PairsCondition,
     PatternCondition,
@@ -31,12 +32,9 @@ from service.discovery.saved_searches import (
     validate_condition,
 )
 from service.errors import BadQuery
-from service.model import Channel, Entry
 
 MAX_QUERY_CHARS: Final = 3000
 MAX_QUERY_PAIRS: Final = 16
-DEFAULT_LIMIT: Final = 10
-MAX_LIMIT: Final = 50
 
 _QUOTES: Final = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
 _TOKEN = re.compile(
@@ -46,30 +44,6 @@ _TOKEN = re.compile(
 _SYNONYMS: Final = {"language": "lang", "category": "tag", "title": "word", "site": "domain", "kind": "type"}
 _LIMIT = "limit"
 _WHITE: Final = str.maketrans("\t\r\n", "   ")
-
-
-class Query(msgspec.Struct, frozen=True):
-    """A query for names that have all AV-pairs in ``pairs``; it returns at most ``limit`` of them.
-
-    ``about`` states whether it searches channels or entries.
-    """
-
-    about: ContentKind
-    pairs: tuple[Pair, ...]
-    limit: int = DEFAULT_LIMIT
-
-    def matches(self, pairs: frozenset[Pair]) -> bool:
-        """Return whether a name with these AV-pairs matches the query: it has all pairs of the query (§II.A)."""
-        return pairs.issuperset(self.pairs)
-
-
-class SearchHit(msgspec.Struct, frozen=True):
-    """A search result: a channel, or an entry with its channel."""
-
-    channel: Channel
-    entry: Entry | None = None
-    own: bool = False
-    """Whether the channel is not public and shown only because the user is subscribed to it."""
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -88,7 +62,7 @@ def parse_query(text: str) -> Query:
     entries = [token for token in tokens if token.name == "type" and token.value.casefold() in ("entry", "entries")]
     about: ContentKind = "entry" if entries else "channel"
     pairs = _pairs([token for token in tokens if token not in entries], about)
-    return Query(about, pairs, limit)
+    return Query(about, tuple((_condition(pair),) for pair in pairs), limit=limit)
 
 
 def parse_watch(text: str) -> SearchCondition:
@@ -224,6 +198,11 @@ def _named_pairs(tokens: list[_Token], about: ContentKind) -> list[Pair]:
             parent = next((each for each in found if attribute_of(each) == attribute.parent), "")
             found.append(make_pair(token.name, token.value, parent=parent))
     return found
+
+
+def _condition(pair: Pair) -> Condition:
+    word = pair.removeprefix("word=")
+    return PairCondition(pair) if word == pair else WordCondition(word)
 
 
 def _too_many_pairs(count: int) -> BadQuery:

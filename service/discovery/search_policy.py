@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from service.discovery.av_pairs import Pair
 from service.discovery.names import MAX_AUTHORS, MAX_TAGS, DeclaredMetadata, channel_pairs, entry_pairs
-from service.discovery.query_parser import Query, SearchHit
+from service.discovery.query import Query, SearchHit
 from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata
 

@@ -9,7 +9,7 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
 from bots.replies.base import QuestionReply, Reply, SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.query_parser import Query, SearchHit
+from service.discovery.query import Query, SearchHit
 from service.discovery.saved_searches import SavedSearch, SearchCondition
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser

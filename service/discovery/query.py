@@ -1,0 +1,89 @@
+"""A search query: what :func:`service.discovery.query_parser.parse_query` returns and searches evaluate.
+
+A query is a conjunction of groups of alternatives, without some conditions: ``rust (or) go, async, not -ads``. A
+condition is a word, a phrase, or an attribute-value pair. Words and phrases are as the user wrote them, folded but not
+stemmed: ``service.discovery.query_expansion`` decides which registered words they stand for.
+"""
+
+from collections.abc import Iterator
+from datetime import date
+from typing import Final
+
+import msgspec
+
+from service.discovery.av_pairs import ContentKind, Pair
+from service.model import Channel, Entry
+
+DEFAULT_LIMIT: Final = 10
+MAX_LIMIT: Final = 50
+
+
+class WordCondition(msgspec.Struct, frozen=True, tag="word"):
+    """A word of the title or the text, or a word that begins with ``word`` if ``is_prefix``.
+
+    With ``in_title``, only words of the title count.
+    """
+
+    word: str
+    is_prefix: bool = False
+    in_title: bool = False
+
+
+class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
+    """These words, one directly after the other, in the title or in the text; with ``in_title``, in the title."""
+
+    words: tuple[str, ...]
+    in_title: bool = False
+
+
+class PairCondition(msgspec.Struct, frozen=True, tag="pair"):
+    """An attribute-value pair other than a word: ``tag=python``."""
+
+    pair: Pair
+
+
+Condition = WordCondition | PhraseCondition | PairCondition
+
+
+class Query(msgspec.Struct, frozen=True):
+    """A query for at most ``limit`` channels or entries; ``about`` states which of the two.
+
+    A result satisfies at least one condition of each group in ``all_of`` (groups are never empty), and none of the
+    conditions in ``none_of``. With ``after``, it was published on that day (UTC) or later.
+    """
+
+    about: ContentKind
+    all_of: tuple[tuple[Condition, ...], ...]
+    none_of: tuple[Condition, ...] = ()
+    after: date | None = None
+    limit: int = DEFAULT_LIMIT
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The pairs that every result has; words stand for themselves, and alternatives are left out."""
+        required = (group[0] for group in self.all_of if len(group) == 1)
+        return tuple(dict.fromkeys(pair for condition in required for pair in _pairs_of(condition)))
+
+    def matches(self, pairs: frozenset[Pair]) -> bool:
+        """Return whether a name with these AV-pairs matches the query: it has all pairs of the query (§II.A)."""
+        return pairs.issuperset(self.pairs)
+
+
+class SearchHit(msgspec.Struct, frozen=True):
+    """A search result: a channel, or an entry with its channel."""
+
+    channel: Channel
+    entry: Entry | None = None
+    own: bool = False
+    """Whether the channel is not public and shown only because the user is subscribed to it."""
+
+
+def _pairs_of(condition: Condition) -> Iterator[Pair]:
+    match condition:
+        case PairCondition(pair):
+            yield pair
+        case WordCondition(word):
+            yield f"word={word}"
+        case PhraseCondition(words):
+            for word in words:
+                yield f"word={word}"
