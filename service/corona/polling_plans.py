@@ -1,15 +1,11 @@
-"""Polling plans of a node's own channels: what determines each channel's rate, the fleet's scale c, and the schedules.
+"""Polling plans of a node's own channels: what determines each channel's rate, and the schedules.
 
-A node that has just joined does not know c and keeps the schedules that it takes over. A node solves for c while it has
-the aggregates of all nodes. If it has lacked some of them for the lifetime of soft state, it solves for c without them.
-After a change of the ring, c is frozen for one maintenance interval: the channels of nodes that left or joined are in
-no aggregate until they are acquired, and all polling sets would follow c away and back.
+A node that has just joined does not know the fleet's scale and keeps the schedules that it takes over.
 
 The cost follows changes, not the number of channels. A channel's factors are read again when an event has changed them,
 when its pause ends, and otherwise once in ``REVIEW_INTERVAL_S``, because estimates and pauses also change with time.
 Only channels whose factors, or the scale, have changed so much that their schedule no longer fits are planned again.
-The node's aggregate is made anew when the polls of its channels have changed by ``SUMMARY_TOLERANCE`` of all, and an
-unchanged fleet is not solved again.
+The node's aggregate is made anew when the polls of its channels have changed by ``SUMMARY_TOLERANCE`` of all.
 """
 
 from collections import Counter
@@ -23,11 +19,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.aggregation import Aggregation
 from service.corona.events import Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
+from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
 from service.corona.messages import (
-    Aggregate,
     PollingLimit,
     SiteScales,
     SiteShares,
@@ -47,7 +42,7 @@ from service.corona.optimizer.node_optimizer import (
 )
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, explain_polling
-from service.corona.optimizer.polling_levels import LevelChoices, RingLevels, level_of
+from service.corona.optimizer.polling_levels import LevelChoices, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.corona.rhythm import (
@@ -69,21 +64,8 @@ from service.overlay.ring import RingView
 
 NOTABLE_GAP_CHANGE = 0.1
 """Relative change of the time between polls from which it is recorded in the channel's history."""
-LEVEL_TOLERANCE = 1e-4
-"""Relative change of the scale from which schedules follow it at once if only whole polling levels are allowed: then a
-small change can move many channels by a level.
-"""
-GAP_TOLERANCE = 0.01
-"""Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
-every new subscriber of any channel.
-"""
 REVIEW_INTERVAL_S = 600.0
 """Time in which the factors of each channel are read again, although no event has changed them."""
-SUMMARY_TOLERANCE = 1e-3
-"""Change of a node's polls, as a share of them, from which the node's aggregate is made anew.
-
-The fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``, until then.
-"""
 _LEAST_REVIEWED = 16
 """Least number of channels that are reviewed in each maintenance interval."""
 _ROWS_PER_CHECK = 8_192
@@ -115,34 +97,13 @@ class PollingPlans:
     """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
-        self._policy = policy
-        """The policy, with the longest wait that the fleet's budget can pay for."""
-        self._aggregation = Aggregation(node_id, policy.soft_state_ttl_s)
-        self._view = RingView(0, ())
-        self._wedges: RingLevels | None = None
-        """The polling levels of the ring, if only whole levels were allowed when they were last needed."""
-        self.scale: float | None = None
-        """c, the fleet's scale as this node knows it; None before its first solution."""
-        self._applied_scale: float | None = None
-        """The c by which all schedules were computed last."""
-        self._checked_scale: float | None = None
-        """The c with which all schedules were last compared."""
-        self._levels: Levels | None = None
-        """The polling levels for which c was solved; None before its first solution."""
-        self._is_scale_current = True
-        """Whether c was solved for the present ring."""
-        self._last_complete_s: float | None = None
-        """When the aggregates of all nodes were last known."""
-        self._frozen_until_s: float | None = None
-        """Until when c is frozen after a change of the ring; None once c has been solved for since."""
+        self._fleet = FleetScale(node_id, policy)
         self._plans: dict[ChannelId, _ChannelPlan] = {}
         self._table = PlanTable()
         self._stale: set[ChannelId] = set()
         """Channels whose factors have to be read again."""
         self._outdated: set[ChannelId] = set()
         """Channels whose schedule may not fit their factors, the scale or the ring."""
-        self._is_all_outdated = False
-        """Whether the scale, the ring or the objective has changed since the schedules were compared with them."""
         self._pause_ends: list[tuple[float, ChannelId]] = []
         """The ends of pauses in fleet time, as a heap; an entry may be outdated."""
         self._reviewed_rows = 0
@@ -160,14 +121,17 @@ class PollingPlans:
         """
         self._present_hours: tuple[float, float] | None = None
         """The hours of fleet time for which the table has present speeds; None if all of them are 1."""
-        self._solved: tuple[Aggregate, FleetPolicy, int] | None = None
-        """The fleet, policy and number of nodes for which c was solved last."""
         self._sites = SiteBudgets(node_id, policy)
         self._crowded = CrowdedSites()
         self._share_hours = 0.0, 0.0
         """The hours of fleet time for whose speeds this node's shares were made."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for single channels of the fleet."""
+
+    @property
+    def scale(self) -> float | None:
+        """c, the fleet's scale as this node knows it; None before its first solution."""
+        return self._fleet.scale
 
     def set_objective(
         self, objective: FleetObjective, site_rates: Mapping[str, float], bounds: Mapping[ChannelId, ChannelBounds]
@@ -191,32 +155,15 @@ class PollingPlans:
         if changed or objective != self._policy.objective:
             if objective.goal.depends_on_updates is not self._policy.objective.goal.depends_on_updates:
                 self._stale.update(self._plans)
-            self._apply_policy(msgspec.structs.replace(self._policy, objective=objective))
-            self._is_all_outdated = True
+            self._fleet.set_objective(objective)
             self._is_aggregate_current = False
-            self._frozen_until_s = None
         return changed
-
-    def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Plan by this policy, with the longest wait that its budget can pay for the fleet's channels."""
-        fleet = self._aggregation.fleet()
-        channels = round(fleet.channels * self._nodes / fleet.nodes)
-        policy = node_optimizer.affordable_policy(policy, channels)
-        if not _is_close(self._policy.longest_wait_s, policy.longest_wait_s, GAP_TOLERANCE):
-            self._is_all_outdated, self._is_aggregate_current = True, False
-        elif policy.objective == self._policy.objective:
-            return
-        self._policy = policy
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
         """Adopt the ring, and freeze the fleet's scale for a maintenance interval."""
-        if self.scale is not None and self._frozen_until_s is None:
-            self._frozen_until_s = now_s + self._policy.maintenance_interval_s
-        self._view, self._wedges, self._is_scale_current = view, None, False
-        self._aggregation.on_ring_changed(view)
+        self._fleet.on_ring_changed(view, now_s)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
-        self._is_all_outdated = True
         self._crowded.mark_all_changed()
 
     def on_message(
@@ -228,7 +175,7 @@ class PollingPlans:
         """Process a message of another node, about summaries or sites' scales; return the messages that answer it."""
         match message:
             case Summary() | SummaryConfirmation() | SummaryRequest():
-                return self._aggregation.on_message(sender, message, now_s)
+                return self._fleet.aggregation.on_message(sender, message, now_s)
             case SiteShares():
                 self._sites.on_shares(sender, message, now_s)
             case SiteScales():
@@ -256,8 +203,9 @@ class PollingPlans:
         if not self._is_aggregate_current or (is_maintenance and self._is_aggregate_due(now_s)):
             self._is_aggregate_current, self._aggregated_s, self._drift = True, now_s, None
             choices = self._choices(None, self._policy.objective.levels)
-            self._aggregation.own = node_optimizer.own_aggregate(self._policy, self._nodes, self._table.rows, choices)
-        yield from self._aggregation.tick(now_s)
+            own = node_optimizer.own_aggregate(self._policy, self._nodes, self._table.rows, choices)
+            self._fleet.aggregation.own = own
+        yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
         """Solve for the fleet's scale; return whether it differs notably from the scale that the schedules follow.
@@ -265,28 +213,10 @@ class PollingPlans:
         After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
         the new ones: a scale suits only the levels for which it was solved.
         """
-        fleet, levels = self._aggregation.fleet(), self._policy.objective.levels
-        is_complete = fleet.nodes == self._nodes and fleet.base == node_optimizer.aggregate_base(levels)
-        if self._last_complete_s is None or is_complete:
-            self._last_complete_s = now_s
-        is_known = is_complete or now_s - self._last_complete_s >= self._policy.soft_state_ttl_s
-        moved = False
-        if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
-            self._frozen_until_s = None
-            self._apply_policy(self._policy)
-            problem = fleet, self._policy, self._nodes
-            if self._solved is None or self._solved[0] is not fleet or self._solved[1:] != problem[1:]:
-                self.scale, self._solved = node_optimizer.solve_scale(self._policy, self._nodes, fleet), problem
-            moved = levels is not self._levels or (levels.are_whole and not self._is_scale_current)
-            self._levels, self._is_scale_current = levels, True
-        if self.scale is None:
-            return False
-        tolerance = LEVEL_TOLERANCE if levels.are_whole else GAP_TOLERANCE
-        moved |= not _is_close(self._applied_scale, self.scale, tolerance)
-        if moved:
-            self._applied_scale = self.scale
-        if moved or not _is_close(self._checked_scale, self.scale, SUMMARY_TOLERANCE):
-            self._is_all_outdated = True
+        longest_wait_s = self._policy.longest_wait_s
+        moved = self._fleet.solve(now_s)
+        if self._policy.longest_wait_s != longest_wait_s:
+            self._is_aggregate_current = False
         return moved
 
     def outdated_channels(self, fleet_s: float) -> AbstractSet[ChannelId]:
@@ -423,7 +353,7 @@ class PollingPlans:
     def count_by_level(self) -> Counter[int]:
         """Return the number of channels at each polling level; levels, which are real numbers, are rounded."""
         sizes, channels = np.unique(self._table.rows["size"], return_counts=True)
-        base, counts = self._applied_levels.base, Counter[int]()
+        base, counts = self._fleet.applied_levels.base, Counter[int]()
         for size, count in zip(sizes.tolist(), channels.tolist(), strict=True):
             if size:
                 counts[round(level_of(size, self._nodes, base))] += count
@@ -489,7 +419,7 @@ class PollingPlans:
             subscribers=plan.subscribers,
             delay_factor=float(delay_factors([plan.updates.rhythm], [plan.schedule.speeds])[0]),
             present_speed=1.0 if clock is None else clock.speed(fleet_s),
-            choices=self._choices(np.array([plan.row]), self._applied_levels),
+            choices=self._choices(np.array([plan.row]), self._fleet.applied_levels),
         )
 
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
@@ -528,10 +458,9 @@ class PollingPlans:
                 before = self._table.rows["rate"][changed]
                 self._compare_schedules(changed)
                 drift = float(np.abs(self._table.rows["rate"][changed] - before).sum())
-                is_unknown = self._is_all_outdated or self.scale is None
+                is_unknown = self._fleet.has_changed or self.scale is None
                 self._drift = inf if is_unknown else (self._drift or 0.0) + drift
-        if self._is_all_outdated:
-            self._is_all_outdated, self._checked_scale = False, self.scale
+        if self._fleet.take_change():
             self._compare_schedules(np.arange(len(self._table.channels)))
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
@@ -573,7 +502,7 @@ class PollingPlans:
             table["rate"][some], table["set_size"][some] = rates, set_sizes
             with np.errstate(divide="ignore", invalid="ignore"):
                 fits = np.abs(interval_s / rates / part["gap_s"] - 1) <= GAP_TOLERANCE
-            if self._applied_levels.are_whole:
+            if self._fleet.applied_levels.are_whole:
                 fits &= part["size"] == set_sizes
             else:
                 least = np.clip(np.ceil(rates * (1 - GAP_TOLERANCE)), 1, nodes)
@@ -717,24 +646,19 @@ class PollingPlans:
 
     @property
     def _nodes(self) -> int:
-        return max(1, len(self._view.nodes))
+        return self._fleet.nodes
 
     @property
-    def _applied_levels(self) -> Levels:
-        """The polling levels by which schedules are made."""
-        return self._levels or self._policy.objective.levels
+    def _policy(self) -> FleetPolicy:
+        return self._fleet.policy
 
     def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
         """Return the wedges among which the channels in these rows choose, or all channels if ``rows`` is None.
 
         The result is None if numbers of polls are continuous.
         """
-        if not levels.are_whole:
-            return None
-        if self._wedges is None or self._wedges.base != levels.base:
-            self._wedges = RingLevels(self._view, levels.base)
         channels = self._table.channels
-        return self._wedges.choices(channels if rows is None else [channels[row] for row in rows.tolist()])
+        return self._fleet.choices(channels if rows is None else [channels[row] for row in rows.tolist()], levels)
 
     def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
         """Return the polls per τ of the channels in these rows, and the numbers of nodes that make them.
@@ -744,10 +668,10 @@ class PollingPlans:
         solved for the present ring, where wedges have other sizes.
         """
         interval_s = self._policy.poll_interval_s
-        choices = self._choices(rows, self._applied_levels)
+        choices = self._choices(rows, self._fleet.applied_levels)
         found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices)
-        is_outdated = choices is not None and not self._is_scale_current
-        if self.scale is None or is_outdated or self._applied_levels is not self._policy.objective.levels:
+        is_outdated = choices is not None and not self._fleet.is_current
+        if self.scale is None or is_outdated or self._fleet.applied_levels is not self._policy.objective.levels:
             schedules = [self._plans[self._table.channels[row]].schedule for row in rows.tolist()]
             kept = np.array([interval_s / schedule.gap_s if schedule else 0.0 for schedule in schedules])
             if self.scale is not None:
@@ -767,7 +691,7 @@ class PollingPlans:
         gap_s = self._policy.poll_interval_s / rate
         fits = abs(gap_s / schedule.gap_s - 1) <= GAP_TOLERANCE and speeds == schedule.speeds
         full = schedule.size == set_size
-        if not self._applied_levels.are_whole:
+        if not self._fleet.applied_levels.are_whole:
             least = min(self._nodes, polling_set_size(rate * (1 - GAP_TOLERANCE), self._nodes))
             full = least <= schedule.size <= self._nodes
         # A next poll more than two gaps ahead was planned before the fleet's clock was set back.
@@ -782,10 +706,5 @@ class PollingPlans:
             self._policy.poll_interval_s,
             fleet_s,
             speeds=speeds,
-            can_hand_over=self._is_scale_current,  # else the node may be one that has left the ring
+            can_hand_over=self._fleet.is_current,  # else the node may be one that has left the ring
         )
-
-
-def _is_close(before: float | None, after: float, tolerance: float) -> bool:
-    """Return whether a number, None if unknown, is as before, up to this relative tolerance."""
-    return before is not None and abs(after - before) <= tolerance * abs(before)

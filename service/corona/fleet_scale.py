@@ -1,0 +1,148 @@
+"""The fleet's scale c, by which all channels' polls follow from their factors, as one node knows it (Corona §3.2-3.3).
+
+A node solves for c while it has the aggregates of all nodes. If it has lacked some of them for the lifetime of soft
+state, it solves for c without them. After a change of the ring, c is frozen for one maintenance interval: the channels
+of nodes that left or joined are in no aggregate until they are acquired, and all polling sets would follow c away and
+back. An unchanged fleet is not solved again.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from service.corona.aggregation import Aggregation
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Levels
+from service.corona.messages import Aggregate
+from service.corona.optimizer import node_optimizer
+from service.corona.optimizer.polling_levels import LevelChoices, RingLevels
+from service.model import ChannelId, NodeId
+from service.overlay.ring import RingView
+
+LEVEL_TOLERANCE = 1e-4
+"""Relative change of the scale from which schedules follow it at once if only whole polling levels are allowed: then a
+small change can move many channels by a level.
+"""
+GAP_TOLERANCE = 0.01
+"""Relative deviation of the time between polls up to which a schedule is kept, so that members need not replan for
+every new subscriber of any channel.
+"""
+SUMMARY_TOLERANCE = 1e-3
+"""Change of a node's polls, as a share of them, from which the node's aggregate is made anew.
+
+The fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``, until then.
+"""
+
+
+class FleetScale:
+    """The scale c, with the ring, policy and aggregates from which it is solved. ``now_s`` is monotonic time."""
+
+    def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
+        self.policy = policy
+        """The policy, with the longest wait that the fleet's budget can pay for."""
+        self.aggregation = Aggregation(node_id, policy.soft_state_ttl_s)
+        self.scale: float | None = None
+        """c; None before its first solution."""
+        self.is_current = True
+        """Whether c was solved for the present ring."""
+        self.has_changed = False
+        """Whether the scale, the ring or the policy has changed since :meth:`take_change`."""
+        self._view = RingView(0, ())
+        self._wedges: RingLevels | None = None
+        """The polling levels of the ring, if only whole levels were allowed when they were last needed."""
+        self._applied: float | None = None
+        """The c by which all schedules were computed last."""
+        self._compared: float | None = None
+        """The c with which all schedules were last compared."""
+        self._levels: Levels | None = None
+        """The polling levels for which c was solved; None before its first solution."""
+        self._last_complete_s: float | None = None
+        """When the aggregates of all nodes were last known."""
+        self._frozen_until_s: float | None = None
+        """Until when c is frozen after a change of the ring; None once c has been solved for since."""
+        self._solved: tuple[Aggregate, FleetPolicy, int] | None = None
+        """The fleet, policy and number of nodes for which c was solved last."""
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes of the ring, at least 1."""
+        return max(1, len(self._view.nodes))
+
+    @property
+    def applied_levels(self) -> Levels:
+        """The polling levels by which schedules are made."""
+        return self._levels or self.policy.objective.levels
+
+    def set_objective(self, objective: FleetObjective) -> None:
+        """Use this objective from the next solution on, which is then not delayed by a change of the ring."""
+        self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
+        self.has_changed = True
+        self._frozen_until_s = None
+
+    def on_ring_changed(self, view: RingView, now_s: float) -> None:
+        """Adopt the ring, and freeze the scale for a maintenance interval."""
+        if self.scale is not None and self._frozen_until_s is None:
+            self._frozen_until_s = now_s + self.policy.maintenance_interval_s
+        self._view, self._wedges, self.is_current = view, None, False
+        self.aggregation.on_ring_changed(view)
+        self.has_changed = True
+
+    def solve(self, now_s: float) -> bool:
+        """Solve for the scale; return whether it differs notably from the scale that the schedules follow.
+
+        After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
+        the new ones: a scale suits only the levels for which it was solved.
+        """
+        fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
+        is_complete = fleet.nodes == self.nodes and fleet.base == node_optimizer.aggregate_base(levels)
+        if self._last_complete_s is None or is_complete:
+            self._last_complete_s = now_s
+        is_known = is_complete or now_s - self._last_complete_s >= self.policy.soft_state_ttl_s
+        moved = False
+        if is_known and (self._frozen_until_s is None or now_s >= self._frozen_until_s):
+            self._frozen_until_s = None
+            self._apply_policy(self.policy)
+            problem = fleet, self.policy, self.nodes
+            if self._solved is None or self._solved[0] is not fleet or self._solved[1:] != problem[1:]:
+                self.scale, self._solved = node_optimizer.solve_scale(self.policy, self.nodes, fleet), problem
+            moved = levels is not self._levels or (levels.are_whole and not self.is_current)
+            self._levels, self.is_current = levels, True
+        if self.scale is None:
+            return False
+        tolerance = LEVEL_TOLERANCE if levels.are_whole else GAP_TOLERANCE
+        moved |= not _is_close(self._applied, self.scale, tolerance)
+        if moved:
+            self._applied = self.scale
+        if moved or not _is_close(self._compared, self.scale, SUMMARY_TOLERANCE):
+            self.has_changed = True
+        return moved
+
+    def take_change(self) -> bool:
+        """Return whether schedules must be compared with the scale, ring and policy; the caller then compares them."""
+        if not self.has_changed:
+            return False
+        self.has_changed, self._compared = False, self.scale
+        return True
+
+    def choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
+        """Return the wedges among which these channels choose; None if numbers of polls are continuous."""
+        if not levels.are_whole:
+            return None
+        if self._wedges is None or self._wedges.base != levels.base:
+            self._wedges = RingLevels(self._view, levels.base)
+        return self._wedges.choices(channels)
+
+    def _apply_policy(self, policy: FleetPolicy) -> None:
+        """Plan by this policy, with the longest wait that its budget can pay for the fleet's channels."""
+        fleet = self.aggregation.fleet()
+        channels = round(fleet.channels * self.nodes / fleet.nodes)
+        policy = node_optimizer.affordable_policy(policy, channels)
+        if not _is_close(self.policy.longest_wait_s, policy.longest_wait_s, GAP_TOLERANCE):
+            self.has_changed = True
+        elif policy.objective == self.policy.objective:
+            return
+        self.policy = policy
+
+
+def _is_close(before: float | None, after: float, tolerance: float) -> bool:
+    """Return whether a number, None if unknown, is as before, up to this relative tolerance."""
+    return before is not None and abs(after - before) <= tolerance * abs(before)
