@@ -7,12 +7,12 @@ together with it: ``region=gb of lang=en``.
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
-from itertools import pairwise
+from collections.abc import Callable
 from typing import Final, Literal
 
 import msgspec
 
+from service.discovery.word_analysis import INVISIBLE, fold, fold_case, is_distinctive, words
 from service.errors import BadQuery, BadUrl
 from service.feeds.urls import canonical_url, channel_id, host_of
 
@@ -35,27 +35,9 @@ UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
 """Classes of update frequency: updates at least that often, but less often than the previous class."""
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-# Invisible characters that texts legitimately contain (joiners, soft hyphens), and typographic quotation marks.
-_EQUIVALENTS = {0x200C: None, 0x200D: None, 0xAD: None} | dict.fromkeys(map(ord, "“”„‟«»"), '"')
 _LANGUAGE = re.compile(r"[a-z]{2,3}")
 _REGION = re.compile(r"[a-z0-9]{2,8}")
 _VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
-_WORD = re.compile(r"\w+")
-# Scripts without spaces between words: each two neighbouring characters count as a word.
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-_MIN_WORD_CHARS = 2
-_MAX_WORD_CHARS = 40
-# Words in so many titles that a search for them would be meaningless.
-_COMMON_WORDS: Final = frozenset(
-    _WORD.findall(
-        "the of and to in is for on with at by an it as from that this are be or how what why your you we our us "
-        "der die das und ist im in den von zu mit für auf des ein eine dem nicht wie was sich es am aus bei "
-        "le la les de des et un une du en est pour dans au aux sur par que qui ce pas se ne sa son "
-        "el los las y una por con del al para se lo su no es más como"
-    )
-)
 
 
 class Attribute(msgspec.Struct, frozen=True):
@@ -108,29 +90,6 @@ def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
     return BadQuery("There is no attribute “{name}”. You can use {known}.", name=printable(name), known=known)
 
 
-def words(text: str, *, include_common: bool = False) -> list[str]:
-    """Return the normalised words of a text in order, without very common words unless ``include_common``.
-
-    In scripts without spaces between words, each pair of neighbouring characters counts as a word.
-    """
-    found: list[str] = []
-    for run in _WORD.findall(fold_text(text)):
-        end = 0
-        for unspaced in _UNSPACED.finditer(run):
-            found += [run[end : unspaced.start()], *_bigrams(unspaced[0])]
-            end = unspaced.end()
-        found.append(run[end:])
-    return [word[:_MAX_WORD_CHARS] for word in found if word and (include_common or _is_distinctive(word))]
-
-
-def fold_text(text: str) -> str:
-    """Return a normalised text for comparisons that ignore case, width, Unicode composition, quotes and white space."""
-    if text.isascii():
-        return " ".join(text.lower().split())
-    once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
-    return " ".join(unicodedata.normalize("NFKC", once).split())
-
-
 def printable(text: str, most: int = 40) -> str:
     """Return a user's text for an error message, cut to ``most`` characters, with "?" for each invisible character."""
     visible = "".join("?" if unicodedata.category(each) in _INVISIBLE else each for each in text[:most])
@@ -140,17 +99,9 @@ def printable(text: str, most: int = 40) -> str:
 def refuse_invisible(text: str) -> None:
     """Raise :class:`BadQuery` if the text contains a control character or another invisible character."""
     if not text.isprintable() and any(
-        unicodedata.category(each) in _INVISIBLE and ord(each) not in _EQUIVALENTS for each in text
+        unicodedata.category(each) in _INVISIBLE and ord(each) not in INVISIBLE for each in text
     ):
         raise BadQuery("“{text}” contains an invisible character. Please remove it.", text=printable(text))
-
-
-def _bigrams(run: str) -> Iterable[str]:
-    return map("".join, pairwise(run)) if len(run) > 1 else (run,)
-
-
-def _is_distinctive(word: str) -> bool:
-    return (len(word) >= _MIN_WORD_CHARS or not word.isascii()) and word not in _COMMON_WORDS
 
 
 def _check_value(attribute: str, value: str) -> str:
@@ -161,14 +112,14 @@ def _check_value(attribute: str, value: str) -> str:
             name=attribute, length=len(value), most=most,
         )  # fmt: skip
     refuse_invisible(value)
-    if not (fold_text(value) if attribute != "channel" else value.strip()):
+    if not (fold(value) if attribute != "channel" else value.strip()):
         raise BadQuery("“{name}” needs a value: {name}=…", name=attribute)
     return value
 
 
 def _text(value: str) -> str:
     # NFKC may expand one character to 18.
-    return fold_text(value)[:MAX_VALUE_CHARS]
+    return fold(value)[:MAX_VALUE_CHARS]
 
 
 def _tag(value: str) -> str:
@@ -179,40 +130,40 @@ def _word(value: str) -> str:
     found = words(value, include_common=True)
     if len(found) != 1:
         raise BadQuery("“{text}” is not a single word. Give several words one by one.", text=printable(value))
-    if not _is_distinctive(found[0]):
+    if not is_distinctive(found[0]):
         raise BadQuery("“{text}” is in too many titles to search for it.", text=printable(value))
     return found[0]
 
 
 def _pattern_of(form: re.Pattern[str], example: str) -> Callable[[str], str]:
     def normalize(value: str) -> str:
-        if not form.fullmatch(fold_text(value)):
+        if not form.fullmatch(fold(value)):
             raise BadQuery(
                 "“{text}” isn't valid here; try something like {example}.", text=printable(value), example=example
             )
-        return fold_text(value)
+        return fold(value)
 
     return normalize
 
 
 def _choice_of(values: tuple[str, ...]) -> Callable[[str], str]:
     def normalize(value: str) -> str:
-        if fold_text(value) not in values:
+        if fold(value) not in values:
             raise BadQuery("“{text}” is not one of {known}.", text=printable(value), known=", ".join(values))
-        return fold_text(value)
+        return fold(value)
 
     return normalize
 
 
 def _host(value: str) -> str:
     try:
-        return host_of(canonical_url(f"https://{fold_text(value).strip('.')}/"))
+        return host_of(canonical_url(f"https://{fold_case(value).strip('.')}/"))
     except BadUrl as error:
         raise BadQuery("“{text}” is not a host name like example.org.", text=printable(value)) from error
 
 
 def _top_level(value: str) -> str:
-    return _host(f"a.{fold_text(value).strip('.')}").removeprefix("a.")
+    return _host(f"a.{fold_case(value).strip('.')}").removeprefix("a.")
 
 
 def _channel(value: str) -> str:

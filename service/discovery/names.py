@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.av_pairs import MAX_VALUE_CHARS, UPDATE_CLASSES, Pair, make_pair, words
+from service.discovery.av_pairs import MAX_VALUE_CHARS, UPDATE_CLASSES, Pair, make_pair
+from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, Entry

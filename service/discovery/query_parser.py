@@ -20,7 +20,6 @@ from service.discovery.av_pairs import (
     printable,
     refuse_invisible,
     unknown_attribute_error,
-    words,
 )
 from service.discovery.names import language_pairs
 from service.discovery.query import DEFAULT_LIMIT, MAX_LIMIT, Condition, PairCondition, Query, WordCondition
@@ -31,6 +30,7 @@ from service.discovery.saved_searches import (
     SearchCondition,
     validate_condition,
 )
+from service.discovery.word_analysis import words
 from service.errors import BadQuery
 
 MAX_QUERY_CHARS: Final = 3000

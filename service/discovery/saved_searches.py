@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 import re2
 
-from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible, words
+from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible
+from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.model import Entry
 

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from service.discovery import query_parser
-from service.discovery.av_pairs import words
 from service.discovery.saved_searches import (
     PatternCondition,
     PhraseCondition,
@@ -23,6 +22,7 @@ from service.discovery.saved_searches import (
     matches,
     validate_condition,
 )
+from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.feeds.entries.version_parts import is_edit
 from service.model import Change, Delta

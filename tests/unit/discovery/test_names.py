@@ -23,7 +23,7 @@ def test_a_channels_name_has_pairs_for_type_location_and_topic() -> None:
         *("type=feed", "status=ok", "updates=daily"),
         *("host=blog.example.co.uk", "domain=example.co.uk", "tld=uk"),
         *("lang=en", "region=gb of lang=en", "generator=wordpress", "version=6.4.2 of generator=wordpress"),
-        *("tag=python", "tag=async io", "author=jane doe", "word=würzburg", "word=python", "word=blog"),
+        *("tag=python", "tag=async io", "author=jane doe", "word=wurzburg", "word=python", "word=blog"),
     )
 
 

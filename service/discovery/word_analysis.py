@@ -1,0 +1,181 @@
+"""Text analysis for search: folding, tokens, common words, stems, and the language of a text.
+
+Documents and queries pass the same steps. A text is *folded*: case, width, Unicode composition and accents do not
+matter. It is split into *words*: runs of letters and digits. ``C++``, ``C#``, ``.net`` and ``node.js`` are words, too.
+In scripts without spaces between words, each pair of neighbouring characters counts as a word. *Common words*
+(function words such as "the") are left out. A word is reduced to its *stem* by the Snowball stemmer of the document's
+language. The language of a query is unknown, so each of its words gets the stems of all product languages.
+
+Folding comes before stemming, so that a query without accents has the same stems as a document with them.
+
+The cost is bounded: at most ``MAX_TEXT_CHARS`` characters of a text are examined, and words are cut to
+``MAX_WORD_CHARS`` characters.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+import Stemmer
+
+LANGUAGES: Final = ("en", "de", "fr", "es")
+"""The product's languages (ISO 639-1), in which words are stemmed."""
+
+MAX_TEXT_CHARS: Final = 10_000
+MAX_WORD_CHARS: Final = 40
+
+_MIN_WORD_CHARS = 2
+_CACHED_WORDS = 50_000
+
+INVISIBLE: Final = frozenset({0x200C, 0x200D, 0xAD})
+"""Invisible characters that texts legitimately contain: joiners and soft hyphens."""
+# Characters that are left out, and typographic quotation marks.
+_EQUIVALENTS: Final = dict.fromkeys(INVISIBLE) | dict.fromkeys(map(ord, "“”„‟«»"), '"')
+# Letters with strokes, and ligatures, which Unicode does not decompose.
+_UNDECOMPOSED: Final = str.maketrans(
+    {"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "\u0131": "i", "ħ": "h"}
+)
+_ACCENT = re.compile("[\u0300-\u036f]+")
+
+_WORD = re.compile(
+    r"""
+    (?<![\w.])\.(?=[a-z]+\b)[a-z]{3,10}(?!\.?\w)    # .net
+    | [a-z](?:\+\+|\#)(?!\w)                        # c++ c#
+    | \w+(?:\.\w+)*                                 # node.js 3.12 example.org
+    """,
+    re.VERBOSE,
+)
+# Scripts without spaces between words: each two neighbouring characters count as a word.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+
+_FUNCTION_WORDS: Final = {
+    "en": "a an the of and to in is for on with at by it its as from that this these those are was were be been or how "
+    "what why who when where which your you we our us they their he she his her i my not but if can will has have "
+    "had do does did so than then there about into out up more most all some any no just also",
+    "de": "der die das und ist im in den von zu mit fur auf des ein eine einen einem einer eines dem nicht wie was "
+    "sich es am aus bei nach auch an als er sie ich wir ihr man hat haben wird werden sind war oder aber wenn dass "
+    "so noch nur uber vor zum zur durch bis um kein keine mehr dieser diese dieses kann",
+    "fr": "le la les de des et un une du en est pour dans au aux sur par que qui ce cette ces pas se ne sa son ses il "
+    "elle ils nous vous je on plus avec sont a ont ou mais comme tout leur leurs etre fait sans d l s c n qu",
+    "es": "el los las la y una un uno por con del al para se lo su sus no es mas como de que en a ha han son pero ya "
+    "o este esta estos estas fue ser sobre entre cuando muy sin desde hasta nos le les si tambien",
+}
+_FUNCTION_WORD_SETS: Final = {language: frozenset(listed.split()) for language, listed in _FUNCTION_WORDS.items()}
+# Words in so many texts that a search for them would be meaningless. Words that carry meaning in another language of
+# the product ("war", "man", "fait") are not among them.
+_COMMON_WORDS_LIST: Final = (
+    "the of and to in is for on with at by an it as from that this are be or how what why your you we our us "
+    "these those was were been who when where which they their he she his her not but if can will has have had its "
+    "der die das und ist im in den von zu mit fur auf des ein eine einen einem einer eines dem nicht wie was sich es "
+    "am aus bei nach auch als er sie ich wir ihr hat haben wird werden sind oder aber wenn dass "
+    "le la les de des et un une du en est pour dans au aux sur par que qui ce cette ces pas se ne sa son ses il elle "
+    "nous vous je avec sont mais "
+    "el los las y una por con del al para se lo su sus no es mas como pero ha"
+)
+_COMMON_WORDS: Final = frozenset(_COMMON_WORDS_LIST.split())
+_MIN_EVIDENCE = 2
+"""Least number of function words by which the language of a text is recognised."""
+_MIN_SHARE = 4
+"""A text in which every fourth word is a function word of a language is in that language, whatever is declared."""
+
+
+def fold(text: str) -> str:
+    """Return a text for comparisons that ignore case, width, accents, Unicode composition, quotes and white space."""
+    folded = fold_case(text)
+    if folded.isascii():
+        return folded
+    decomposed = unicodedata.normalize("NFKD", folded.translate(_UNDECOMPOSED))
+    return unicodedata.normalize("NFKC", _ACCENT.sub("", decomposed))
+
+
+def fold_case(text: str) -> str:
+    """Return a text for comparisons that ignore case, width, Unicode composition, quotes and white space."""
+    if text.isascii():
+        return " ".join(text.lower().split())
+    once = unicodedata.normalize("NFKC", text).translate(_EQUIVALENTS).casefold()
+    return " ".join(unicodedata.normalize("NFKC", once).split())
+
+
+def words(text: str, *, include_common: bool = False) -> list[str]:
+    """Return the folded words of a text in order, without common words and single letters unless ``include_common``.
+
+    Words are not stemmed. Only the first ``MAX_TEXT_CHARS`` characters of ``text`` are examined.
+    """
+    folded = fold(text[:MAX_TEXT_CHARS])[:MAX_TEXT_CHARS]
+    found: list[str] = _WORD.findall(folded)
+    if not folded.isascii():
+        found = [part for run in found for part in _split_unspaced(run)]
+    return [word[:MAX_WORD_CHARS] for word in found if word and (include_common or is_distinctive(word))]
+
+
+def word_parts(word: str) -> list[str]:
+    """Return the distinctive parts of a word that contains dots, such as ``node`` and ``js``; empty for other words."""
+    return [part for part in word.split(".") if part and is_distinctive(part)] if "." in word.strip(".") else []
+
+
+def is_distinctive(word: str) -> bool:
+    """Return whether a folded word can be searched for: it is neither a common word nor a single ASCII character."""
+    return (len(word) >= _MIN_WORD_CHARS or not word.isascii()) and word not in _COMMON_WORDS
+
+
+def stem(word: str, language: str) -> str:
+    """Return the stem of a folded word in ``language`` (ISO 639-1); the word itself if that is not a product language.
+
+    Words that contain anything but letters are their own stems.
+    """
+    return _stem(word, language) if language in LANGUAGES else word
+
+
+@lru_cache(_CACHED_WORDS)
+def query_stems(word: str) -> tuple[str, ...]:
+    """Return the distinct stems of a folded word in all product languages, and the word itself.
+
+    The word itself finds documents in other languages, whose words are not stemmed.
+    """
+    return tuple(dict.fromkeys([*(_stem(word, language) for language in LANGUAGES), word]))
+
+
+def text_language(found: Sequence[str], declared: str) -> str:
+    """Return the language (ISO 639-1) of a text, by its function words; "" if it is unknown.
+
+    ``found`` are its words, common words included. ``declared`` is the language tag that the publisher declares, which
+    decides if the words tell nothing; "" if there is none.
+    """
+    primary = re.split("[-_]", declared.strip().lower())[0]
+    counts = {language: sum(map(known.__contains__, found)) for language, known in _FUNCTION_WORD_SETS.items()}
+    most = max(counts.values())
+    best = [language for language, count in counts.items() if count == most]
+    if most < _MIN_EVIDENCE or primary in best:
+        return primary
+    # A text in another language than the product's (such as Dutch) also contains some of these words.
+    return best[0] if not primary or primary in LANGUAGES or most * _MIN_SHARE >= len(found) else primary
+
+
+@lru_cache(_CACHED_WORDS)
+def _stem(word: str, language: str) -> str:
+    if not word.isalpha():
+        return word
+    stemmed: str = _STEMMERS[language].stemWord(word)
+    return stemmed or word
+
+
+_STEMMERS: Final = {language: Stemmer.Stemmer(language) for language in LANGUAGES}
+
+
+def _split_unspaced(run: str) -> Iterable[str]:
+    """Yield the parts of a run of letters and digits, of which some are in scripts without spaces."""
+    end = 0
+    for unspaced in _UNSPACED.finditer(run):
+        yield run[end : unspaced.start()].strip(".")
+        yield from _bigrams(unspaced[0])
+        end = unspaced.end()
+    yield run[end:].strip(".") if end else run
+
+
+def _bigrams(run: str) -> Iterable[str]:
+    return map("".join, pairwise(run)) if len(run) > 1 else (run,)
