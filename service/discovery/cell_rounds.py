@@ -75,7 +75,7 @@ def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]
 
 
 def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]]:
-    answers = yield [ReadState(place) for place in probe_addresses(pair, limits.partitions, limits.replicas)]
+    answers = yield [ReadState(place) for place in probe_addresses(pair, limits)]
     return [answer.member.size for answer in answers if answer.member is not None]
 
 

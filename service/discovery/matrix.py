@@ -7,9 +7,12 @@ few, whatever sizes its matrix has had, and need not be stored.
 
 Deviation: the paper draws a new number for each registration; a changed name could then not be found and replaced.
 
+A replica is named by its *row*, the number r of the rendezvous points H(pair, p, r). Deviation: rows need not be
+consecutive. A row that is added can be chosen such that its cells are on other nodes
+(:mod:`service.discovery.replica_placement`); the matrix's size lists the rows, so everyone computes the same addresses.
+
 A cell requests more partitions or replicas from the head node when its load reaches one of three thresholds, and fewer
-when its load is far below them. A rate is the mean rate of the last ``WINDOW`` events, as the paper's nodes measure it
-(§V.A). The head node carries out one request at a time: its record changes first, and then
+when its load is far below them. The head node carries out one request at a time: its record changes first, and then
 :mod:`service.discovery.matrix_resizing` makes the cells follow. Until that is complete the matrix is not *settled*, and
 requests are dropped. Deviation: requests are not queued, because a cell that is still overloaded repeats its request.
 """
@@ -24,7 +27,10 @@ PairKey = str
 
 
 class CellAddress(msgspec.Struct, frozen=True, order=True):
-    """The address of one cell of an AV-pair's matrix: the rendezvous point H(pair, p, r), with p and r from 0."""
+    """The address of one cell of an AV-pair's matrix: the rendezvous point H(pair, p, r).
+
+    ``partition`` is p, from 0 to P - 1; ``replica`` is r, one of the matrix's rows.
+    """
 
     pair: PairKey
     partition: int = 0
@@ -34,12 +40,18 @@ class CellAddress(msgspec.Struct, frozen=True, order=True):
 class MatrixSize(msgspec.Struct, frozen=True, order=True):
     """The size of a matrix between two changes; a size with a greater ``epoch`` is newer.
 
-    ``epoch`` is the number of the change that resulted in this size, ``partitions`` is P, and ``replicas`` is R.
+    ``epoch`` is the number of the change that resulted in this size, and ``partitions`` is P. ``rows`` has the number r
+    of each replica, in the order in which they were added; row 0 is always the first.
     """
 
     epoch: int = 0
     partitions: int = 1
-    replicas: int = 1
+    rows: tuple[int, ...] = (0,)
+
+    @property
+    def replicas(self) -> int:
+        """The number of replicas R."""
+        return len(self.rows)
 
 
 def head_address(pair: PairKey) -> CellAddress:
@@ -73,14 +85,23 @@ def possible_partitions(draw: int, partitions: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def probe_addresses(pair: PairKey, partitions: int, replicas: int) -> tuple[CellAddress, ...]:
+SECOND_ROWS = range(1, 9)
+"""The rows from which the second replica of a matrix is chosen, so that a search for the matrix's cells is short."""
+
+
+def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
+    """Return the addresses of all cells of a matrix of this size, one partition after the other."""
+    return [CellAddress(pair, partition, row) for partition in range(size.partitions) for row in size.rows]
+
+
+def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress, ...]:
     """Return the cells to ask for the matrix's size if its head node does not know it (§IV.B.1).
 
-    ``partitions`` and ``replicas`` are the maximum size of a matrix. Cells are numbered without gaps, and each cell
-    knows the whole size. Therefore, if any cell other than the head exists, at least one of the returned cells exists.
+    Partitions are numbered without gaps, the second replica is one of ``SECOND_ROWS``, and each cell knows the whole
+    size. Therefore, if any cell other than the head exists, at least one of the returned cells exists.
     """
-    down = (CellAddress(pair, 1 << bit) for bit in range((partitions - 1).bit_length()))
-    across = (CellAddress(pair, 0, 1 << bit) for bit in range((replicas - 1).bit_length()))
+    down = (CellAddress(pair, 1 << bit) for bit in range((limits.partitions - 1).bit_length()))
+    across = (CellAddress(pair, 0, row) for row in SECOND_ROWS if limits.replicas > 1)
     return (*down, *across)
 
 
@@ -169,8 +190,8 @@ class Matrix(msgspec.Struct, frozen=True):
     """The record of a matrix, which its head node keeps.
 
     ``leaving`` is the part that is being removed, or None; this part still counts in ``size``. ``settled`` states
-    whether all cells match the record. The *expansion regions* are the parts that were added last; ``new_partitions``
-    and ``new_replicas`` are the numbers of their first partition and first replica.
+    whether all cells match the record. The *expansion regions* are the parts that were added last: the partitions from
+    number ``new_partitions`` on, and the replicas from index ``new_replicas`` of ``size.rows`` on.
     """
 
     size: MatrixSize = MatrixSize(epoch=1)
@@ -181,10 +202,14 @@ class Matrix(msgspec.Struct, frozen=True):
 
 
 class ResizeRequest(msgspec.Struct, frozen=True):
-    """A request of the cell ``place`` to the head node of its matrix to change the matrix's size as ``kind`` states."""
+    """A request of the cell ``place`` to the head node of its matrix to change the matrix's size as ``kind`` states.
+
+    With INC_R, ``new_rows`` are the rows to add; empty to double the replicas by the next numbers, as in the paper.
+    """
 
     kind: ResizeKind
     place: CellAddress
+    new_rows: tuple[int, ...] = ()
 
 
 def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) -> Matrix:
@@ -195,26 +220,28 @@ def after_request(matrix: Matrix, request: ResizeRequest, limits: MatrixLimits) 
     the last replica.
     """
     size, place = matrix.size, request.place
-    if not matrix.settled or place.partition >= size.partitions or place.replica >= size.replicas:
+    if not matrix.settled or place.partition >= size.partitions or place.replica not in size.rows:
         return matrix
+    nth = size.rows.index(place.replica)
     match request.kind:
         case ResizeKind.INC_P if place.partition >= matrix.new_partitions and size.partitions < limits.partitions:
-            return _grow(matrix, min(2 * size.partitions, limits.partitions), size.replicas)
-        case ResizeKind.INC_R if place.replica >= matrix.new_replicas and size.replicas < limits.replicas:
-            return _grow(matrix, size.partitions, min(2 * size.replicas, limits.replicas))
+            return _grow(matrix, min(2 * size.partitions, limits.partitions), ())
+        case ResizeKind.INC_R if nth >= matrix.new_replicas and size.replicas < limits.replicas:
+            rows = request.new_rows or tuple(range(max(size.rows) + 1, max(size.rows) + 1 + size.replicas))
+            return _grow(matrix, size.partitions, rows[: limits.replicas - size.replicas])
         case ResizeKind.DEC_P if place.partition == size.partitions - 1 > 0:
             return msgspec.structs.replace(matrix, leaving=RemovedPart.PARTITION, settled=False)
-        case ResizeKind.DEC_R if place.replica == size.replicas - 1 > 0:
+        case ResizeKind.DEC_R if nth == size.replicas - 1 > 0:
             return msgspec.structs.replace(matrix, leaving=RemovedPart.REPLICA, settled=False)
     return matrix
 
 
-def _grow(matrix: Matrix, partitions: int, replicas: int) -> Matrix:
+def _grow(matrix: Matrix, partitions: int, new_rows: tuple[int, ...]) -> Matrix:
     size = matrix.size
     return Matrix(
-        MatrixSize(size.epoch + 1, partitions, replicas),
+        MatrixSize(size.epoch + 1, partitions, size.rows + new_rows),
         size.partitions if partitions > size.partitions else matrix.new_partitions,
-        size.replicas if replicas > size.replicas else matrix.new_replicas,
+        size.replicas if new_rows else matrix.new_replicas,
         settled=False,
     )
 
@@ -231,11 +258,11 @@ def after_removal(matrix: Matrix) -> Matrix:
             less_p = 1
         case RemovedPart.REPLICA:
             less_r = 1
-    partitions, replicas = size.partitions - less_p, size.replicas - less_r
+    partitions, rows = size.partitions - less_p, size.rows[: size.replicas - less_r]
     return Matrix(
-        MatrixSize(size.epoch + 1, partitions, replicas),
+        MatrixSize(size.epoch + 1, partitions, rows),
         _region_begin(matrix.new_partitions, partitions),
-        _region_begin(matrix.new_replicas, replicas),
+        _region_begin(matrix.new_replicas, len(rows)),
     )
 
 
@@ -258,5 +285,5 @@ def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
     ``sizes`` are those that its other cells know (§IV.C.5). Raises ValueError if there are no sizes.
     """
     latest = max(sizes)
-    partitions, replicas = latest.partitions, latest.replicas
-    return Matrix(MatrixSize(latest.epoch + 1, partitions, replicas), partitions // 2, replicas // 2, settled=False)
+    size = msgspec.structs.replace(latest, epoch=latest.epoch + 1)
+    return Matrix(size, latest.partitions // 2, latest.replicas // 2, settled=False)

@@ -43,6 +43,7 @@ from service.discovery.matrix import (
     PairKey,
     RemovedPart,
     after_removal,
+    cell_addresses,
     head_address,
     merge_target,
     next_epoch,
@@ -90,8 +91,7 @@ def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> R
 
 
 def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds[CellAnswers]:
-    inside = [CellAddress(pair, p, r) for p in range(size.partitions) for r in range(size.replicas)]
-    places = list(dict.fromkeys((*inside, *probe_addresses(pair, limits.partitions, limits.replicas))))
+    places = list(dict.fromkeys((*cell_addresses(pair, size), *probe_addresses(pair, limits))))
     answers = yield [ReadState(place) for place in places]
     return dict(zip(places, answers, strict=True))
 
@@ -116,8 +116,8 @@ def _complete(pair: PairKey, before: Matrix, after: Matrix) -> Rounds[Matrix | N
 
 def _remaining_addresses(pair: PairKey, matrix: Matrix) -> list[CellAddress]:
     partitions = matrix.size.partitions - (matrix.leaving is RemovedPart.PARTITION)
-    replicas = matrix.size.replicas - (matrix.leaving is RemovedPart.REPLICA)
-    return [CellAddress(pair, p, r) for p in range(partitions) for r in range(replicas)]
+    rows = matrix.size.rows[:-1] if matrix.leaving is RemovedPart.REPLICA else matrix.size.rows
+    return cell_addresses(pair, MatrixSize(matrix.size.epoch, partitions, rows))
 
 
 def _missing_cells(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> list[CellAddress]:
@@ -135,7 +135,7 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
     """
     staying = {place.partition for place in _remaining_addresses(pair, matrix)}
     columns: dict[int, dict[CellAddress, CellAnswer]] = {}
-    for place in [place for place in cells if place.partition in staying and place.replica < matrix.size.replicas]:
+    for place in [place for place in cells if place.partition in staying and place.replica in matrix.size.rows]:
         columns.setdefault(place.partition, {})[place] = cells[place]
     return [column for column in columns.values() if any(cell.is_in(CellState.FILLING) for cell in column.values())]
 
@@ -177,10 +177,10 @@ def _put_in_cells(targets: Sequence[CellAddress], records: tuple[NameRecord, ...
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
     """Close the last partition and move its names to its merge target; return False if another pass has to continue."""
     size, last = matrix.size, matrix.size.partitions - 1
-    places = [CellAddress(pair, last, row) for row in range(size.replicas)]
+    places = [CellAddress(pair, last, row) for row in size.rows]
     if not (yield from _close(places, size, keep=True)):
         return False
-    heirs = [CellAddress(pair, merge_target(last), row) for row in range(size.replicas)]
+    heirs = [CellAddress(pair, merge_target(last), row) for row in size.rows]
     for place in places:
         while (found := (yield [FetchRecords(place, "", page)])[0]).records:
             if not found.is_in(CellState.CLOSED) or not (yield from _put_in_cells(heirs, found.records)):
@@ -192,7 +192,7 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
 def _remove_last_replica(pair: PairKey, matrix: Matrix, _page: int) -> Rounds[bool]:
     """Close the last replica of each partition and delete its names; return False if another pass has to continue."""
     size = matrix.size
-    places = [CellAddress(pair, partition, size.replicas - 1) for partition in range(size.partitions)]
+    places = [CellAddress(pair, partition, size.rows[-1]) for partition in range(size.partitions)]
     return (yield from _close(places, size, keep=False))
 
 

@@ -228,8 +228,8 @@ class MatrixSearch:
         """Return the replicas of partition ``number`` to ask next: one replica at first, then all others."""
         partition = self._partitions.get(number)
         if partition is None or not partition.answers:
-            return [(self._draw // self.size.partitions + number) % self.size.replicas]
-        return [row for row in range(self.size.replicas) if row not in partition.answers]
+            return [self.size.rows[(self._draw // self.size.partitions + number) % self.size.replicas]]
+        return [row for row in self.size.rows if row not in partition.answers]
 
     def _settle(self, number: int, partition: _Partition) -> None:
         """Update the state of partition ``number`` from its replicas' answers.
@@ -268,8 +268,9 @@ def list_records(pair: PairKey, most: int, limits: MatrixLimits, draw: int) -> R
     if size is None:
         return []
     for partition in range(size.partitions):
-        for row in range(size.replicas):
-            read = yield from _read_cell(CellAddress(pair, partition, (draw + row) % size.replicas), most - len(found))
+        first = draw % size.replicas
+        for row in size.rows[first:] + size.rows[:first]:
+            read = yield from _read_cell(CellAddress(pair, partition, row), most - len(found))
             if read is not None:
                 found |= {record.name: record for record in read}
                 break
@@ -364,7 +365,7 @@ def _put_in_replicas(
     """
     stored: set[int] = set()
     asked: set[int] = set()
-    rows = set(range(size.replicas))
+    rows = set(size.rows)
     while rows:
         order = sorted(rows)
         asked |= rows
@@ -376,5 +377,5 @@ def _put_in_replicas(
         size = latest_size(size, *answers)
         now = {row for row, answer in zip(order, answers, strict=True) if answer.done}
         stored |= now
-        rows = set(range(size.replicas)) - (stored if now else asked)
+        rows = set(size.rows) - (stored if now else asked)
     return size, bool(stored)

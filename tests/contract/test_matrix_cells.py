@@ -34,7 +34,7 @@ def records(drawn: random.Random, names: int) -> tuple[NameRecord, ...]:
 
 def command(drawn: random.Random, names: int, memory: MemoryCells) -> Command:
     place = drawn.choice(PLACES)
-    size = MatrixSize(drawn.randrange(1, 6), drawn.randrange(1, 3), 1)
+    size = MatrixSize(drawn.randrange(1, 6), drawn.randrange(1, 3))
     held = list(memory.records.get(place, {}).values())
     matrix = memory.matrices.get(place)
     chances: Sequence[tuple[int, Command]] = (
@@ -133,7 +133,7 @@ async def test_a_cell_that_is_not_refreshed_expires(store: Store) -> None:
 async def test_concurrent_updates_of_a_matrix_change_it_once(store: Store) -> None:
     place = head_address(HOT)
     await opened(store, place)
-    wanted = [Matrix(MatrixSize(2, n, 1)) for n in range(1, 11)]
+    wanted = [Matrix(MatrixSize(2, n)) for n in range(1, 11)]
     asked = [cell.UpdateMatrix(place, Matrix(), each) for each in wanted]
     answers = await asyncio.gather(*(store.matrix_cells.carry_out([one]) for one in asked))
     assert sum(answer.done for (answer,) in answers) == 1

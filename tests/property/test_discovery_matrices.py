@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from service.discovery.cell import CellAnswer, CellState, Command, NameRecord, UpdateMatrix
 from service.discovery.cell_rounds import find_or_create_matrix
 from service.discovery.matrix import (
+    SECOND_ROWS,
     CellAddress,
     MatrixLimits,
     MatrixSize,
@@ -87,7 +88,7 @@ class Matrices(RuleBasedStateMachine):
         for pair in PAIRS:
             self.cells.run(find_or_create_matrix(pair, LIMITS))
             for kind in [ResizeKind.INC_P] * wider + [ResizeKind.INC_R] * taller:
-                self.request(pair=pair, kind=kind, partition=0, replica=0, last=True)
+                self.request(pair=pair, kind=kind, partition=0, replica=0, last=True, row=5)
                 self.finish()
                 self.settle(pair)
         for name in NAMES:
@@ -158,16 +159,19 @@ class Matrices(RuleBasedStateMachine):
         partition=st.integers(0, 7),
         replica=st.integers(0, 3),
         last=st.booleans(),
+        row=st.sampled_from(SECOND_ROWS),
     )
-    def request(self, *, pair: str, kind: ResizeKind, partition: int, replica: int, last: bool) -> None:
+    def request(self, *, pair: str, kind: ResizeKind, partition: int, replica: int, last: bool, row: int) -> None:
         """A cell requests growth or shrinking of its matrix."""
         matrix = self.cells.matrices.get(head_address(pair))
         if matrix is None:
             return
         at = CellAddress(pair, partition, replica)
         if last:
-            at = CellAddress(pair, matrix.size.partitions - 1, matrix.size.replicas - 1)
-        after = after_request(matrix, ResizeRequest(kind, at), LIMITS)
+            at = CellAddress(pair, matrix.size.partitions - 1, matrix.size.rows[-1])
+        rows: tuple[int, ...] = (row, row + 40) if matrix.size.replicas == 1 else (row + 9,)
+        rows = tuple(each for each in rows if each not in matrix.size.rows)
+        after = after_request(matrix, ResizeRequest(kind, at, rows), LIMITS)
         if after is not matrix:
             self.cells.carry_out(UpdateMatrix(head_address(pair), matrix, after))
             self._start("upkeep", reconcile_matrix(pair, LIMITS, page=2), pair)
@@ -316,7 +320,7 @@ class Matrices(RuleBasedStateMachine):
             member = self.cells.members.get(at)
             if at.pair != pair or member is None or record.name not in held:
                 continue
-            leaves = matrix and matrix.leaving is RemovedPart.REPLICA and at.replica == matrix.size.replicas - 1
+            leaves = matrix and matrix.leaving is RemovedPart.REPLICA and at.replica == matrix.size.rows[-1]
             row_gone = member.state is CellState.CLOSED and leaves
             if held[record.name].version >= record.version and held[record.name].pairs and not leaves and not row_gone:
                 return True

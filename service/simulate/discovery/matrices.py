@@ -209,7 +209,7 @@ COPY = 3
 
 
 UNGROWN = MatrixSize()
-UNBEGUN = MatrixSize(0, 0, 0)
+UNBEGUN = MatrixSize(0, 0, ())
 
 
 class SimulatedMatrices:
@@ -245,7 +245,9 @@ class SimulatedMatrices:
         if not self.begun[pair]:
             return UNBEGUN
         record = self._records.get(pair)
-        return UNGROWN if record is None else MatrixSize(0, int(self.partitions[pair]), int(self.replicas[pair]))
+        if record is None:
+            return UNGROWN
+        return MatrixSize(0, int(self.partitions[pair]), record.size.rows[: self.replicas[pair]])
 
     def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by registrations, and begin to grow the matrices of overloaded cells.

@@ -99,7 +99,7 @@ key                          type    contents
 ``cn:{m:CELL}:names``        hash    content name → its record
 ``cn:{m:CELL}:index``        string  bit-sliced signatures of the names, once the cell has more than 64 records
 ``cn:{m:CELL}:slots``        string  the name in each slot of the index, 64 bytes each
-``cn:{mx}:ABOUT``            hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
+``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
 ``cn:{w:B}``                 hash    bucket B of all saved searches: id → SavedSearch (msgpack)
 ``cn:{w}:log``               stream  changes of the buckets: ``i`` id, ``s`` SavedSearch (msgpack) or empty for a
@@ -303,7 +303,7 @@ push_count = _key("cn:{c:*}:pushes")
 excess_push_count = _key("cn:{c:*}:pushes:excess")
 keyspace_deliveries = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
-matrix_sizes = _key("cn:{mx}:*")
+matrix_sizes = _key("cn:{mx}:*:sizes")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")
 user_index = _key("cn:{u:*}:subs")

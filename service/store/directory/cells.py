@@ -162,7 +162,7 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
         case cell.ReadState():
             named = "", ()
         case cell.PutRecords(records=records):
-            believes = command.assumed_size or MatrixSize(0, 0)
+            believes = command.assumed_size or MatrixSize(0, 0, ())
             how = int(command.replace_only), believes.partitions, believes.epoch
             named = "cell_put_records", (*how, *_given(records))
         case cell.FindNames(pairs=pairs):
@@ -213,15 +213,15 @@ def _member(member: Membership | None) -> str:
     if member is None:
         return ""
     size = member.size
-    return f"{member.state} {size.epoch} {size.partitions} {size.replicas}"
+    return f"{member.state} {size.epoch} {size.partitions} {','.join(map(str, size.rows))}"
 
 
 @lru_cache(1024)
 def _member_of(text: bytes | None) -> Membership | None:
     if not text:
         return None
-    standing, *size = text.decode().split()
-    return Membership(CellState(standing), MatrixSize(*map(int, size)))
+    standing, epoch, partitions, rows = text.decode().split()
+    return Membership(CellState(standing), MatrixSize(int(epoch), int(partitions), tuple(map(int, rows.split(",")))))
 
 
 def _parse_state(said: Sequence[Any]) -> CellAnswer:

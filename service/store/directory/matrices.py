@@ -35,6 +35,7 @@ from service.discovery.matrix import (
     ResizeKind,
     ResizeRequest,
     after_request,
+    cell_addresses,
     fill_share,
     head_address,
     home_partition,
@@ -54,7 +55,7 @@ LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=800.0)
 _CACHED_SIZES = 100_000
 _CACHED_NAMES = 4096
 _MAX_UPKEEP_PASSES = 8
-_ONE = MatrixSize(0, 1, 1)
+_ONE = MatrixSize()
 _GROWTH = (ResizeKind.INC_P, ResizeKind.INC_R)
 
 
@@ -135,7 +136,7 @@ class Directory:
         by_cell: dict[CellAddress, list[NameRecord]] = {}
         for pair, record in given:
             partition = home_partition(_draw(record.name), assumed[pair].partitions)
-            for row in range(assumed[pair].replicas):
+            for row in assumed[pair].rows:
                 by_cell.setdefault(CellAddress(pair, partition, row), []).append(record)
         puts = [
             cell.PutRecords(place, tuple(records), assumed_size=assumed[place.pair])
@@ -210,7 +211,7 @@ class Directory:
         self._sizes.update(found.sizes)
         chosen = found.searched_pair or ""
         took_s = time.perf_counter() - began_s
-        size = found.sizes.get(chosen, MatrixSize(0, 0, 0))
+        size = found.sizes.get(chosen, MatrixSize(0, 0, ()))
         return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
 
     async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
@@ -225,7 +226,8 @@ class Directory:
         head = head_address(self.key(pair))
         (mark,) = await self._cells.content_marks([head])
         size = msgspec.msgpack.decode(mark.matrix, type=Matrix).size if mark.matrix else MatrixSize()
-        return (mark, *await self._cells.content_marks([place for place in _places(head.pair, size) if place != head]))
+        others = [place for place in cell_addresses(head.pair, size) if place != head]
+        return (mark, *await self._cells.content_marks(others))
 
     async def maintain(self) -> int:
         """Carry out the changes of size that cells have requested, and adapt cells of matrices whose size is changing.
@@ -259,7 +261,7 @@ class Directory:
         key = self.key(pair)
         (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
-        places = _places(key, size)
+        places = cell_addresses(key, size)
         return list(zip(places, await self._cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
 
     def key(self, pair: AvPair) -> PairKey:
@@ -330,11 +332,6 @@ class Directory:
             await self._redis.call("HSET", key, text, msgspec.msgpack.encode(size))
         else:
             await self._redis.call("HDEL", key, text)
-
-
-def _places(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
-    """Return the addresses of all cells of a matrix of this size."""
-    return [CellAddress(pair, p, r) for p in range(size.partitions) for r in range(size.replicas)]
 
 
 def _one(command: Command) -> Rounds[CellAnswer]:

@@ -35,13 +35,13 @@ def request(matrix: Matrix, kind: ResizeKind, partition: int = 0, replica: int =
 
 
 def matrix_of(partitions: int, replicas: int = 1, *, new_partitions: int = 0) -> Matrix:
-    return Matrix(MatrixSize(5, partitions, replicas), new_partitions)
+    return Matrix(MatrixSize(5, partitions, tuple(range(replicas))), new_partitions)
 
 
 def test_partitions_and_replicas_double_up_to_the_limit() -> None:
-    assert request(matrix_of(4), ResizeKind.INC_P).size == MatrixSize(6, 8, 1)
+    assert request(matrix_of(4), ResizeKind.INC_P).size == MatrixSize(6, 8)
     assert request(matrix_of(8), ResizeKind.INC_P) == matrix_of(8)
-    assert request(matrix_of(4, 2), ResizeKind.INC_R).size == MatrixSize(6, 4, 4)
+    assert request(matrix_of(4, 2), ResizeKind.INC_R).size == MatrixSize(6, 4, (0, 1, 2, 3))
 
 
 def test_only_the_expansion_region_can_request_growth() -> None:
@@ -72,19 +72,16 @@ def test_after_the_expansion_region_is_removed_the_upper_half_becomes_it() -> No
 
 
 def test_a_lost_head_is_recovered_from_the_newest_size() -> None:
-    assert recover_matrix([MatrixSize(3, 8, 1), MatrixSize(4, 7, 2)]).size == MatrixSize(5, 7, 2)
+    assert recover_matrix([MatrixSize(3, 8), MatrixSize(4, 7, (0, 5))]).size == MatrixSize(5, 7, (0, 5))
 
 
 def test_probe_addresses_are_the_first_cells_of_each_growth() -> None:
     """A matrix is therefore found unless a cell of each of its growths is lost at the same time."""
-    assert [(place.partition, place.replica) for place in probe_addresses("a=1", 8, 4)] == [
-        (1, 0),
-        (2, 0),
-        (4, 0),
-        (0, 1),
-        (0, 2),
+    assert [(place.partition, place.replica) for place in probe_addresses("a=1", LIMITS)] == [
+        *((partition, 0) for partition in (1, 2, 4)),
+        *((0, row) for row in range(1, 9)),
     ]
-    assert probe_addresses("a=1", 1, 1) == ()
+    assert probe_addresses("a=1", MatrixLimits(partitions=1, replicas=1)) == ()
 
 
 def test_the_latest_size_ignores_closed_cells() -> None:
@@ -135,14 +132,14 @@ def test_a_name_is_in_one_of_its_possible_partitions_for_any_earlier_size(draw: 
 
 def test_sizes_are_read_until_a_matrix_of_one_partition_is_known() -> None:
     assert size_to_learn({"a", "b"}, {}, 0) == "a"
-    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 4, 1)}, 0) == "b"
-    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 1, 1)}, 0) is None
-    assert size_to_learn({"a"}, {"a": MatrixSize(1, 4, 1)}, 0) is None
+    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 4)}, 0) == "b"
+    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1)}, 0) is None
+    assert size_to_learn({"a"}, {"a": MatrixSize(1, 4)}, 0) is None
 
 
 def test_the_matrix_with_the_fewest_partitions_is_chosen() -> None:
-    assert choose_matrix({"a": MatrixSize(1, 4, 1), "b": MatrixSize(1, 2, 8), "c": MatrixSize(1, 2, 1)}, 0) == "b"
-    assert choose_matrix({"a": MatrixSize(1, 4, 1), "b": MatrixSize(1, 2, 8), "c": MatrixSize(1, 2, 1)}, 1) == "c"
+    sizes = {"a": MatrixSize(1, 4), "b": MatrixSize(1, 2, (0, 3)), "c": MatrixSize(1, 2)}
+    assert [choose_matrix(sizes, draw) for draw in range(2)] == ["b", "c"]
 
 
 def test_only_as_many_partitions_are_asked_as_the_limit_needs() -> None:

@@ -34,7 +34,7 @@ def cells_after_growth(*kinds: ResizeKind) -> MemoryCells:
 def grow(cells: MemoryCells, *kinds: ResizeKind) -> None:
     for kind in kinds:
         matrix = cells.run(find_or_create_matrix(PAIR, LIMITS))
-        last = CellAddress(PAIR, matrix.size.partitions - 1, matrix.size.replicas - 1)
+        last = CellAddress(PAIR, matrix.size.partitions - 1, matrix.size.rows[-1])
         cells.carry_out(
             UpdateMatrix(head_address(PAIR), matrix, after_request(matrix, ResizeRequest(kind, last), LIMITS))
         )
