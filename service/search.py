@@ -9,7 +9,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from service.discovery.av_pairs import Pair
-from service.discovery.query import Query, SearchHit
+from service.discovery.discover import (
+    MAX_CANDIDATES,
+    DiscoverAnswer,
+    DiscoverCandidate,
+    DiscoverOrder,
+    arrange_listing,
+    discover_pairs,
+)
+from service.discovery.query import DEFAULT_LIMIT, Query, SearchHit
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,
@@ -62,6 +70,30 @@ class Searcher:
             if result.complete:
                 break
         return hits[: query.limit]
+
+    async def discover(
+        self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
+    ) -> DiscoverAnswer:
+        """Return up to ``limit`` public channels that work, in this order, of a language or topic if one is given.
+
+        The result depends on nobody's subscriptions other than their numbers. Raises :class:`service.errors.BadQuery`
+        if the language or the topic is invalid, and :class:`CellsUnavailable`.
+        """
+        pairs = discover_pairs(order, language, topic)
+        found = await self._store.channel_directory.find(pairs, MAX_CANDIDATES)
+        cids = [match.name for match in found.matches]
+        channels, subscribers, names = await asyncio.gather(
+            self._store.channels.get_many(cids),
+            self._store.subscriptions.counts(cids),
+            self._store.channels.content_names(cids),
+        )
+        public = public_channels(channels, subscribers, self._min_subscribers)
+        listed = [
+            DiscoverCandidate(public[cid], count, own)
+            for cid, count, own in zip(cids, subscribers, names, strict=True)
+            if cid in public
+        ]
+        return arrange_listing(order, pairs, listed, limit)
 
     async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
@@ -129,7 +161,7 @@ async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> 
     latest, (metadata,) = await asyncio.gather(
         store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata([channel.id])
     )
-    return build_channel_name(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s))
+    return build_channel_name(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s), now_s=now_s)
 
 
 def _domain(channel: Channel) -> str:

@@ -17,6 +17,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``saved_searches``        saved searches and their index, in which an entry finds the searches that it matches
 - ``visibility``            which channels may be found by people who are not subscribed to them
 - ``search_policy``         what a search asks for and shows
+- ``discover``              listings of popular and new channels, without a query
 - ``matrix``                addresses, sizes and partitions; the head's record and its transitions
 - ``cell``                  the commands of one cell and their effects
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size

@@ -31,6 +31,7 @@ MAX_URL_CHARS: Final = 2000
 
 KINDS: Final = ("feed", "page")
 STATUSES: Final = ("ok", "dead", "quarantined", "dormant")
+AGES: Final = ("new",)
 UPDATE_CLASSES: Final = ("hourly", "daily", "weekly", "monthly", "rarely")
 """Classes of update frequency: updates at least that often, but less often than the previous class."""
 
@@ -191,6 +192,7 @@ ATTRIBUTES: Final[dict[str, Attribute]] = {
         Attribute("type", ", ".join(KINDS), _choice_of(KINDS), _CHANNELS),
         Attribute("updates", ", ".join(UPDATE_CLASSES), _choice_of(UPDATE_CLASSES), _CHANNELS),
         Attribute("status", ", ".join(STATUSES), _choice_of(STATUSES), _CHANNELS),
+        Attribute("age", "new: known for less than 30 days", _choice_of(AGES), _CHANNELS),
         Attribute("generator", "the software that makes it", _text, _CHANNELS),
         Attribute("version", "the generator's version", _pattern_of(_VERSION, "6.4"), _CHANNELS, parent="generator"),
         Attribute("channel", "the channel's URL", _channel, _ENTRIES),

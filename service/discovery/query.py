@@ -76,6 +76,8 @@ class SearchHit(msgspec.Struct, frozen=True):
     entry: Entry | None = None
     own: bool = False
     """Whether the channel is not public and shown only because the user is subscribed to it."""
+    subscribers: int = 0
+    """Number of the channel's subscribers; 0 if the search did not read it."""
 
 
 def _pairs_of(condition: Condition) -> Iterator[Pair]:

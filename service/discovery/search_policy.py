@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from service.discovery.av_pairs import Pair
+from service.discovery.discover import NEW, novelty_weight
 from service.discovery.names import MAX_AUTHORS, MAX_TAGS, DeclaredMetadata, channel_pairs, entry_pairs
 from service.discovery.query import Query, SearchHit
 from service.discovery.visibility import is_public
@@ -21,8 +22,8 @@ MAX_NAMES = 1_000
 
 _MAX_FEED_TAGS = MAX_TAGS // 2
 """Maximum number of the feed's own tags, which come first; the others are those of its entries."""
-_CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=")
-"""Attributes whose values are only known from what a channel has published."""
+_CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
+"""Attributes whose values are only known from what a channel has published, or from when it became known."""
 
 
 def entry_name(cid: ChannelId, version: int, position: int) -> str:
@@ -46,12 +47,12 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
 
 
 def build_channel_name(
-    channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float
+    channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float, *, now_s: float
 ) -> frozenset[Pair]:
     """Return a channel's content name (its set of AV-pairs), whether or not the channel is public.
 
     ``latest`` are its latest entries, and ``metadata`` is its feed's metadata. ``domain`` is the registrable domain of
-    its URL, and ``interval_s`` its update interval in seconds.
+    its URL, and ``interval_s`` its update interval in seconds. ``now_s`` is Unix time.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
     traits = DeclaredMetadata(
@@ -60,7 +61,8 @@ def build_channel_name(
         generator=metadata.generator,
         authors=_most_common((author for entry in latest for author in entry.authors), MAX_AUTHORS),
     )
-    return frozenset(channel_pairs(channel, traits, domain, interval_s))
+    pairs = frozenset(channel_pairs(channel, traits, domain, interval_s))
+    return pairs | {NEW} if novelty_weight(now_s - channel.created_s) else pairs
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:

@@ -19,10 +19,15 @@ SNAPSHOT = Snapshot(Validators(etag='"1"'), b"", "A feed", "https://example.org/
 
 
 async def make_channel(
-    store: Store, url: str = "https://example.org/feed", *, listed: bool = False, kind: Literal["feed", "page"] = "feed"
+    store: Store,
+    url: str = "https://example.org/feed",
+    *,
+    listed: bool = False,
+    kind: Literal["feed", "page"] = "feed",
+    created_s: float = 1_000.0,
 ) -> Channel:
     """Create a channel with one entry at version 1."""
-    wanted = Channel(channel_id(url), url, created_s=1_000.0, listed=listed, kind=kind)
+    wanted = Channel(channel_id(url), url, created_s=created_s, listed=listed, kind=kind)
     return await store.channels.create(wanted, SNAPSHOT, [Entry("first", "First", url + "/1")], 1_000.0)
 
 

@@ -1,0 +1,118 @@
+"""Browsing without a query: the most popular and the newest public channels, by language and topic.
+
+Every working channel has the AV-pair ``WORKING``, and every channel that became known within ``NEW_S`` has ``NEW``. The
+weight of an attribute's pair grows with the channel's number of subscribers, and that of ``NEW`` with its novelty, so
+the best names of these pairs are the first ones of the two orders. A listing reads more of them than it shows, checks
+each channel again, and sorts the rest by exact values.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import log2
+from typing import Final, Literal
+
+import msgspec
+
+from service.discovery.av_pairs import Pair, make_pair
+from service.discovery.names import language_pairs
+from service.discovery.query import SearchHit
+from service.model import Channel
+
+DiscoverOrder = Literal["popular", "new"]
+"""The two orders: most subscribers first, or newest first."""
+
+WORKING: Final[Pair] = "status=ok"
+"""The AV-pair of channels that work."""
+NEW: Final[Pair] = "age=new"
+"""The AV-pair of channels that became known within ``NEW_S`` seconds."""
+NEW_S: Final = 30 * 86_400.0
+MAX_CANDIDATES: Final = 200
+"""Channels that are examined for one listing."""
+MAX_ATTRIBUTE_WEIGHT: Final = 64
+"""Greatest weight of an attribute's pair; words of a title weigh more."""
+
+_MAX_LANGUAGES: Final = 8
+_MAX_TOPICS: Final = 12
+_WEIGHT_STEPS: Final = 3
+"""Weights for each doubling of the number of subscribers."""
+
+
+class Facet(msgspec.Struct, frozen=True):
+    """A language or topic with which a listing can be narrowed, and how many of the examined channels have it."""
+
+    value: str
+    channels: int
+
+
+class DiscoverAnswer(msgspec.Struct, frozen=True):
+    """A listing of public channels, and the most frequent languages and topics among the channels examined for it.
+
+    ``has_more`` states whether a listing with a greater limit has more channels.
+    """
+
+    hits: tuple[SearchHit, ...]
+    languages: tuple[Facet, ...]
+    topics: tuple[Facet, ...]
+    has_more: bool
+
+
+class DiscoverCandidate(msgspec.Struct, frozen=True):
+    """A public channel with its number of subscribers, and the AV-pairs of its content name."""
+
+    channel: Channel
+    subscribers: int
+    pairs: frozenset[Pair]
+
+
+def popularity_weight(subscribers: int) -> int:
+    """Return the weight, from 1 to ``MAX_ATTRIBUTE_WEIGHT``, of the attributes of a channel with these subscribers."""
+    return min(1 + int(_WEIGHT_STEPS * log2(1 + max(subscribers, 0))), MAX_ATTRIBUTE_WEIGHT)
+
+
+def novelty_weight(age_s: float) -> int:
+    """Return the weight of ``NEW`` for a channel that became known ``age_s`` seconds ago.
+
+    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``; it is 0 if the channel is not new.
+    """
+    if age_s >= NEW_S:
+        return 0
+    return 1 + int((MAX_ATTRIBUTE_WEIGHT - 1) * (1 - max(age_s, 0.0) / NEW_S))
+
+
+def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
+    """Return the AV-pairs of the channels in a listing, narrowed to a language or topic unless it is empty.
+
+    Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
+    """
+    pairs = [WORKING]
+    if order == "new":
+        pairs.append(NEW)
+    if language:
+        pairs += language_pairs(language) or [make_pair("lang", language)]
+    if topic:
+        pairs.append(make_pair("tag", topic))
+    return tuple(pairs)
+
+
+def arrange_listing(
+    order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
+) -> DiscoverAnswer:
+    """Return the listing of up to ``limit`` of the candidates that have all these AV-pairs, in the given order.
+
+    Equal channels are in the order of their ids.
+    """
+    required = frozenset(pairs)
+    listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)
+    listed.sort(key=lambda each: each.channel.created_s if order == "new" else each.subscribers, reverse=True)
+    return DiscoverAnswer(
+        tuple(SearchHit(each.channel, subscribers=each.subscribers) for each in listed[:limit]),
+        _facets("lang=", listed, _MAX_LANGUAGES),
+        _facets("tag=", listed, _MAX_TOPICS),
+        len(listed) > limit,
+    )
+
+
+def _facets(prefix: str, listed: Sequence[DiscoverCandidate], most: int) -> tuple[Facet, ...]:
+    found = Counter(pair.removeprefix(prefix) for each in listed for pair in each.pairs if pair.startswith(prefix))
+    frequent = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Facet(value, channels) for value, channels in frequent[:most])
