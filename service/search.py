@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from service.discovery.av_pairs import Pair
+from service.discovery.candidates import require_all
 from service.discovery.discover import (
     MAX_CANDIDATES,
     DiscoverAnswer,
@@ -65,9 +66,10 @@ class Searcher:
         for factor in OVERFETCH_FACTORS:
             if len(hits) >= query.limit:
                 break
-            result = await directory_of(self._store, query).find(query.pairs, min(factor * query.limit, MAX_NAMES))
-            hits = await self._visible_hits(query, [match.name for match in result.matches])
-            if result.complete:
+            directory, most = directory_of(self._store, query), min(factor * query.limit, MAX_NAMES)
+            result = await directory.find(require_all(query.pairs), (), most)
+            hits = await self._visible_hits(query, result.names)
+            if result.complete and len(result.found) == result.total:
                 break
         return hits[: query.limit]
 
@@ -80,8 +82,8 @@ class Searcher:
         if the language or the topic is invalid, and :class:`CellsUnavailable`.
         """
         pairs = discover_pairs(order, language, topic)
-        found = await self._store.channel_directory.find(pairs, MAX_CANDIDATES)
-        cids = [match.name for match in found.matches]
+        found = await self._store.channel_directory.find(require_all(pairs), (), MAX_CANDIDATES)
+        cids = list(found.names)
         channels, subscribers, names = await asyncio.gather(
             self._store.channels.get_many(cids),
             self._store.subscriptions.counts(cids),

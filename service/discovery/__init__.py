@@ -18,6 +18,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``visibility``            which channels may be found by people who are not subscribed to them
 - ``search_policy``         what a search asks for and shows
 - ``discover``              listings of popular and new channels, without a query
+- ``candidates``            what a directory is asked for, and the names that it answers
 - ``matrix``                addresses, sizes and partitions; the head's record and its transitions
 - ``cell``                  the commands of one cell and their effects
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from service.discovery.candidates import require_all
 from service.discovery.names import DeclaredMetadata, entry_pairs
 from service.discovery.saved_searches import (
     PairsCondition,
@@ -79,9 +80,10 @@ async def measure_registration(store: Store, names: Sequence[frozenset[str]]) ->
     async def registrar() -> None:
         for first in batches:
             some = [
-                ContentName(f"{first + at:040x}", 1, pairs) for at, pairs in enumerate(names[first : first + AT_ONCE])
+                ContentName(f"{first + at:040x}", dict.fromkeys(pairs, 1))
+                for at, pairs in enumerate(names[first : first + AT_ONCE])
             ]
-            await store.channel_directory.register(some, KEPT_S, changed=False)
+            await store.channel_directory.register(some, KEPT_S)
 
     await asyncio.gather(registrar(), registrar())
     return len(names) / (time.perf_counter() - began_s)
@@ -97,10 +99,10 @@ async def measure_queries(store: Store, queries: Sequence[frozenset[str]]) -> tu
         while waiting:
             pairs = waiting.pop()
             asked_s = time.perf_counter()
-            found = await store.channel_directory.find(pairs, 10)
+            found = await store.channel_directory.find(require_all(pairs), (), 10)
             took_s.append(time.perf_counter() - asked_s)
-            assert found.matches, sorted(pairs)
-            cells += found.cells
+            assert found.found, sorted(pairs)
+            cells += sum(matrix.cells for matrix in found.queried)
 
     await asyncio.gather(*(asker() for _ in range(ASKERS)))
     return took_s, len(queries) / (time.perf_counter() - began_s), cells
@@ -116,8 +118,8 @@ async def maintain(store: Store) -> None:
 async def finds_exactly(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:
     """Return whether queries without a limit find exactly the names that a full scan finds."""
     for pairs in queries:
-        found = await store.channel_directory.find(pairs, len(names))
-        if {match.name for match in found.matches} != {f"{n:040x}" for n, name in enumerate(names) if pairs <= name}:
+        found = await store.channel_directory.find(require_all(pairs), (), len(names))
+        if set(found.names) != {f"{n:040x}" for n, name in enumerate(names) if pairs <= name}:
             return False
     return True
 

@@ -6,9 +6,9 @@ import random
 import time
 
 import msgspec
-import pytest
 
 from service.discovery import cell
+from service.discovery.candidates import require_all
 from service.discovery.matrix import MatrixLimits, MatrixSize, home_partition
 from service.store import Store
 from service.store.client import keys
@@ -22,13 +22,13 @@ BUSY = MatrixLimits(names=10_000, registrations_s=1e9, queries_s=5.0, partitions
 
 def named(count: int, *pairs: str) -> list[ContentName]:
     return [
-        ContentName(f"name{n:03}", 1, frozenset({"lang=en", f"tag=t{n % 7}", f"word=w{n}", *pairs}))
+        ContentName(f"name{n:03}", dict.fromkeys({"lang=en", f"tag=t{n % 7}", f"word=w{n}", *pairs}, 1))
         for n in range(count)
     ]
 
 
 async def found(directory: Directory, *pairs: str) -> set[str]:
-    return {match.name for match in (await directory.find(pairs, 1_000)).matches}
+    return set((await directory.find(require_all(pairs), (), 1_000)).names)
 
 
 async def settled(directory: Directory) -> None:
@@ -38,7 +38,7 @@ async def settled(directory: Directory) -> None:
 
 
 async def test_a_name_is_found_exactly_by_subsets_of_its_pairs(store: Store) -> None:
-    await store.channel_directory.register(named(30), KEPT_S, changed=False)
+    await store.channel_directory.register(named(30), KEPT_S)
     assert await found(store.channel_directory, "tag=t3") == {"name003", "name010", "name017", "name024"}
     assert await found(store.channel_directory, "tag=t3", "word=w10", "lang=en") == {"name010"}
     assert await found(store.channel_directory, "tag=t3", "word=w11") == set()
@@ -47,13 +47,9 @@ async def test_a_name_is_found_exactly_by_subsets_of_its_pairs(store: Store) -> 
 
 
 async def test_a_changed_name_is_found_only_by_its_present_pairs(store: Store) -> None:
-    await store.channel_directory.register(
-        [ContentName("a", 1, frozenset({"lang=en", "tag=old"}))], KEPT_S, changed=False
-    )
-    await store.channel_directory.register(
-        [ContentName("a", 2, frozenset({"lang=en", "tag=new"}))], KEPT_S, changed=True
-    )
-    await store.channel_directory.withdraw("a", 2, ["tag=old"], KEPT_S)
+    await store.channel_directory.register([ContentName("a", dict.fromkeys({"lang=en", "tag=old"}, 1))], KEPT_S)
+    await store.channel_directory.register([ContentName("a", dict.fromkeys({"lang=en", "tag=new"}, 1))], KEPT_S)
+    await store.channel_directory.withdraw("a", ["tag=old"], KEPT_S)
     assert await found(store.channel_directory, "tag=old") == set()
     assert await found(store.channel_directory, "tag=new") == await found(store.channel_directory, "lang=en") == {"a"}
 
@@ -63,7 +59,7 @@ async def test_matrices_grow_and_shrink_without_losing_names(store: Store) -> No
     names = named(300)
     drawn = random.Random(3)  # noqa: S311 - the same names each time
     for first in range(0, 300, 30):
-        await one.register(names[first : first + 30], KEPT_S, changed=False)
+        await one.register(names[first : first + 30], KEPT_S)
         await settled(one)
         assert await found(one, "lang=en") == await found(other, "lang=en") == {name.id for name in names[: first + 30]}
     assert (await one.matrix_sizes())["lang=en"].partitions >= 8
@@ -71,11 +67,11 @@ async def test_matrices_grow_and_shrink_without_losing_names(store: Store) -> No
     drawn.shuffle(gone)
     for first in range(0, len(gone), 29):
         for name in gone[first : first + 29]:
-            await other.withdraw(name.id, 2, name.pairs, KEPT_S)
+            await other.withdraw(name.id, name.pairs, KEPT_S)
         await settled(other)
         assert await found(one, "lang=en") == {name.id for name in [*left, *gone[first + 29 :]]}
     for _ in range(20):
-        await other.register(left, KEPT_S, changed=True)
+        await other.register(left, KEPT_S)
         await settled(other)
     assert await found(one, "lang=en") == {name.id for name in left}
 
@@ -84,7 +80,7 @@ async def test_a_partition_is_merged_only_if_the_target_has_spare_capacity(store
     """The target is new: it has reported no rate yet, and seems to have no load."""
     limits = MatrixLimits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", limits)
-    await directory.register(named(2), KEPT_S, changed=False)
+    await directory.register(named(2), KEPT_S)
 
     async def registered(before: int) -> MatrixSize | None:
         """Refresh names at a rate that loads the first partition only; return the matrix's size."""
@@ -92,7 +88,7 @@ async def test_a_partition_is_merged_only_if_the_target_has_spare_capacity(store
         for place, _ in await directory.cells_of("lang=en"):
             told = "" if place.partition else f"0 {at_ms} {before} {at_ms - 2_000}"
             await store.redis.call("HSET", keys.cell(place)[0], "w", told)
-        await directory.register(named(30), KEPT_S, changed=False)
+        await directory.register(named(30), KEPT_S)
         await settled(directory)
         return (await directory.matrix_sizes()).get("lang=en")
 
@@ -105,19 +101,19 @@ async def test_a_partition_is_merged_only_if_the_target_has_spare_capacity(store
 
 async def test_a_popular_pair_gets_replicas_and_loses_them_again(store: Store) -> None:
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", BUSY)
-    await directory.register(named(5), KEPT_S, changed=False)
+    await directory.register(named(5), KEPT_S)
     for _ in range(3):
         for place, _ in await directory.cells_of("lang=en"):
             ago_s = int(time.time()) - 4
             await store.redis.call("HSET", keys.cell(place)[0], "q", f"19 {ago_s + 2}000 40 {ago_s}000")
-        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
+        await asyncio.gather(*(directory.find(require_all(["lang=en"]), (), 2) for _ in range(10)))
         await settled(directory)
     assert (await directory.matrix_sizes())["lang=en"].replicas > 1
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
     for _ in range(8):
         for place, _ in await directory.cells_of("lang=en"):
             await store.redis.call("HSET", keys.cell(place)[0], "q", "0 1 20 1")  # nobody has asked for half a century
-        await asyncio.gather(*(directory.find(["lang=en"], 2) for _ in range(10)))
+        await asyncio.gather(*(directory.find(require_all(["lang=en"]), (), 2) for _ in range(10)))
         await settled(directory)
     assert "lang=en" not in await directory.matrix_sizes()
     assert await found(directory, "lang=en") == {name.id for name in named(5)}
@@ -126,20 +122,22 @@ async def test_a_popular_pair_gets_replicas_and_loses_them_again(store: Store) -
 async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
     for first in range(0, 300, 30):
-        await directory.register(named(300)[first : first + 30], KEPT_S, changed=False)
+        await directory.register(named(300)[first : first + 30], KEPT_S)
         await settled(directory)
     cells = dict(await directory.cells_of("lang=en"))
     last, soon_ms = len(cells) - 1, int(time.time() * 1000) + 300
     for place in cells:
         (held,) = await store.matrix_cells.carry_out([cell.FetchRecords(place, "", 1_000)])
-        over = tuple(msgspec.structs.replace(each, version=2, expires_ms=soon_ms) for each in held.records)
+        over = tuple(
+            msgspec.structs.replace(each, version=each.version + 1, expires_ms=soon_ms) for each in held.records
+        )
         await store.matrix_cells.carry_out([cell.PutRecords(place, over)])
     numbered = (f"name{n}" for n in itertools.count())
     alone = next(name for name in numbered if home_partition(_draw(name), last + 1) == last)
 
     async def shrunk() -> bool:
         """Return whether the last partition is removed; its merge target still counts expired names."""
-        await directory.register([ContentName(alone, 1, frozenset({"lang=en"}))], KEPT_S, changed=False)
+        await directory.register([ContentName(alone, dict.fromkeys({"lang=en"}, 1))], KEPT_S)
         await settled(directory)
         return (await directory.matrix_sizes())["lang=en"].partitions == last
 
@@ -150,43 +148,39 @@ async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
 async def test_the_content_mark_changes_exactly_with_registrations(store: Store) -> None:
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
     marks = [await directory.content_mark("lang=en")]
-    await directory.register(named(100), KEPT_S, changed=False)
+    await directory.register(named(100), KEPT_S)
     await settled(directory)
     marks.append(await directory.content_mark("lang=en"))
     assert await found(directory, "lang=en", "word=w50") == {"name050"}
     assert await directory.content_mark("lang=en") == marks[-1], "a search changes nothing"
-    await directory.register([ContentName("name050", 2, frozenset({"lang=en"}))], KEPT_S, changed=True)
+    await directory.register([ContentName("name050", dict.fromkeys({"lang=en"}, 1))], KEPT_S)
     marks.append(await directory.content_mark("lang=en"))
-    await directory.withdraw("name007", 2, ["lang=en"], KEPT_S)
+    await directory.withdraw("name007", ["lang=en"], KEPT_S)
     marks.append(await directory.content_mark("lang=en"))
     assert len(set(marks)) == len(marks)
 
 
 async def test_a_query_result_describes_the_search(store: Store) -> None:
-    await store.channel_directory.register(named(30), KEPT_S, changed=False)
-    told = await store.channel_directory.find(["tag=t3", "lang=en"], 2)
-    assert (told.queried_pair in ("tag=t3", "lang=en"), told.size.partitions, told.cells, told.complete) == (
-        True,
-        1,
-        1,
-        False,
-    )
+    await store.channel_directory.register(named(30), KEPT_S)
+    told = await store.channel_directory.find(require_all(["tag=t3", "lang=en"]), (), 2)
+    (queried,) = told.queried
+    assert queried.pair in ("tag=t3", "lang=en")
+    assert (queried.size.partitions, queried.cells, len(told.found), told.total) == (1, 1, 2, 4)
     assert told.elapsed_s > 0
     (cell,) = await store.channel_directory.cells_of("lang=en")
     assert cell[1].load.names == 30
 
 
-@pytest.mark.parametrize("changed", [False, True])
-async def test_a_repeated_registration_changes_nothing(store: Store, *, changed: bool) -> None:
+async def test_a_repeated_registration_changes_nothing(store: Store) -> None:
     for _ in range(2):
-        await store.channel_directory.register(named(10), KEPT_S, changed=changed)
+        await store.channel_directory.register(named(10), KEPT_S)
     assert await found(store.channel_directory, "lang=en") == {name.id for name in named(10)}
 
 
 async def test_each_name_of_a_batch_is_found_by_its_own_pairs(store: Store) -> None:
     names = named(300)
-    await store.channel_directory.register(names, KEPT_S, changed=False)
-    await store.channel_directory.register(names[:200], KEPT_S * 2, changed=False)
+    await store.channel_directory.register(names, KEPT_S)
+    await store.channel_directory.register(names[:200], KEPT_S * 2)
     assert await found(store.channel_directory, "lang=en") == {name.id for name in names}
     for name in names[::23]:
         assert await found(store.channel_directory, *name.pairs) == {name.id}
@@ -195,10 +189,10 @@ async def test_each_name_of_a_batch_is_found_by_its_own_pairs(store: Store) -> N
 async def test_each_name_of_a_batch_is_stored_in_its_own_partition(store: Store) -> None:
     one, other = (Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL) for _ in range(2))
     for first in range(0, 300, 30):
-        await one.register(named(300)[first : first + 30], KEPT_S, changed=False)
+        await one.register(named(300)[first : first + 30], KEPT_S)
         await settled(one)
     await found(other, "lang=en")  # so it knows the size
-    await other.register(named(600)[300:], KEPT_S, changed=False)
+    await other.register(named(600)[300:], KEPT_S)
     assert await found(one, "lang=en") == {name.id for name in named(600)}
     loads = [answer.load.names for _, answer in await one.cells_of("lang=en")]
     assert len(loads) == 8

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from service.discovery.candidates import require_all
 from service.discovery.query_parser import parse_watch
 from service.discovery.saved_searches import SearchableEntry
 from service.errors import LimitReached
@@ -113,7 +114,7 @@ async def test_entries_of_private_channels_match_no_saved_search(store: Store, u
     await store.saved_searches.add(BOB, PYTHON, 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
-    assert (await store.entry_directory.find(["tag=python"], 10)).matches == ()
+    assert (await store.entry_directory.find(require_all(["tag=python"]), (), 10)).found == ()
 
 
 async def test_matches_of_a_removed_search_are_not_delivered(store: Store) -> None:

@@ -24,12 +24,13 @@ from typing import Any
 
 import msgspec
 
+from service.discovery.candidates import Candidates, require_all
 from service.discovery.matrix import MatrixLimits
 from service.embedded.redis import PrivateRedis
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.directory.matrices import ContentName, Directory, QueryResult
+from service.store.directory.matrices import ContentName, Directory
 from tests.bench.bench_discovery import population
 from tests.support.redis_cluster import RedisCluster
 
@@ -100,25 +101,25 @@ class LoadGenerator:
 
     async def _register(self, count: int) -> bool:
         ids = [f"{next(self._number):040x}" for _ in range(count)]
-        names = [ContentName(one, 1, self._pairs_of(one)) for one in ids]
-        await self._directory.register(names, KEPT_S, changed=False)
+        names = [ContentName(one, dict.fromkeys(self._pairs_of(one), 1)) for one in ids]
+        await self._directory.register(names, KEPT_S)
         self._there += [(time.monotonic(), one) for one in ids]
         return True
 
     async def _ask(self) -> bool:
         if self._drawn.random() < 1 / 2:
-            return bool(self._right(await self._directory.find([HOT], 10), frozenset([HOT])))
+            return bool(self._right(await self._directory.find(require_all([HOT]), (), 10), frozenset([HOT])))
         while self._there[0][0] < time.monotonic() - STALE_S:
             del self._there[0]
         _, wanted = self._drawn.choice(self._there)
         own = self._pairs_of(wanted)
         if self._drawn.random() < 1 / 5:
-            return wanted in self._right(await self._directory.find(own, 10), own)
+            return wanted in self._right(await self._directory.find(require_all(own), (), 10), own)
         some = frozenset(self._drawn.sample(sorted(own), self._drawn.randint(1, 4)))
-        return bool(self._right(await self._directory.find(some, 10), some))
+        return bool(self._right(await self._directory.find(require_all(some), (), 10), some))
 
-    def _right(self, result: QueryResult, pairs: frozenset[str]) -> set[str]:
-        found = {match.name for match in result.matches}
+    def _right(self, result: Candidates, pairs: frozenset[str]) -> set[str]:
+        found = set(result.names)
         right = {name for name in found if pairs <= self._pairs_of(name)}
         self._seen.false_matches += len(found - right)
         return right

@@ -108,20 +108,18 @@ class DirectoryRegistrar:
         channel_ids = [state.channel.id for state in states]
         present = await asyncio.gather(*(self._read_pairs(state, counts[state.channel.id]) for state in states))
         previous = await self._store.channels.content_names(channel_ids)
-        changed: list[ContentName] = []
-        unchanged: list[ContentName] = []
+        names: list[ContentName] = []
         for state, pairs, before in zip(states, present, previous, strict=True):
-            channel_id, version = state.channel.id, int(self._clock.wall_s() * 1000)
+            channel_id = state.channel.id
             if pairs != before:
                 # First of all: a search that finds the channel by an obsolete pair checks the pairs stored here.
                 await self._store.channels.set_content_name(channel_id, state.channel.version, pairs)
             if before - pairs:
-                await self._store.channel_directory.withdraw(channel_id, version, before - pairs, NAME_TTL_S)
+                await self._store.channel_directory.withdraw(channel_id, before - pairs, NAME_TTL_S)
             if pairs:
-                (changed if before and before != pairs else unchanged).append(ContentName(channel_id, version, pairs))
-        await self._store.channel_directory.register(unchanged, NAME_TTL_S, changed=False)
-        await self._store.channel_directory.register(changed, NAME_TTL_S, changed=True)
-        self._schedule(counts, {name.id for name in (*unchanged, *changed)}, now_s)
+                names.append(ContentName(channel_id, dict.fromkeys(pairs, 1)))
+        await self._store.channel_directory.register(names, NAME_TTL_S)
+        self._schedule(counts, {name.id for name in names}, now_s)
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
         """Set the times at which these channels are due again; ``now_s`` is the present time in seconds.

@@ -233,11 +233,11 @@ class FanOut:
         domain = site_of(host_of(without_selector(channel.url)))
         pairs = [entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain) for _, entry in new]
         names = [
-            ContentName(entry_name(delta.channel, delta.version, position), 1, frozenset(own))
+            ContentName(entry_name(delta.channel, delta.version, position), dict.fromkeys(own, 1))
             for (position, _), own in zip(new, pairs, strict=True)
         ]
         try:
-            await self._store.entry_directory.register(names, ENTRY_TTL_S, changed=False)
+            await self._store.entry_directory.register(names, ENTRY_TTL_S)
         except CellsUnavailable as error:
             _log.warning("entry registration failed", channel=delta.channel[:8], reason=str(error))
         searchable = [SearchableEntry(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]

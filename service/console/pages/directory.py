@@ -13,6 +13,8 @@ from service.console.error_responses import public_message
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import SETTINGS, STORE, render
 from service.discovery.av_pairs import ContentKind
+from service.discovery.candidates import QueriedMatrix, require_all
+from service.discovery.matrix import MatrixSize
 from service.discovery.partial.placement_metrics import (
     coverage,
     fault_tolerances,
@@ -188,17 +190,18 @@ async def _search(request: web.Request, text: str) -> SearchResult:
     Raises :class:`service.errors.BadQuery`.
     """
     query, store = parse_query(text), request.app[STORE]
-    explained = await directory_of(store, query).find(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
+    explained = await directory_of(store, query).find(require_all(query.pairs), (), OVERFETCH_FACTORS[0] * query.limit)
+    asked = explained.queried[0] if explained.queried else QueriedMatrix("", MatrixSize(0, 0, ()), 0)
     results = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
     return SearchResult(
         items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in results),
         about=query.about,
         pairs=query.pairs,
-        asked=explained.queried_pair,
-        partitions=explained.size.partitions,
-        replicas=explained.size.replicas,
-        cells=explained.cells,
-        complete=explained.complete,
+        asked=asked.pair,
+        partitions=asked.size.partitions,
+        replicas=asked.size.replicas,
+        cells=asked.cells,
+        complete=explained.complete and explained.total <= len(explained.found),
         took_s=explained.elapsed_s,
     )
 

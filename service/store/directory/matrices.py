@@ -1,125 +1,72 @@
 """The directory: names of channels and entries in load-balancing matrices on Redis (content discovery §III-IV).
 
 A content name consists of AV-pairs. Each AV-pair has a matrix of cells, in which the names with this pair are
-registered. Any process may register and find names. It caches the sizes of matrices and the changes of size that cells
-request. :meth:`Directory.maintain` passes the requests on to the first cell of each matrix (head node) and adapts the
-cells.
-
-All data that a process caches may be lost: names are registered again before they expire, and a wrong cached size is
-corrected by the answers of cells.
+registered. Any process may register and find names. All data that a process caches may be lost: names are registered
+again before they expire, and a wrong cached size is corrected by the answers of cells.
 """
 
-import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice, product
 from secrets import randbits
-from typing import TypeVar
 
 import msgspec
-from cachetools import LRUCache
 
 from service.discovery import cell, registration_and_search
-from service.discovery.av_pairs import ContentKind
 from service.discovery.av_pairs import Pair as AvPair
-from service.discovery.cell import CellAnswer, CellState, Command, Match, NameRecord
-from service.discovery.cell_rounds import Rounds, find_or_create_matrix, run_together
+from service.discovery.candidates import Candidate, Candidates, Clause, QueriedMatrix
+from service.discovery.cell import CellAnswer, CellState, NameRecord
+from service.discovery.cell_rounds import run_together
 from service.discovery.matrix import (
     CellAddress,
-    CellLoad,
     Matrix,
-    MatrixLimits,
     MatrixSize,
     PairKey,
-    ResizeKind,
-    ResizeRequest,
-    after_request,
     cell_addresses,
-    fill_share,
     head_address,
     home_partition,
-    merge_target,
-    resize_requests,
 )
-from service.discovery.matrix_resizing import reconcile_matrix
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
-from service.store.directory.cells import ContentMark, MatrixCells, pair_key
+from service.store.directory.cells import ContentMark
+from service.store.directory.matrix_maintenance import MaintainedMatrices
 
-T = TypeVar("T")
-
-LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=800.0)
-"""Deviation from the paper's 50 and 200 per second: a query costs about 50 µs of a Redis, not 1 ms of a node."""
-
-_CACHED_SIZES = 100_000
 _CACHED_NAMES = 4096
-_MAX_UPKEEP_PASSES = 8
+_MAX_COMBINATIONS = 64
+_MAX_MATCHES = 5000
 _ONE = MatrixSize()
-_GROWTH = (ResizeKind.INC_P, ResizeKind.INC_R)
 
 
 class ContentName(msgspec.Struct, frozen=True):
-    """A content name to register: the AV-pairs in version ``version`` of the channel or entry ``id``.
+    """A content name to register: the AV-pairs of the channel or entry ``id``, each with its weight (1 to 255).
 
-    If ``pairs`` is empty, the name is withdrawn.
+    The weight states how much the pair says about the name.
     """
 
     id: str
-    version: int
-    pairs: frozenset[AvPair]
+    pairs: Mapping[AvPair, int]
 
 
-class QueryResult(msgspec.Struct, frozen=True):
-    """The matches of a query, and how they were found.
-
-    ``complete`` is False if there may be more matches than the limit. ``queried_pair`` is the AV-pair whose matrix was
-    queried, ``size`` the size of that matrix, ``cells`` the number of cells queried. ``elapsed_s`` is the duration in
-    seconds.
-    """
-
-    matches: tuple[Match, ...]
-    complete: bool
-    queried_pair: AvPair
-    size: MatrixSize
-    cells: int
-    elapsed_s: float
-
-
-class Directory:
+class Directory(MaintainedMatrices):
     """Content names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(
-        self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
-    ) -> None:
-        """Create the directory of the content names of channels or of entries, as ``about`` states.
-
-        The two directories have separate matrices, whose cells are in ``cells``.
-        """
-        self._redis = redis
-        self._cells = cells
-        self._about = about
-        self._limits = limits
-        self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_CACHED_SIZES)
-        self._resize_requests: dict[ResizeRequest, None] = {}
-        self._unsettled: dict[PairKey, None] = {}
-        self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
-
-    async def register(self, names: Sequence[ContentName], kept_s: float, *, changed: bool) -> None:
+    async def register(self, names: Sequence[ContentName], kept_s: float) -> None:
         """Register names, or refresh them, so that they expire after ``kept_s`` seconds.
 
-        ``changed`` must be True if an earlier version of a name may be registered; the new version then replaces it.
-        Raises :class:`service.errors.CellsUnavailable`.
+        A pair that an earlier registration of a name had and that is missing now has to be withdrawn. Raises
+        :class:`service.errors.CellsUnavailable`.
         """
-        expires_ms = int((time.time() + kept_s) * 1000)
+        now_ms = int(time.time() * 1000)
         left: list[tuple[PairKey, NameRecord]] = []
         for name in names:
-            record = NameRecord(name.id, name.version, frozenset(map(self.key, name.pairs)), expires_ms)
+            record = NameRecord(name.id, now_ms, frozenset(map(self.key, name.pairs)), now_ms + int(1000 * kept_s))
             left += [(pair, record) for pair in record.pairs]
-        if not changed and (left := await self._store_records(left)):
+        if left := await self._store_records(left):
             await self._create_missing_matrices({pair for pair, _ in left})
             left = await self._store_records(left)
-        register = registration_and_search.replace if changed else registration_and_search.register
+        register = registration_and_search.register
         dialogues = [
             register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
         ]
@@ -184,13 +131,14 @@ class Directory:
         await self._cells.carry_out(leads)
         return bool(leads)
 
-    async def withdraw(self, name: str, version: int, pairs: Iterable[AvPair], kept_s: float) -> None:
+    async def withdraw(self, name: str, pairs: Iterable[AvPair], kept_s: float) -> None:
         """Withdraw a name from the matrices of AV-pairs that it no longer has.
 
-        ``version`` is the name's version without these pairs. The withdrawals expire after ``kept_s`` seconds, which
-        must be at least the lifetime of earlier records of the name.
+        The withdrawals expire after ``kept_s`` seconds, which must be at least the lifetime of earlier registrations
+        of the name.
         """
-        record = NameRecord(name, version, frozenset(), int((time.time() + kept_s) * 1000))
+        now_ms = int(time.time() * 1000)
+        record = NameRecord(name, now_ms, frozenset(), now_ms + int(1000 * kept_s))
         draw, known = _draw(name), self._sizes
         gone = [self.key(pair) for pair in pairs]
         await self._led(
@@ -199,20 +147,45 @@ class Directory:
             )
         )
 
-    async def find(self, pairs: Iterable[AvPair], limit: int) -> QueryResult:
-        """Return up to ``limit`` names that have all these AV-pairs; at least one pair must be given.
+    async def find(self, clauses: Sequence[Clause], excluded: Collection[AvPair], most: int) -> Candidates:
+        """Return up to ``most`` names that satisfy all clauses and have no excluded pair, those with best scores first.
 
-        Raises :class:`CellsUnavailable`.
+        There must be at least one clause. Raises :class:`CellsUnavailable`.
         """
         began_s = time.perf_counter()
+        found: dict[str, Candidate] = {}
+        queried: dict[AvPair, QueriedMatrix] = {}
+        complete, counts = True, Counter[AvPair]()
+        for chosen in islice(product(*(clause.alternatives for clause in clauses)), _MAX_COMBINATIONS):
+            wanted = frozenset(each.pair for each in chosen)
+            weights = tuple(each.factor for each in chosen)
+            hits, matrix, whole = await self._search(wanted, _MAX_MATCHES)
+            complete = complete and whole
+            if matrix is not None:
+                queried[matrix.pair] = matrix
+            for pair in excluded:
+                hits -= (await self._search(wanted | {pair}, _MAX_MATCHES))[0]
+            for name in hits:
+                candidate = Candidate(name, sum(weights), weights, tuple(each.pair for each in chosen))
+                if name not in found or found[name].score < candidate.score:
+                    found[name] = candidate
+        for candidate in found.values():
+            counts.update(set(candidate.pairs))
+        best = sorted(found.values(), key=lambda each: (-each.score, each.name))[:most]
+        frequencies = {each.pair: counts[each.pair] for clause in clauses for each in clause.alternatives}
+        took_s = time.perf_counter() - began_s
+        return Candidates(tuple(best), len(found), complete, frequencies, tuple(queried.values()), took_s)
+
+    async def _search(self, pairs: frozenset[AvPair], limit: int) -> tuple[set[str], QueriedMatrix | None, bool]:
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
         found = await self._led(registration_and_search.search(own, limit, randbits(32), self._limits, known))
         self._sizes.update(found.sizes)
-        chosen = found.searched_pair or ""
-        took_s = time.perf_counter() - began_s
-        size = found.sizes.get(chosen, MatrixSize(0, 0, ()))
-        return QueryResult(found.matches, found.complete, self._texts.get(chosen, ""), size, found.cells, took_s)
+        names = {match.name for match in found.matches}
+        if found.searched_pair is None or found.searched_pair not in found.sizes:
+            return names, None, found.complete
+        pair = found.searched_pair
+        return names, QueriedMatrix(self._texts.get(pair, ""), found.sizes[pair], found.cells), found.complete
 
     async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
         """Return up to ``most`` records of names with this AV-pair. Raises :class:`CellsUnavailable`."""
@@ -228,120 +201,6 @@ class Directory:
         size = msgspec.msgpack.decode(mark.matrix, type=Matrix).size if mark.matrix else MatrixSize()
         others = [place for place in cell_addresses(head.pair, size) if place != head]
         return (mark, *await self._cells.content_marks(others))
-
-    async def maintain(self) -> int:
-        """Carry out the changes of size that cells have requested, and adapt cells of matrices whose size is changing.
-
-        Return the number of matrices whose size was changing.
-        """
-        requests, self._resize_requests = self._resize_requests, {}
-        by_pair: dict[PairKey, list[ResizeRequest]] = {}
-        for request in requests:
-            by_pair.setdefault(request.place.pair, []).append(request)
-        await asyncio.gather(*(self._act_on_requests(pair, own) for pair, own in by_pair.items()))
-        unsettled, self._unsettled = self._unsettled, {}
-        for pair in unsettled:
-            for _ in range(_MAX_UPKEEP_PASSES):
-                matrix = await self._led(reconcile_matrix(pair, self._limits))
-                if matrix is not None:
-                    self._sizes[pair] = matrix.size
-                    await self._list(pair, matrix.size)
-                    break
-            else:
-                self._unsettled[pair] = None
-        return len(unsettled)
-
-    async def matrix_sizes(self) -> dict[AvPair, MatrixSize]:
-        """Return the sizes of matrices that have, or recently had, more than one cell, by AV-pair."""
-        held = await self._redis.call("HGETALL", keys.matrix_sizes(self._about))
-        return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
-
-    async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
-        """Return the address and the state of each cell in the matrix of an AV-pair."""
-        key = self.key(pair)
-        (head,) = await self._cells.carry_out([cell.ReadState(head_address(key))])
-        size = head.matrix.size if head.matrix else MatrixSize()
-        places = cell_addresses(key, size)
-        return list(zip(places, await self._cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
-
-    def key(self, pair: AvPair) -> PairKey:
-        """Return the digest that represents an AV-pair in the records of cells."""
-        key = pair_key(f"{self._about} {pair}")
-        self._texts[key] = pair
-        return key
-
-    async def _led(self, dialogue: Rounds[T]) -> T:
-        try:
-            commands = next(dialogue)
-            while True:
-                answers = await self._cells.carry_out(commands)
-                self._notice(commands, answers)
-                commands = dialogue.send(answers)
-        except StopIteration as stopped:
-            result: T = stopped.value
-            return result
-
-    def _notice(self, commands: Sequence[Command], answers: Sequence[CellAnswer]) -> None:
-        for command, answer in zip(commands, answers, strict=True):
-            place = command.place
-            if answer.matrix is not None and not answer.matrix.settled:
-                self._unsettled[place.pair] = None
-            if isinstance(command, cell.PutRecords | cell.FindNames) and answer.member and answer.is_in(CellState.OPEN):
-                for kind in resize_requests(answer.load, self._limits):
-                    if kind in _GROWTH or (place.partition if kind is ResizeKind.DEC_P else place.replica) > 0:
-                        self._resize_requests[ResizeRequest(kind, place)] = None
-
-    async def _act_on_requests(self, pair: PairKey, requests: Sequence[ResizeRequest]) -> None:
-        """Change the size of an AV-pair's matrix according to the first of the requests that the head node accepts.
-
-        Nothing changes if it accepts none, or if another process changes the matrix first.
-
-        Deviation from the paper: a new cell has no load at first, so it would be removed at once, and its load would
-        return to the cell that was just overloaded. A partition or replica is therefore removed only if the cells that
-        take over its load then have less than half of their limits.
-        """
-        before = await self._led(find_or_create_matrix(pair, self._limits))
-        for request in requests:
-            after = after_request(before, request, self._limits)
-            if after != before and (request.kind in _GROWTH or not await self._is_needed(request)):
-                await self._list(pair, after.size)
-                await self._led(_one(cell.UpdateMatrix(head_address(pair), before, after)))
-                self._unsettled[pair] = None
-                return
-
-    async def _is_needed(self, request: ResizeRequest) -> bool:
-        """Return whether a matrix needs the partition or replica that ``request`` would remove.
-
-        It is needed if the other cells would be overloaded without it.
-        """
-        place = request.place
-        if request.kind is ResizeKind.DEC_P:
-            both = (place, msgspec.structs.replace(place, partition=merge_target(place.partition)))
-            swept = await self._cells.carry_out([cell.ExpireNames(each) for each in both])
-            return 2 * fill_share(_together([answer.load for answer in swept]), self._limits) > 1
-        row = [msgspec.structs.replace(place, replica=replica) for replica in range(place.replica + 1)]
-        looked = await self._cells.carry_out([cell.ReadState(each) for each in row])
-        carried = _together([answer.load for answer in looked])
-        return 2 * carried.queries_s > self._limits.queries_s * place.replica
-
-    async def _list(self, pair: PairKey, size: MatrixSize) -> None:
-        if pair not in self._texts:
-            return
-        key, text = keys.matrix_sizes(self._about), self._texts[pair]
-        if size.partitions * size.replicas > 1:
-            await self._redis.call("HSET", key, text, msgspec.msgpack.encode(size))
-        else:
-            await self._redis.call("HDEL", key, text)
-
-
-def _one(command: Command) -> Rounds[CellAnswer]:
-    (answer,) = yield [command]
-    return answer
-
-
-def _together(loads: Iterable[CellLoad]) -> CellLoad:
-    names, registrations_s, queries_s = zip(*map(msgspec.structs.astuple, loads), strict=True)
-    return CellLoad(sum(names), sum(registrations_s), sum(queries_s))
 
 
 @lru_cache(_CACHED_NAMES)

@@ -37,8 +37,8 @@ async def test_a_second_user_finds_only_public_channels(person: Person, store: S
     await register_names(store, [(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)])
     for channel in channels[:2]:  # as if they had been everybody's once
         pairs = frozenset({"tag=python", "host=example.org"})
-        await store.channel_directory.register([ContentName(channel.id, 9, pairs)], 600.0, changed=False)
-        await store.entry_directory.register([ContentName(f"{channel.id}/2/0", 9, pairs)], 600.0, changed=False)
+        await store.channel_directory.register([ContentName(channel.id, dict.fromkeys(pairs, 1))], 600.0)
+        await store.entry_directory.register([ContentName(f"{channel.id}/2/0", dict.fromkeys(pairs, 1))], 600.0)
         await store.channels.set_content_name(channel.id, 9, pairs)
 
     told = await bob.wait_for(lambda message: "For all" in message.body)

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from service.clock import SystemClock
+from service.discovery.candidates import require_all
 from service.discovery.query_parser import parse_query
 from service.discovery.search_policy import entry_name
 from service.feeds.urls import channel_id
@@ -64,7 +65,7 @@ async def test_a_private_channel_is_not_found(
     channel = await channel_with(store, subscribers, url)
     await name(store, registrar, channel)
     assert await found(store, "host=example.org") == []
-    assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
+    assert (await store.channel_directory.find(require_all(["host=example.org"]), (), 10)).found == ()
 
 
 async def test_an_unsubscription_can_withdraw_a_channel_at_once(store: Store, registrar: DirectoryRegistrar) -> None:
@@ -73,7 +74,7 @@ async def test_an_unsubscription_can_withdraw_a_channel_at_once(store: Store, re
     await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
     assert await found(store, "tag=python") == [], "before any worker looked again"
     await name(store, registrar, channel)
-    assert (await store.channel_directory.find(["host=example.org"], 10)).matches == ()
+    assert (await store.channel_directory.find(require_all(["host=example.org"]), (), 10)).found == ()
 
 
 async def test_an_admin_can_list_a_channel_but_not_one_with_a_secret(
@@ -99,9 +100,12 @@ async def test_a_new_owner_registers_a_bounded_number_at_a_time(
     monkeypatch.setattr(directory_registration, "MAX_DUE", 20)
     channels = [await channel_with(store, 3, f"https://example.org/{number}") for number in range(30)]
     await name(store, registrar, *channels)
-    first = (await store.channel_directory.find(["host=example.org"], 100)).matches
+    first = (await store.channel_directory.find(require_all(["host=example.org"]), (), 100)).found
     await name(store, registrar, *channels)
-    assert (len(first), len((await store.channel_directory.find(["host=example.org"], 100)).matches)) == (20, 30)
+    assert (
+        len(first),
+        len((await store.channel_directory.find(require_all(["host=example.org"]), (), 100)).found),
+    ) == (20, 30)
 
 
 async def test_a_changed_channel_is_found_by_its_present_pairs(store: Store, registrar: DirectoryRegistrar) -> None:
@@ -151,8 +155,8 @@ async def test_an_outdated_share_in_memory_is_not_shown(
 async def test_an_outdated_cell_is_not_shown(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, registrar, channel)
-    await store.channel_directory.register([ContentName(channel.id, 1, frozenset({"tag=rust"}))], 600.0, changed=False)
-    assert (await store.channel_directory.find(["tag=rust"], 10)).matches
+    await store.channel_directory.register([ContentName(channel.id, dict.fromkeys({"tag=rust"}, 1))], 600.0)
+    assert (await store.channel_directory.find(require_all(["tag=rust"]), (), 10)).found
     assert await found(store, "tag=rust") == []
     assert await found(store, "tag=python") == [channel.id]
 
@@ -160,9 +164,7 @@ async def test_an_outdated_cell_is_not_shown(store: Store, registrar: DirectoryR
 async def test_an_entry_is_found_only_by_its_pairs(store: Store) -> None:
     channel = await channel_with(store, 3)
     where = entry_name(channel.id, 2, 0)
-    await store.entry_directory.register(
-        [ContentName(where, 1, frozenset({"tag=python", "tag=rust"}))], 600.0, changed=False
-    )
+    await store.entry_directory.register([ContentName(where, dict.fromkeys({"tag=python", "tag=rust"}, 1))], 600.0)
     assert await found(store, "type=entry tag=python") == [channel.id]
     assert await found(store, "type=entry tag=rust") == []
 
@@ -177,7 +179,7 @@ async def test_an_earlier_name_does_not_replace_a_later_one(store: Store, regist
 async def test_private_results_do_not_hide_public_ones(store: Store, registrar: DirectoryRegistrar) -> None:
     everybodys = await channel_with(store, 3)
     await name(store, registrar, everybodys)
-    others = [ContentName(f"{number:040x}", 1, frozenset({"tag=python"})) for number in range(30)]
-    await store.channel_directory.register(others, 600.0, changed=False)
+    others = [ContentName(f"{number:040x}", dict.fromkeys({"tag=python"}, 1)) for number in range(30)]
+    await store.channel_directory.register(others, 600.0)
     for _ in range(5):
         assert await found(store, "tag=python limit 1") == [everybodys.id]

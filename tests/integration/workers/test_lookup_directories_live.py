@@ -1,30 +1,30 @@
 """Lookup directories on a real Redis: from matrices, through messages, to lookups at any worker."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 
 import pytest
 
 from service.console.pages.directory import measure
+from service.discovery.candidates import Candidates, Clause, require_all
 from service.discovery.query_parser import parse_query
 from service.errors import NotFound, NoWorker
 from service.model import ChannelId
 from service.search import Searcher
 from service.store import Store
-from service.store.directory.matrices import ContentName, QueryResult
+from service.store.directory.matrices import ContentName
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
 from workers.lookup_directories import DISCOVER
 
 NAMES = [
-    ContentName(f"{number:040x}", 1, frozenset({DISCOVER, "lang=de"} if number % 2 else {DISCOVER}))
-    for number in range(60)
+    ContentName(f"{number:040x}", dict.fromkeys([DISCOVER, "lang=de"][: 1 + number % 2], 1)) for number in range(60)
 ]
 
 
 async def test_any_worker_finds_channels_in_memory_after_maintenance(store: Store, start_worker: StartWorker) -> None:
-    await store.channel_directory.register(NAMES, 600.0, changed=False)
+    await store.channel_directory.register(NAMES, 600.0)
     await start_worker()
     await start_worker()
 
@@ -57,11 +57,11 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
     for number in range(30):
         await make_channel(store, f"https://{number}.example/feed", listed=True)
     await start_worker()
-    search, find, asked = Searcher(store, 3), store.channel_directory.find, list[Sequence[str]]()
+    search, find, asked = Searcher(store, 3), store.channel_directory.find, list[Sequence[Clause]]()
 
-    async def counted(pairs: Sequence[str], limit: int) -> QueryResult:
-        asked.append(pairs)
-        return await find(pairs, limit)
+    async def counted(clauses: Sequence[Clause], excluded: Collection[str], most: int) -> Candidates:
+        asked.append(clauses)
+        return await find(clauses, excluded, most)
 
     monkeypatch.setattr(store.channel_directory, "find", counted)
     around, one = (parse_query(text) for text in ("status=ok limit 5", "host=7.example limit 5"))
@@ -77,4 +77,4 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
         return len(await search.find(one)) == 1
 
     assert await until(from_the_matrices, "the worker has named them all")
-    assert asked == [one.pairs]
+    assert asked == [require_all(one.pairs)]
