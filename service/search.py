@@ -6,12 +6,13 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 
 from service.discovery.av_pairs import Pair
-from service.discovery.candidates import require_all
+from service.discovery.candidates import Candidates, require_all
 from service.discovery.discover import (
     MAX_CANDIDATES,
+    NEW,
+    WORKING,
     DiscoverAnswer,
     DiscoverCandidate,
     DiscoverOrder,
@@ -30,7 +31,6 @@ from service.discovery.search_policy import (
     parse_entry_name,
     public_channels,
 )
-from service.errors import NoWorker
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId
 from service.net.sites import site_of
@@ -60,14 +60,16 @@ class Searcher:
         """
         hits: list[SearchHit] = []
         if query.about == "channel":
-            with suppress(NoWorker):
-                names = await self._store.worker_requests.lookup(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
-                hits = await self._visible_hits(query, names if len(names) >= query.limit else ())
+            found = await self._store.directory_lookups.lookup(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
+            hits = await self._visible_hits(query, found.names if found else ())
         for factor in OVERFETCH_FACTORS:
             if len(hits) >= query.limit:
                 break
-            directory, most = directory_of(self._store, query), min(factor * query.limit, MAX_NAMES)
-            result = await directory.find(require_all(query.pairs), (), most)
+            most = min(factor * query.limit, MAX_NAMES)
+            if query.about == "channel":
+                result = await self._find_channels(query.pairs, most)
+            else:
+                result = await self._store.entry_directory.find(require_all(query.pairs), (), most)
             hits = await self._visible_hits(query, result.names)
             if result.complete and len(result.found) == result.total:
                 break
@@ -82,8 +84,10 @@ class Searcher:
         if the language or the topic is invalid, and :class:`CellsUnavailable`.
         """
         pairs = discover_pairs(order, language, topic)
-        found = await self._store.channel_directory.find(require_all(pairs), (), MAX_CANDIDATES)
-        cids = list(found.names)
+        # All new channels but a few work, so that the directory of new ones has enough that do.
+        sought = tuple(pair for pair in pairs if pair != WORKING or NEW not in pairs)
+        found = await self._store.directory_lookups.lookup(sought, MAX_CANDIDATES)
+        cids = list(found.names if found else (await self._find_channels(pairs, MAX_CANDIDATES)).names)
         channels, subscribers, names = await asyncio.gather(
             self._store.channels.get_many(cids),
             self._store.subscriptions.counts(cids),
@@ -96,6 +100,12 @@ class Searcher:
             if cid in public
         ]
         return arrange_listing(order, pairs, listed, limit)
+
+    async def _find_channels(self, pairs: Sequence[Pair], most: int) -> Candidates:
+        """Return the best ``most`` channels with all these AV-pairs from the matrices, and count the search."""
+        result = await self._store.channel_directory.find(require_all(pairs), (), most)
+        self._store.directory_lookups.count_search(result.frequencies, most)
+        return result
 
     async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.

@@ -3,46 +3,56 @@
 An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
 servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
 server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
-have changed, and sends the changes to the other servers (:mod:`service.discovery.partial`). A lookup asks any one node;
-names that are missing there are read from the matrices. When the ring changes, the servers change: all shares are
-discarded, and placed again at the next maintenance. Shares are soft state, and messages about them may be lost.
+have changed, sends the changes to the other servers (:mod:`service.discovery.partial`), and announces the directory in
+the store. Bots and the console read the announcements and send their lookups to one server or a few
+(:mod:`service.store.directory.directory_lookups`). They report to the coordinators which pairs they look up.
+
+When the ring changes, the new coordinators place their directories on the new servers at the next maintenance; the old
+shares answer until then. Shares are soft state, and messages about them may be lost.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from hashlib import sha1
+from random import Random
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from service.discovery.cell import NameRecord
+from service.discovery.discover import MAX_CANDIDATES, NEW, WORKING
 from service.discovery.partial.node_share import (
+    DirectoryAnnouncement,
     Letter,
+    LetterPart,
     LookupCount,
+    NamesOfPair,
     NodeShares,
     PlacementTerm,
+    ShareLost,
+    ShareMatches,
     ShareUpdate,
     decode_letter,
     encode_entry,
     encode_letter,
 )
-from service.discovery.partial.servers import Message, Place, SendToServer
-from service.discovery.partial.strategy_choice import Coordinator, DirectoryChoice
+from service.discovery.partial.servers import Keep, Message, Place, SendToServer
+from service.discovery.partial.strategies import Fixed, RandomServer, Strategy
+from service.discovery.partial.strategy_choice import MIN_ENTRIES, Coordinator, DirectoryChoice
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
 
-DISCOVER = "status=ok"
-"""The pair whose directory always exists: channels that work, for searches without a query."""
+DISCOVER_PAIRS = (WORKING, NEW)
+"""The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
 MIN_LOOKUPS = 100.0
 """Lookups, halved at each maintenance, from which on a pair has a directory: reading one costs about as much."""
-MIN_TARGET = 100
-"""The least t of a partial lookup. A search for several pairs needs more names of one pair than it returns."""
-MAX_NAMES = 2000
-"""Names of one directory; the matrices have the others."""
-MAX_REPORTED_PAIRS = 64
-"""Pairs with the most lookups, which a node reports to their coordinators in one maintenance interval."""
+MAX_ENTRIES = 50_000
+"""Names of one directory; of more, the best are in it."""
+TARGET_DECAY = 0.9
+"""Factor by which the greatest target of former lookups decreases at each maintenance."""
 _MAX_COUNTED_PAIRS = 1000
+_MAX_DESCRIBED = 2_000
+"""Names whose other pairs are read at once."""
 
 log = structlog.get_logger(__name__)
 
@@ -53,18 +63,22 @@ class NameSource(Protocol):
     Reading may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`.
     """
 
-    def key(self, pair: str) -> str:
-        """Return the key by which names refer to an AV-pair (attribute and value)."""
+    async def names_of(self, pair: str, max_count: int, known_mark: Hashable, /) -> NamesOfPair | None:
+        """Return up to ``max_count`` names that have the AV-pair ``pair``; None if ``known_mark`` is still valid."""
         ...
 
-    async def names(self, pair: str, max_count: int, /) -> Sequence[NameRecord]:
-        """Return up to ``max_count`` unexpired records of names that have the AV-pair ``pair``."""
+    async def pairs_of(self, names: Sequence[str], /) -> list[frozenset[str]]:
+        """Return all AV-pairs of each name, in order."""
         ...
 
-    async def content_mark(self, pair: str) -> Hashable:
-        """Return a value that changes whenever names with this AV-pair are registered or withdrawn.
 
-        The expiry of names does not change it.
+class Announcements(Protocol):
+    """Where coordinators announce their directories to clients."""
+
+    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float, /) -> None:
+        """Announce directories for ``lifetime_s`` seconds, in place of earlier announcements of the same pairs.
+
+        Raises :class:`StoreUnavailable`.
         """
         ...
 
@@ -78,7 +92,21 @@ class _Demand(msgspec.Struct):
     """Halved at each maintenance."""
     recent: int = 0
     """Lookups since the last maintenance."""
-    target: int = 0
+    former: int = 0
+    """Lookups between the two last maintenances."""
+    target: float = 0.0
+    """The greatest number of entries that a lookup wants; decreases slowly."""
+
+
+class _Directory(msgspec.Struct):
+    """A directory that this node coordinates."""
+
+    coordinator: Coordinator
+    mark: Hashable = None
+    """The mark of the names at the last reading."""
+    total: int = 0
+    number: int = 0
+    """Number of the next update to each server since the placement."""
 
 
 class LookupDirectories:
@@ -87,32 +115,40 @@ class LookupDirectories:
     The share of a node is the part of a directory's names that the node holds.
     """
 
-    def __init__(self, node_id: NodeId, matrices: NameSource, send: SendMessages, draw: Callable[[], float]) -> None:
-        """Create the directories of the node ``node_id``, whose names come from ``matrices``.
+    def __init__(
+        self,
+        node_id: NodeId,
+        source: NameSource,
+        announcements: Announcements,
+        send: SendMessages,
+        *,
+        random: Random,
+        interval_s: float,
+    ) -> None:
+        """Create the directories of the node ``node_id``, whose names come from ``source``.
 
-        ``send`` sends messages to other nodes, and ``draw`` returns random numbers in [0, 1).
+        ``send`` sends messages to other nodes, ``random`` draws random numbers, and :meth:`maintain` is called every
+        ``interval_s`` seconds.
         """
         self._node_id = node_id
-        self._matrices = matrices
+        self._source = source
+        self._announcements = announcements
         self._send = send
-        self._draw = draw
+        self._random = random
+        self._lifetime_s = 3 * interval_s
         self._ring = RingView(-1, ())
         self._shares = NodeShares()
-        self._lookups: dict[str, _Demand] = {}
-        """Lookups at this node since the last maintenance, by pair."""
         self._demand: dict[str, _Demand] = {}
-        """Lookups at all nodes for the pairs that this node coordinates."""
-        self._coordinators: dict[str, Coordinator] = {}
-        self._marks: dict[str, Hashable] = {}
-        """The content mark of each coordinated pair before its names were last read."""
+        """Lookups of all clients for the pairs that this node coordinates."""
+        self._directories: dict[str, _Directory] = {}
 
     @property
     def coordinated(self) -> tuple[DirectoryChoice, ...]:
         """The directories that this node coordinates: their measurements, strategies, and the reasons for these."""
         return tuple(
-            DirectoryChoice(pair, coordinator.measured, coordinator.choice)
-            for pair, coordinator in self._coordinators.items()
-            if coordinator.measured is not None and coordinator.choice is not None
+            DirectoryChoice(pair, own.coordinator.measured, own.coordinator.choice)
+            for pair, own in self._directories.items()
+            if own.coordinator.measured is not None and own.coordinator.choice is not None
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
@@ -120,52 +156,42 @@ class LookupDirectories:
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Use the nodes of ``ring`` as servers, and discard all shares, because the servers have changed."""
+        """Use the nodes of ``ring`` as servers. The present shares stay until their directories are placed again."""
         self._ring = ring
-        self._shares, self._coordinators, self._marks = NodeShares(), {}, {}
+        self._directories = {}
         self._demand = {
             pair: demand for pair, demand in self._demand.items() if self._coordinator_of(pair) == self._node_id
         }
 
-    def find(self, pairs: Collection[str], limit: int) -> list[str]:
-        """Return up to ``limit`` names that this node stores and that have all these AV-pairs.
-
-        The lookup is counted for each pair, because the demand for a pair decides whether it has a directory.
-        """
-        for pair in pairs:
-            if pair in self._lookups or len(self._lookups) < _MAX_COUNTED_PAIRS:
-                demand = self._lookups.setdefault(pair, _Demand())
-                demand.recent, demand.target = demand.recent + 1, max(demand.target, limit)
-        return self._shares.find(pairs, frozenset(map(self._matrices.key, pairs)), limit, self._draw())
+    def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
+        """Return up to ``limit`` names with all these AV-pairs from this node's share of the directory of a pair."""
+        return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another node: changes to this node's shares, or counts of lookups."""
-        outgoing: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
+        """Apply a message of another process: changes to this node's shares, or reports about directories."""
+        outgoing: list[tuple[NodeId, LetterPart]] = []
         for part in decode_letter(payload):
-            if isinstance(part, LookupCount):
-                self._count(part)
-            elif part.term.ring == self._ring.version and self._node_id in self._ring:
-                outgoing += self._apply(part)
+            match part:
+                case LookupCount():
+                    self._count(part)
+                case ShareLost():
+                    self._place_again(part)
+                case ShareUpdate() if part.term.ring == self._ring.version and self._node_id in self._ring:
+                    outgoing += self._apply(part)
         await self._send_all(outgoing)
+        await self._read_pairs(reread=False)
 
     async def maintain(self) -> None:
-        """Report lookups to the coordinators of the pairs, and update the directories that this node coordinates."""
+        """Update and announce the directories that this node coordinates, and read names' pairs for its shares."""
         self._shares.expire()
         if self._node_id not in self._ring:
             return
-        lookups, self._lookups = self._lookups, {}
-        most_frequent = sorted(lookups, key=lambda pair: -lookups[pair].recent)[:MAX_REPORTED_PAIRS]
-        outgoing: list[tuple[NodeId, ShareUpdate | LookupCount]] = []
-        for pair in most_frequent:
-            count = LookupCount(pair, lookups[pair].recent, lookups[pair].target)
-            coordinator = self._coordinator_of(pair)
-            if coordinator == self._node_id:
-                self._count(count)
-            elif coordinator is not None:
-                outgoing.append((coordinator, count))
+        outgoing: list[tuple[NodeId, LetterPart]] = []
         for pair in self._needed_pairs():
             outgoing += await self._update(pair)
         await self._send_all(outgoing)
+        await self._read_pairs(reread=True)
+        await self._announce()
 
     def _needed_pairs(self) -> list[str]:
         """Return the AV-pairs whose directories this node has to coordinate.
@@ -173,73 +199,136 @@ class LookupDirectories:
         Remove all other coordinated directories.
         """
         for demand in self._demand.values():
-            demand.lookups, demand.recent = demand.lookups / 2 + demand.recent, 0
-        if self._coordinator_of(DISCOVER) == self._node_id:
-            self._demand.setdefault(DISCOVER, _Demand())
-        needed = [pair for pair, demand in self._demand.items() if pair == DISCOVER or demand.lookups >= MIN_LOOKUPS]
-        self._demand = {pair: demand for pair, demand in self._demand.items() if pair in needed or demand.lookups >= 1}
-        self._coordinators = {pair: own for pair, own in self._coordinators.items() if pair in needed}
-        self._marks = {pair: mark for pair, mark in self._marks.items() if pair in needed}
+            demand.lookups = demand.lookups / 2 + demand.recent
+            demand.former, demand.recent = demand.recent, 0
+        for pair in DISCOVER_PAIRS:
+            if self._coordinator_of(pair) == self._node_id:
+                self._demand.setdefault(pair, _Demand())
+        self._demand = {
+            pair: demand for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= 1
+        }
+        needed = [
+            pair for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= MIN_LOOKUPS
+        ]
+        self._directories = {pair: own for pair, own in self._directories.items() if pair in needed}
         return needed
 
-    async def _update(self, pair: str) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
+    async def _update(self, pair: str) -> list[tuple[NodeId, LetterPart]]:
         """Read the names of a directory from its matrix, and return one update for each other server.
 
-        Unchanged names are not read, except when they are placed again, because some may have expired. A server gets an
-        update even if nothing has changed. The result is empty if the names cannot be read or the ring has changed in
-        the meantime.
+        A server gets an update even if nothing has changed. The result is empty if the pair has too few names, if the
+        names cannot be read, or if the ring has changed in the meantime.
         """
         ring, demand = self._ring, self._demand[pair]
-        known = self._coordinators.get(pair)
+        own = self._directories.get(pair)
+        most = MAX_CANDIDATES if pair in DISCOVER_PAIRS else MAX_ENTRIES
         try:
-            mark = await self._matrices.content_mark(pair)
-            if known is not None and not known.is_placement_due and mark == self._marks.get(pair):
-                entries = known.entries
-            else:
-                names = await self._matrices.names(pair, MAX_NAMES)
-                entries = sorted(encode_entry(name.name, name.version, name.pairs) for name in names)
+            found = await self._source.names_of(pair, most, own.mark if own else None)
         except (StoreUnavailable, CellsUnavailable) as error:
             log.warning("reading directory failed", pair=pair, error=str(error))
             return []
         if ring is not self._ring:
             return []
-        self._marks[pair] = mark
-        coordinator = self._coordinators.setdefault(pair, Coordinator(len(ring.ids)))
-        requests = coordinator.update(entries, demand.lookups, max(demand.target, MIN_TARGET))
-        if coordinator.choice is None:
+        if found is not None and found.total < (1 if pair in DISCOVER_PAIRS else MIN_ENTRIES):
+            self._directories.pop(pair, None)
             return []
-        strategy, term = coordinator.choice.strategy, PlacementTerm(ring.version, coordinator.placed)
-        server = self._shares.server(pair)
-        if server is None or any(isinstance(request, Place) for request in requests):
-            server = self._shares.start(pair, term, strategy, 0, len(ring.ids))
-        sends = [send for request in requests for send in server.on_request(request)]
-        messages: dict[int, list[Message]] = {number: [] for number in range(len(ring.ids))}
-        for send in sends:
-            messages[send.to].append(send.message)
-        updates = [(number, ShareUpdate(pair, term, strategy, tuple(own))) for number, own in messages.items()]
-        outgoing = [each for number, update in updates if number == 0 for each in self._apply(update)]
-        return outgoing + [(self._server_node(pair, number), update) for number, update in updates if number]
-
-    def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, ShareUpdate | LookupCount]]:
-        """Apply an update to this node's share of a directory; return the resulting updates for other servers."""
-        ids = self._ring.ids
-        first = ids.index(self._coordinator_of(update.pair) or self._node_id)
-        number = (ids.index(self._node_id) - first) % len(ids)
-        sends: Iterable[SendToServer] = self._shares.on_update(update, number, len(ids), self._draw())
+        if own is None:
+            own = self._directories[pair] = _Directory(Coordinator(len(ring.ids)))
+        coordinator = own.coordinator
+        entries: Collection[str] = coordinator.entries
+        if found is not None:
+            own.mark, own.total = found.mark, found.total
+            entries = [encode_entry(name, weight) for name, weight in found.best]
+        target = MAX_CANDIDATES if pair in DISCOVER_PAIRS else max(int(demand.target), 1)
+        demand.target *= TARGET_DECAY
+        if self._is_short(pair, min(target, len(entries))):
+            coordinator.is_placement_due = True
+        choice, requests = coordinator.update(entries, demand.former, target)
+        strategy, term = choice.strategy, PlacementTerm(ring.version, coordinator.placed)
+        if any(isinstance(request, Place) for request in requests):
+            self._shares.start(pair, term, strategy, 0, len(ring.ids))
+            own.number = 0
+        messages: dict[int, list[Message]] = {number: [] for number in range(1, len(ring.ids))}
+        for send in self._shares.on_requests(pair, requests, self._random.random()):
+            messages[send.to].append(self._sample(send.message, strategy))
+        number, own.number = own.number, own.number + 1
         return [
+            (self._server_node(pair, server), ShareUpdate(pair, term, strategy, tuple(parts), number))
+            for server, parts in messages.items()
+        ]
+
+    def _is_short(self, pair: str, target: int) -> bool:
+        """Return whether deletes have left this node, as a server of x entries, too few for a lookup."""
+        server, own = self._shares.server(pair), self._directories[pair].coordinator
+        sized = own.choice is not None and isinstance(own.choice.strategy, Fixed | RandomServer)
+        return own.choice is not None and (server is None or (sized and len(server.entries) < target))
+
+    def _sample(self, message: Message, strategy: Strategy) -> Message:
+        """Return a message of RandomServer-x with only x random entries, so that it is small; others as they are."""
+        if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
+            return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
+        return message
+
+    def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, LetterPart]]:
+        """Apply an update to this node's share of a directory; return the resulting messages to other nodes."""
+        ids = self._ring.ids
+        first = self._coordinator_of(update.pair) or self._node_id
+        number = (ids.index(self._node_id) - ids.index(first)) % len(ids)
+        sends: Iterable[SendToServer]
+        sends, lost = self._shares.on_update(update, number, len(ids), self._random.random())
+        outgoing: list[tuple[NodeId, LetterPart]] = [
             (
                 self._server_node(update.pair, send.to),
                 ShareUpdate(update.pair, update.term, update.strategy, (send.message,)),
             )
             for send in sends
         ]
+        if lost is not None and first != self._node_id:
+            outgoing.append((first, lost))
+        return outgoing
+
+    def _place_again(self, lost: ShareLost) -> None:
+        """Have a directory placed again at the next maintenance, because a server has missed an update."""
+        own = self._directories.get(lost.pair)
+        if own is not None and lost.term == PlacementTerm(self._ring.version, own.coordinator.placed):
+            own.coordinator.is_placement_due = True
 
     def _count(self, count: LookupCount) -> None:
-        """Add the lookups of an AV-pair, which a node has reported, to the demand for the pair's directory."""
+        """Add the lookups of an AV-pair, which a client has reported, to the demand for the pair's directory.
+
+        A report to a node that no longer coordinates the directory is ignored.
+        """
+        if self._coordinator_of(count.pair) != self._node_id:
+            return
         if count.pair in self._demand or len(self._demand) < _MAX_COUNTED_PAIRS:
             demand = self._demand.setdefault(count.pair, _Demand())
             demand.recent += count.lookups
             demand.target = max(demand.target, count.target)
+
+    async def _read_pairs(self, *, reread: bool) -> None:
+        """Read the other AV-pairs of names in this node's shares, which lookups for several pairs compare."""
+        wanted = self._shares.unread_names(reread=reread)
+        try:
+            for first in range(0, len(wanted), _MAX_DESCRIBED):
+                names = wanted[first : first + _MAX_DESCRIBED]
+                self._shares.set_pairs(dict(zip(names, await self._source.pairs_of(names), strict=True)))
+        except StoreUnavailable as error:
+            log.warning("reading names of a directory failed", names=len(wanted), error=str(error))
+
+    async def _announce(self) -> None:
+        announced = [
+            DirectoryAnnouncement(
+                choice.pair, choice.choice.strategy, choice.measured, own.total <= len(own.coordinator.entries)
+            )
+            for choice in self.coordinated
+            if (own := self._directories[choice.pair]).number > 0
+        ]
+        if not announced:
+            return
+        try:
+            await self._announcements.announce(announced, self._lifetime_s)
+        except StoreUnavailable as error:
+            log.warning("directories not announced", directories=len(announced), error=str(error))
 
     def _coordinator_of(self, pair: str) -> NodeId | None:
         return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
@@ -249,8 +338,8 @@ class LookupDirectories:
         ids = self._ring.ids
         return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 
-    async def _send_all(self, outgoing: Iterable[tuple[NodeId, ShareUpdate | LookupCount]]) -> None:
-        """Send updates and counts to their nodes, with one message for each node."""
+    async def _send_all(self, outgoing: Iterable[tuple[NodeId, LetterPart]]) -> None:
+        """Send updates and reports to their nodes, with one message for each node."""
         messages: dict[NodeId, Letter] = {}
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from random import random
+from random import Random
 from typing import Any, Self
 
 import structlog
@@ -57,6 +57,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
+from service.store.directory.directory_names import DirectoryNames
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
 from workers.ownership.directory_registration import DirectoryRegistrar
@@ -179,7 +180,14 @@ class Node:
         )
         load_limits = LoadLimits(settings.keyspace_capacity)
         self._balancer = KeyGroupBalancer(info.id, store, load_limits, interval_s=interval_s, tasks=tasks)
-        self.directories = LookupDirectories(info.id, store.channel_directory, self._send_directory_messages, random)
+        self.directories = LookupDirectories(
+            info.id,
+            DirectoryNames(store.channel_directory, store.channels),
+            store.directory_announcements,
+            self._send_directory_messages,
+            random=Random(),  # noqa: S311 - spreads entries
+            interval_s=interval_s,
+        )
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
             "push": lambda message: self._process_pushes(_channel_of(message)),

@@ -164,7 +164,8 @@ class WorkerRequestHandlers:
         return OutlineReply(outline)
 
     async def _look_up(self, node: Node, _: WorkerRequest, lookup: LookupRequest) -> WorkerReply:
-        return LookupReply(tuple(node.directories.find(lookup.pairs, lookup.limit)))
+        found = node.directories.find(lookup.directory, lookup.pairs, lookup.limit)
+        return LookupReply(node.info.id, found.names, found.examined)
 
     async def _list_directories(self, node: Node, _: WorkerRequest, _request: DirectoriesRequest) -> WorkerReply:
         return DirectoriesReply(node.directories.coordinated)

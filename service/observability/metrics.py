@@ -115,6 +115,13 @@ LOOKUP_FAILURES: Final = Counter(
     ["why"],
 )
 
+DIRECTORY_LOOKUPS: Final = Counter(
+    "coronet_directory_lookups_total",
+    "Lookups in workers' directories, by outcome: answered, too few names (insufficient), or no answer in time "
+    "(unanswered).",
+    ["outcome"],
+)
+
 NODE_MESSAGES: Final = Counter(
     "coronet_node_messages_total",
     "Messages of the polling protocol to nodes, by way: within the process, to another worker (peer), or through Redis "

@@ -38,6 +38,7 @@ from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
 from service.store.delivery.outbox import DeadLetters, Outbox
 from service.store.directory.cells import MatrixCells
+from service.store.directory.directory_lookups import DirectoryAnnouncements, DirectoryLookups
 from service.store.directory.matrices import Directory
 from service.store.directory.saved_searches import SavedSearches
 from service.store.people.erasure import Erasure
@@ -92,6 +93,8 @@ class Store:
         self.node_inboxes = NodeInboxes(redis, batching)
         self.blocked_hosts = BlockedHosts(batching)
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
+        self.directory_announcements = DirectoryAnnouncements(batching, self.ring)
+        self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
         self.dry_runs = DryRunQueue(redis)
         self.accounts = AccountStore(redis)
         self.login_limits = LoginLimits(redis)

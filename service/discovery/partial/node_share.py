@@ -1,36 +1,39 @@
 """A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
 
 A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
-directory that one server stores. A *letter* is all that one node sends to another about directories at one time. An
-entry of a directory is the text of a content name with its pairs, so that a changed name is another entry.
+directory that one server stores. A *letter* is all that one process sends to a node about directories at one time. An
+entry of a directory is a name with its weight, so that a name whose other pairs change stays the same entry. The other
+pairs of a name, which lookups for several pairs need, are read by each server for its own entries.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from service.discovery.partial.servers import DirectoryServer, Keep, KeepAt, Message, SendToServer, make_server
+from service.discovery.partial.servers import (
+    DirectoryServer,
+    Keep,
+    KeepAt,
+    Message,
+    Request,
+    SendToServer,
+    make_server,
+)
 from service.discovery.partial.strategies import Strategy
+from service.discovery.partial.strategy_choice import DirectoryMeasurements
 from service.errors import BadStrategy
 
-
-class ListedName(msgspec.Struct, frozen=True):
-    """A content name in a directory: its id, its version, and the keys of all its AV-pairs."""
-
-    name: str
-    version: int
-    pairs: frozenset[str]
+_WEIGHT_DIGITS = 2
 
 
-def encode_entry(name: str, version: int, pairs: Iterable[str]) -> str:
-    """Return a content name encoded as an entry of a directory; equal names, versions and pairs give equal entries."""
-    return msgspec.json.encode((name, version, sorted(pairs))).decode()
+def encode_entry(name: str, weight: int) -> str:
+    """Return the entry of a name with a weight from 0 to 255. The order of entries is that of their weights."""
+    return f"{weight:0{_WEIGHT_DIGITS}x}{name}"
 
 
-def decode_entry(text: str) -> ListedName:
-    """Return the content name that :func:`encode_entry` has encoded."""
-    name, version, pairs = msgspec.json.decode(text, type=tuple[str, int, list[str]])
-    return ListedName(name, version, frozenset(pairs))
+def entry_name_of(entry: str) -> str:
+    """Return the name in an entry that :func:`encode_entry` has encoded."""
+    return entry[_WEIGHT_DIGITS:]
 
 
 class PlacementTerm(msgspec.Struct, frozen=True, order=True):
@@ -47,13 +50,15 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
     """Messages for one server about the directory of the AV-pair ``pair``.
 
     ``term`` and ``strategy`` are those of the placement that the messages change. An update without messages only
-    states that the share is still needed.
+    states that the share is still needed. ``number`` counts the coordinator's updates to each server since the
+    placement, from 0 on; it is None for updates from other servers.
     """
 
     pair: str
     term: PlacementTerm
     strategy: Strategy
     messages: tuple[Message, ...] = ()
+    number: int | None = None
 
     @property
     def can_start(self) -> bool:
@@ -61,11 +66,18 @@ class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
         return bool(self.messages) and isinstance(self.messages[0], Keep | KeepAt)
 
 
+class ShareLost(msgspec.Struct, frozen=True, tag="Lost"):
+    """A server's report to a directory's coordinator that it has missed an update and needs another placement."""
+
+    pair: str
+    term: PlacementTerm
+
+
 class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
-    """A node's report to a directory's coordinator about its lookups in this directory since its last report.
+    """A client's report to a directory's coordinator about its lookups in this directory since its last report.
 
     ``pair`` is the directory's AV-pair, ``lookups`` is the number of lookups, and ``target`` is the largest number of
-    entries that one of them wanted.
+    the directory's entries that one of them wanted.
     """
 
     pair: str
@@ -73,11 +85,12 @@ class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
     target: int
 
 
-Letter = list[ShareUpdate | LookupCount]
+LetterPart = ShareUpdate | ShareLost | LookupCount
+Letter = list[LetterPart]
 
 
-def encode_letter(letter: Letter) -> bytes:
-    """Encode a letter: all updates and reports that one node sends to another at one time."""
+def encode_letter(letter: Sequence[LetterPart]) -> bytes:
+    """Encode a letter: all updates and reports that one process sends to a node at one time."""
     return msgspec.msgpack.encode(letter)
 
 
@@ -92,54 +105,126 @@ def decode_letter(payload: bytes) -> Letter:
         return []
 
 
+class NamesOfPair(msgspec.Struct, frozen=True):
+    """The names with an AV-pair: those with the greatest weights, best first, as (name, weight), and their number.
+
+    ``total`` is the number of all names with the pair, and ``mark`` a value that differs if they have changed.
+    """
+
+    best: Sequence[tuple[str, int]]
+    total: int
+    mark: Hashable
+
+
+class DirectoryAnnouncement(msgspec.Struct, frozen=True):
+    """What clients of a directory need to know: its AV-pair, its strategy, and the measurements behind the strategy.
+
+    ``is_complete`` is False if the directory has only the best of the pair's names.
+    """
+
+    pair: str
+    strategy: Strategy
+    measured: DirectoryMeasurements
+    is_complete: bool
+
+
+class ShareMatches(msgspec.Struct, frozen=True):
+    """The answer of a server to a lookup: its best names with all AV-pairs that were asked for, best first.
+
+    ``examined`` is the number of entries that the server has compared with the lookup to find them; it is all its
+    entries if it has found fewer than the lookup wants.
+    """
+
+    names: tuple[str, ...] = ()
+    examined: int = 0
+
+
 MAX_SILENT_ROUNDS = 3
 """Number of maintenance rounds without an update after which a share is dropped."""
+MIN_REREAD = 20
+REREAD_SHARE = 0.02
+"""Share of a server's names, but at least ``MIN_REREAD``, whose other pairs are read again in one round."""
 
 
 class _Share(msgspec.Struct):
     term: PlacementTerm
     server: DirectoryServer
-    names: dict[str, ListedName]
+    next_number: int | None = 0
+    """Number of the coordinator's next update; None if one was missed."""
     silent_rounds: int = 0
+    pairs: dict[str, frozenset[str]] = {}
+    """All AV-pairs of each name, as far as they have been read; the names read first are first."""
+    ranked: list[str] = []
+    """The names of the share, the greatest weight first."""
 
 
 class NodeShares:
-    """The shares of directories that one node stores; they are valid for one version of the ring."""
+    """The shares of directories that one node stores."""
 
     def __init__(self) -> None:
         self._shares: dict[str, _Share] = {}
 
-    def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> DirectoryServer:
-        """Create an empty share of the directory of the AV-pair ``pair``, and return the server that stores it.
+    def start(self, pair: str, term: PlacementTerm, strategy: Strategy, number: int, servers: int) -> None:
+        """Create an empty share of the directory of the AV-pair ``pair``, in place of an earlier share of it.
 
-        It replaces an earlier share of this directory. This node is server ``number`` of ``servers``, counted from 0.
-        ``term`` and ``strategy`` are those of the directory's placement.
+        This node is server ``number`` of ``servers``, counted from 0. ``term`` and ``strategy`` are those of the
+        directory's placement.
         """
-        share = self._shares[pair] = _Share(term, make_server(strategy, number, servers), {})
-        return share.server
+        former = self._shares.get(pair)
+        self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
-    def on_update(self, update: ShareUpdate, number: int, servers: int, draw: float) -> list[SendToServer]:
-        """Process an update from a coordinator or another server; return the messages for other servers.
+    def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
+        """Process the requests of this node's coordinator; return the messages for other servers.
 
-        This node is server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if
-        its term is older than that of the share, or if this node has not received the first update of its term.
+        The share must have been started. ``draw`` is a random number in [0, 1).
         """
-        share = earlier = self._shares.get(update.pair)
-        if update.can_start and (share is None or share.term < update.term):
-            self.start(update.pair, update.term, update.strategy, number, servers)
-        share = self._shares.get(update.pair)
-        if share is None or share.term != update.term:
-            return []
+        share = self._shares[pair]
+        outgoing: list[SendToServer] = []
+        for request in requests:
+            under_way = share.server.on_request(request)
+            while under_way:
+                outgoing += [send for send in under_way if send.to != share.server.number]
+                own = [send.message for send in under_way if send.to == share.server.number]
+                under_way = [send for message in own for send in share.server.on_message(message, draw)]
         share.silent_rounds = 0
+        self._rank(share)
+        return outgoing
+
+    def on_update(
+        self, update: ShareUpdate, number: int, servers: int, draw: float
+    ) -> tuple[list[SendToServer], ShareLost | None]:
+        """Process an update from a coordinator or another server.
+
+        Return the messages for other servers, and a report to the coordinator if an update was missed. This node is
+        server ``number`` of ``servers``. ``draw`` is a random number in [0, 1). An update is ignored if its term is
+        older than that of the share.
+        """
+        share = self._shares.get(update.pair)
+        if share is not None and update.term < share.term:
+            return [], None
+        lost = ShareLost(update.pair, update.term)
+        if share is None or share.term < update.term:
+            if not update.can_start or update.number is None:
+                return [], lost
+            self.start(update.pair, update.term, update.strategy, number, servers)
+            share = self._shares[update.pair]
+        share.silent_rounds = 0
+        if update.number is not None:
+            share.next_number = update.number + 1 if share.next_number == update.number else None
         try:
             sends = [send for message in update.messages for send in share.server.on_message(message, draw)]
         except BadStrategy:
             del self._shares[update.pair]
-            return []
+            return [], lost
         if update.messages:
-            known = earlier.names if earlier else {}  # most names of a new placement are those of the one before
-            share.names = {text: known.get(text) or decode_entry(text) for text in share.server.entries}
-        return sends
+            self._rank(share)
+        return sends, lost if share.next_number is None else None
+
+    def _rank(self, share: _Share) -> None:
+        """Put the names of a share in the order of their weights, and forget the pairs of names that are gone."""
+        share.ranked = [entry_name_of(entry) for entry in sorted(share.server.entries, reverse=True)]
+        present = frozenset(share.ranked)
+        share.pairs = {name: pairs for name, pairs in share.pairs.items() if name in present}
 
     def expire(self) -> None:
         """Drop the shares that received no update during the last ``MAX_SILENT_ROUNDS`` calls of this method."""
@@ -147,6 +232,24 @@ class NodeShares:
             share.silent_rounds += 1
             if share.silent_rounds > MAX_SILENT_ROUNDS:
                 del self._shares[pair]
+
+    def unread_names(self, *, reread: bool) -> list[str]:
+        """Return the names whose AV-pairs are not known; with ``reread``, also some whose pairs were read long ago."""
+        wanted: dict[str, None] = {}
+        for share in self._shares.values():
+            wanted |= dict.fromkeys(name for name in share.ranked if name not in share.pairs)
+            if reread:
+                count = max(MIN_REREAD, int(REREAD_SHARE * len(share.pairs)))
+                wanted |= dict.fromkeys(name for name, _ in zip(share.pairs, range(count), strict=False))
+        return list(wanted)
+
+    def set_pairs(self, pairs: Mapping[str, frozenset[str]]) -> None:
+        """Set the AV-pairs of names, which have been read now."""
+        for share in self._shares.values():
+            for name in share.ranked:
+                if name in pairs:
+                    share.pairs.pop(name, None)
+                    share.pairs[name] = pairs[name]
 
     def server(self, pair: str) -> DirectoryServer | None:
         """Return this node's server of the directory of an AV-pair; None if this node has no share of it."""
@@ -159,25 +262,25 @@ class NodeShares:
         The result is empty if this node has no share.
         """
         share = self._shares.get(pair)
-        return tuple(name.name for name in share.names.values()) if share else ()
+        return tuple(share.ranked) if share else ()
 
-    def find(self, pairs: Collection[str], required: frozenset[str], limit: int, draw: float) -> list[str]:
-        """Return up to ``limit`` names that have all ``required`` pairs, from this node's smallest share.
+    def find(self, pair: str, required: Collection[str], limit: int) -> ShareMatches:
+        """Return up to ``limit`` names in the share of the directory of ``pair`` that have all ``required`` AV-pairs.
 
-        Only shares of the directories of ``pairs`` are considered. ``required`` are the keys of AV-pairs as entries
-        contain them. The search begins at a random place, which ``draw`` in [0, 1) determines, so that all names are
-        equally likely to be returned.
+        Deviation from the paper: the best names are returned, not random ones, because people see the best first.
         """
-        shares = [share for pair in pairs if (share := self._shares.get(pair)) is not None]
-        if not shares:
-            return []
-        found: dict[str, None] = {}
-        names = min(shares, key=lambda share: len(share.names)).names
-        order = list(names.values())
-        begin = int(draw * len(order))
-        for name in (*order[begin:], *order[:begin]):
+        share = self._shares.get(pair)
+        if share is None:
+            return ShareMatches()
+        others = frozenset(required) - {pair}
+        if not others:
+            return ShareMatches(tuple(share.ranked[:limit]), min(limit, len(share.ranked)))
+        found: list[str] = []
+        examined = 0
+        for name in share.ranked:
             if len(found) >= limit:
                 break
-            if required <= name.pairs:
-                found[name.name] = None
-        return list(found)
+            examined += 1
+            if others <= share.pairs.get(name, frozenset()):
+                found.append(name)
+        return ShareMatches(tuple(found), examined)

@@ -40,9 +40,13 @@ Request: TypeAlias = Place | Add | Delete
 
 
 class Keep(msgspec.Struct, frozen=True, tag=True):
-    """Message to a server: replace all stored entries by those in ``entries`` that the server's strategy selects."""
+    """Message to a server: replace all stored entries by those in ``entries`` that the server's strategy selects.
+
+    ``total`` is the number of entries of the directory if ``entries`` has only some of them, otherwise 0.
+    """
 
     entries: tuple[str, ...]
+    total: int = 0
 
 
 class StoreEntry(msgspec.Struct, frozen=True, tag="Store"):
@@ -247,9 +251,9 @@ class ReservoirServer(BroadcastServer):
         are stored.
         """
         match message:
-            case Keep(entries):
+            case Keep(entries, total):
                 self._stored = nsmallest(self._x, dict.fromkeys(entries), key=lambda entry: rank(entry, draw))
-                self._total = len(entries)
+                self._total = total or len(entries)
             case StoreEntry(entry):
                 self._store(entry, draw)
                 self._total += 1

@@ -2,13 +2,10 @@
 
 The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
 
-A coordinator reads the whole directory periodically, if it has changed, and sends servers the difference, so adds and
-deletes are always correct, whatever the strategy. Every so often it *places* the directory: it sends the servers all
-entries again, because messages can be lost.
-
-Deviation: all changes that one reading finds are sent to a server in one letter. They therefore count as one update. A
-Round-Robin-y directory is placed again if any entry was deleted, which takes no more letters than one delete does and
-requires no order among them.
+A coordinator reads the whole directory periodically and sends the servers the difference, so adds and deletes are
+always correct, whatever the strategy. Each added and each deleted entry counts as one update, as in the paper. The
+coordinator *places* the directory, which means that it sends the servers all entries again, if another strategy has
+become better or a server has lost its share.
 """
 
 from collections.abc import Collection
@@ -29,6 +26,8 @@ from service.discovery.partial.strategies import (
     expected_overhead,
 )
 
+MIN_ENTRIES = 500
+"""Names from which on a pair may have a directory: the matrices find fewer names at less cost."""
 MANY_UPDATES = 0.1
 """Updates per lookup above which the cost of updates decides, and below which the quality of answers does."""
 MAX_SHARE_ENTRIES = 1000
@@ -132,8 +131,12 @@ def _for_many_updates(
     return StrategyChoice(Hash(copies), (why, ChoiceReason(Rule.HASH_CHEAPER, fixed, hashed)))
 
 
-UPDATES_PER_PLACEMENT = 10
-"""Number of updates after which all entries are placed again."""
+FORGETTING = 0.8
+"""Factor by which former lookups and updates count less at each reading, so that about the last five decide."""
+STEADY_READINGS = 3
+"""Readings that must choose another kind of strategy before the entries are placed by it."""
+MAX_EXCESS = 2
+"""A strategy is replaced if its x or y is more than this multiple of what is needed."""
 
 
 class Coordinator:
@@ -144,42 +147,62 @@ class Coordinator:
         self.choice: StrategyChoice | None = None
         """The current strategy and its reasons; None before the first reading."""
         self.measured: DirectoryMeasurements | None = None
-        """The measurements of the current choice."""
+        """The measurements at the last reading."""
         self.placed = 0
         """Number of placements so far."""
+        self.is_placement_due = False
+        """Whether the next update places all entries again, for example because a server has lost its share."""
         self._servers = servers
         self._entries: dict[str, None] = {}
-        self._updates = 0
+        self._lookups = 0.0
+        self._updates = 0.0
+        self._other_choices = 0
+        """Successive readings that have chosen another kind of strategy."""
 
     @property
     def entries(self) -> Collection[str]:
-        """The entries at the last update."""
+        """The entries at the last update, in their order."""
         return self._entries.keys()
 
-    @property
-    def is_placement_due(self) -> bool:
-        """Whether the next update places all entries again, even if none has changed."""
-        return self._updates % UPDATES_PER_PLACEMENT == 0
+    def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
+        """Return the present strategy, and the requests that make the servers store exactly these entries.
 
-    def update(self, entries: Collection[str], lookups: float, target: int) -> list[Request]:
-        """Return the requests that make the servers store exactly these entries.
-
-        ``lookups`` is the number of lookups since the last call, and ``target`` the largest number of entries that one
-        of them wanted. If the result contains a :class:`Place`, it contains nothing else; the caller then starts new
-        servers with the strategy in ``choice`` and sends the request to them.
+        ``entries`` are in the order in which Fixed-x prefers them. ``lookups`` is the number of lookups since the last
+        call, and ``target`` the largest number of entries that lookups want. If the requests contain a
+        :class:`Place`, they contain nothing else; the caller then starts new servers with the strategy.
         """
-        due = self.is_placement_due
-        self._updates += 1
-        if self.choice and not due and entries == self._entries.keys():
-            return []
         there = dict.fromkeys(entries)
         deleted = [entry for entry in self._entries if entry not in there]
         added = [entry for entry in there if entry not in self._entries]
-        updates = int(self.choice is not None and bool(added or deleted))
+        updates = len(deleted) + len(added) if self.choice else 0
         self._entries = there
-        if self.choice and not due and not (deleted and isinstance(self.choice.strategy, RoundRobin)):
-            return [*map(Delete, deleted), *map(Add, added)]
-        self.measured = DirectoryMeasurements(target, len(there), self._servers, updates / max(lookups, 1.0))
-        self.choice = choose(self.measured)
+        self._lookups = FORGETTING * self._lookups + lookups
+        self._updates = FORGETTING * self._updates + updates
+        rate = self._updates / max(self._lookups, 1.0)
+        self.measured = DirectoryMeasurements(target, len(there), self._servers, rate)
+        better = choose(self.measured)
+        if self.choice is not None and not self._is_due(self.choice.strategy, better.strategy):
+            return self.choice, [*map(Delete, deleted), *map(Add, added)]
+        self.choice, self.is_placement_due, self._other_choices = better, False, 0
         self.placed += 1
-        return [Place(tuple(there))]
+        return better, [Place(tuple(there))]
+
+    def _is_due(self, present: Strategy, wanted: Strategy) -> bool:
+        """Return whether all entries have to be placed again, as ``wanted`` has become better or a share was lost."""
+        if type(present) is not type(wanted):
+            self._other_choices += 1
+            return self.is_placement_due or self._other_choices >= STEADY_READINGS
+        self._other_choices = 0
+        size, needed = _parameter(present), _parameter(wanted)
+        return self.is_placement_due or not needed <= size <= MAX_EXCESS * needed
+
+
+def _parameter(strategy: Strategy) -> int:
+    """Return x or y of a strategy; 1 for full replication, which has neither."""
+    match strategy:
+        case Fixed(x) | RandomServer(x):
+            return x
+        case RoundRobin(y) | Hash(y):
+            return y
+        case FullReplication():
+            return 1

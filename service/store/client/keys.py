@@ -101,6 +101,8 @@ key                          type    contents
 ``cn:{m:CELL}:slots``        string  the name in each slot of the index, 64 bytes each
 ``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
+``cn:{ld}:announced``        zset    announcements of directories in the workers' memory: DirectoryAnnouncement
+                                     (msgpack) → its end (Unix s, Redis's clock)
 ``cn:{w:B}``                 hash    bucket B of all saved searches: id → SavedSearch (msgpack)
 ``cn:{w}:log``               stream  changes of the buckets: ``i`` id, ``s`` SavedSearch (msgpack) or empty for a
                                      removal; ~10,000
@@ -248,6 +250,7 @@ REGISTRY_CHANGES = "cn:{g}:changes"
 REGISTRY_CHANGE_NUMBERS = "cn:{g}:numbers"
 USERS_WITH_INTENTS = "cn:{i}:users"
 USERS = "cn:{a}:users"
+DIRECTORY_ANNOUNCEMENTS = "cn:{ld}:announced"
 CONSOLE_ACCOUNTS = "cn:{console}:accounts"
 CONSOLE_SETUP_TOKENS = "cn:{console}:setup"
 CONSOLE_PASSWORD_LINKS = "cn:{console}:links"  # noqa: S105 - a key name

@@ -8,7 +8,7 @@ pushed to a list whose name contains the id of the request.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha1
 from typing import Any, Final, Literal, TypeVar
@@ -22,7 +22,6 @@ from service.errors import Fault, NoWorker, from_fault
 from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
-from service.overlay.id_space import BITS, to_hex
 from service.store.client import keys
 from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command, RedisClient
 from service.store.coordination.leases import Ring
@@ -99,8 +98,6 @@ class NodeInboxes:
 _REPLY_TTL_S = 60
 _REQUEST_TIMEOUT_S = 9.5
 _CONTENT_TIMEOUT_S = 7.0
-_LOOKUP_TIMEOUT_S = 0.5
-"""The matrices answer faster than a worker that takes longer."""
 
 
 class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
@@ -145,8 +142,12 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for up to ``limit`` channels that have all these AV-pairs, from the directories in workers' memory."""
+    """Request for the best ``limit`` channels in a worker's share of a lookup directory that have all these AV-pairs.
 
+    ``directory`` is the directory's AV-pair.
+    """
+
+    directory: str
     pairs: tuple[str, ...]
     limit: int
 
@@ -245,9 +246,14 @@ class OutlineReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupReply(msgspec.Struct, frozen=True, tag=True):
-    """Reply to a LookupRequest: channels in workers' memory. The matrices in the store may contain more."""
+    """Reply to a LookupRequest of the node ``worker``: the ids of channels, the best first.
 
-    channels: tuple[ChannelId, ...]
+    ``examined`` is the number of entries of the share that were compared with the request; it is 0 without a share.
+    """
+
+    worker: NodeId
+    names: tuple[ChannelId, ...]
+    examined: int
 
 
 class DirectoriesReply(msgspec.Struct, frozen=True, tag=True):
@@ -368,16 +374,6 @@ class WorkerRequests:
     async def outline(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL."""
         return (await self._ask(channel_id(url), OutlineRequest(url), OutlineReply)).outline
-
-    async def lookup(
-        self, pairs: Collection[str], limit: int, timeout_s: float = _LOOKUP_TIMEOUT_S
-    ) -> tuple[ChannelId, ...]:
-        """Return up to ``limit`` channels with all these AV-pairs that one worker, chosen at random, has in memory.
-
-        If the result has fewer channels, or no worker replies, the caller has to query the matrices in the store.
-        """
-        anyone = to_hex(secrets.randbits(BITS))
-        return (await self._ask(anyone, LookupRequest(tuple(pairs), limit), LookupReply, timeout_s)).channels
 
     async def directories(self) -> list[DirectoryChoice]:
         """Return the lookup directories of all workers that reply, sorted by AV-pair."""

@@ -1,0 +1,298 @@
+"""Lookups in the directories that workers have in memory, and the announcements of these directories.
+
+A client, which is a bot or the console, knows from the announcements which AV-pairs have a directory and by which
+strategy its entries are distributed. It asks the workers in the order of the strategy until it has enough names
+(partial lookup, Sun and Garcia-Molina §2), each through its inbox. Searches for other pairs go straight to the
+matrices. The client counts searches by pair and reports the counts to the coordinators, which decide from them which
+pairs have a directory.
+
+Requests are *hedged*: if a worker has not answered after most recent answers had arrived, the next one is asked, too. A
+worker that does not answer is asked last for a while, so that it delays one lookup only.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha1
+from random import random
+
+import msgspec
+from cachetools import TTLCache
+
+from service.discovery.av_pairs import Pair
+from service.discovery.partial.node_share import DirectoryAnnouncement, LetterPart, LookupCount, encode_letter
+from service.discovery.partial.servers import PartialLookup, lookup_order
+from service.discovery.partial.strategies import Fixed, FullReplication
+from service.discovery.partial.strategy_choice import MIN_ENTRIES
+from service.errors import StoreUnavailable
+from service.model import NodeId
+from service.observability.metrics import DIRECTORY_LOOKUPS
+from service.overlay.ring import RingView
+from service.store.client import keys
+from service.store.client.connection import BatchingClient, Command, RedisClient
+from service.store.coordination.leases import Ring
+from service.store.coordination.requests import (
+    InboxMessage,
+    LookupReply,
+    LookupRequest,
+    NodeInboxes,
+    WorkerRequest,
+)
+
+REFRESH_S = 2.0
+"""How long the ring and the announcements that a client has read are used; also how often counts are reported."""
+MAX_WORKERS_ASKED = 8
+"""Workers that one lookup asks at most."""
+TIMEOUT_S = 0.025
+"""Duration after which a lookup is given up, because the matrices answer sooner than its answers arrive."""
+MIN_HEDGE_S, MAX_HEDGE_S = 0.002, 0.01
+"""Bounds of the time after which the next worker is asked."""
+_HEDGE_QUANTILE = 0.95
+_RECENT_ANSWERS = 100
+SUSPECT_S = 5.0
+"""How long a worker that has not answered in time is asked last."""
+_INSUFFICIENT_S = 10.0
+_MAX_INSUFFICIENT = 10_000
+_MAX_COUNTED = 1_000
+_POLL_S = 1.0
+"""Duration of the blocking command that waits for an answer."""
+
+_announcement = msgspec.msgpack.Decoder(DirectoryAnnouncement)
+_reply = msgspec.msgpack.Decoder(LookupReply)
+
+
+class DirectoryAnnouncements:
+    """The announcements of all directories in the workers' memory. Methods may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, redis: BatchingClient, ring: Ring) -> None:
+        """Create the repository, whose times are those of the fleet's clock, which ``ring`` reads."""
+        self._redis = redis
+        self._ring = ring
+        self._own: dict[Pair, bytes] = {}
+        """This process's announcement of each pair."""
+
+    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:
+        """Announce directories for ``lifetime_s`` seconds, in place of this process's former announcements of them."""
+        now_s, _ = await self._ring.time_and_view()
+        present = {each.pair: msgspec.msgpack.encode(each) for each in directories}
+        former = [packed for pair, packed in self._own.items() if present.get(pair, packed) != packed]
+        self._own |= present
+        scores: list[float | bytes] = [part for packed in present.values() for part in (now_s + lifetime_s, packed)]
+        key = keys.DIRECTORY_ANNOUNCEMENTS
+        commands: list[Command] = [("ZREM", key, *former)] if former else []
+        commands += [("ZADD", key, *scores), ("ZREMRANGEBYSCORE", key, "-inf", now_s)]
+        await self._redis.call_many(commands)
+
+    async def read(self, now_s: float) -> dict[Pair, DirectoryAnnouncement]:
+        """Return the announcements that are valid at ``now_s`` (Unix s, Redis's clock), the latest of each pair."""
+        found = await self._redis.call("ZRANGEBYSCORE", keys.DIRECTORY_ANNOUNCEMENTS, now_s, "+inf")
+        announced: dict[Pair, DirectoryAnnouncement] = {}
+        for packed in found:  # in the order of their ends
+            try:
+                each = _announcement.decode(packed)
+            except msgspec.MsgspecError:  # of another version of Coronet
+                continue
+            announced[each.pair] = each
+        return announced
+
+
+class LookupResult(msgspec.Struct, frozen=True):
+    """The result of a lookup in a directory: names with all AV-pairs, and how they were found.
+
+    ``names`` are the best of each worker that answered. ``is_complete`` means that no other names have the pairs.
+    ``answers`` is the number of workers that answered, ``asked`` the number of workers asked.
+    """
+
+    directory: Pair
+    names: tuple[str, ...]
+    is_complete: bool
+    answers: int
+    asked: int
+
+
+class DirectoryLookups:
+    """A client of the directories in the workers' memory."""
+
+    def __init__(
+        self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, announcements: DirectoryAnnouncements
+    ) -> None:
+        self._redis = redis
+        self._inboxes = inboxes
+        self._ring = ring
+        self._announcements = announcements
+        self._view = RingView(-1, ())
+        self._announced: dict[Pair, DirectoryAnnouncement] = {}
+        self._clock_offset_s = 0.0
+        """Redis's clock minus the monotonic clock."""
+        self._refreshed_s = float("-inf")
+        self._counts: dict[Pair, LookupCount] = {}
+        self._durations_s: deque[float] = deque(maxlen=_RECENT_ANSWERS)
+        self._suspects: TTLCache[NodeId, None] = TTLCache(1_000, SUSPECT_S)
+        self._insufficient: TTLCache[frozenset[Pair], None] = TTLCache(_MAX_INSUFFICIENT, _INSUFFICIENT_S)
+        """AV-pairs for which a directory has recently returned too few names."""
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
+        """Return at least ``target`` names with all these AV-pairs, or fewer if there are no others.
+
+        Return None if the pairs have no directory that has so many, or if too few workers answer in time; the caller
+        then queries the matrices. Names may be outdated. Raises :class:`StoreUnavailable`.
+        """
+        await self._refresh()
+        required = frozenset(pairs)
+        directory = self._directory_for(required)
+        if directory is None or required in self._insufficient:
+            return None
+        result, examined = await self._ask_workers(directory, required, target)
+        matches = max(len(result.names), 1)
+        self._count(directory.pair, min(target * max(examined // matches, 1), directory.measured.entries))
+        if len(result.names) >= target or result.is_complete:
+            DIRECTORY_LOOKUPS.labels("answered").inc()
+            return result
+        if result.answers:
+            self._insufficient[required] = None
+        DIRECTORY_LOOKUPS.labels("insufficient" if result.answers else "unanswered").inc()
+        return None
+
+    def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
+        """Count a search for ``target`` names that the matrices have answered, so that a pair may get a directory.
+
+        ``frequencies`` has the number of names of each AV-pair of the search, all of which the names have. The pair
+        with the fewest counts, unless it has so few that the matrices answer at less cost.
+        """
+        pair = min(frequencies, key=frequencies.__getitem__, default="")
+        if pair and frequencies[pair] >= MIN_ENTRIES:
+            self._count(pair, target)
+
+    def _count(self, pair: Pair, target: int) -> None:
+        former = self._counts.get(pair)
+        if former is not None:
+            self._counts[pair] = LookupCount(pair, former.lookups + 1, max(former.target, target))
+        elif len(self._counts) < _MAX_COUNTED:
+            self._counts[pair] = LookupCount(pair, 1, target)
+
+    @property
+    def hedge_s(self) -> float:
+        """The time in seconds after which the next worker is asked: 95 % of recent answers took less."""
+        if not self._durations_s:
+            return MAX_HEDGE_S
+        ordered = sorted(self._durations_s)
+        return min(max(ordered[int(_HEDGE_QUANTILE * len(ordered))], MIN_HEDGE_S), MAX_HEDGE_S)
+
+    async def _refresh(self) -> None:
+        """Read the ring and the announcements, and report the counts, unless this was done recently."""
+        now_s = time.monotonic()
+        if now_s - self._refreshed_s < REFRESH_S:
+            return
+        self._refreshed_s = now_s
+        fleet_s, self._view = await self._ring.time_and_view()
+        self._clock_offset_s = fleet_s - time.monotonic()
+        counts, self._counts = self._counts, {}
+        letters: dict[NodeId, list[LetterPart]] = {}
+        for count in counts.values():
+            coordinator = self._view.owner(_digest(count.pair))
+            if coordinator is not None:
+                letters.setdefault(coordinator, []).append(count)
+        messages = [(node, InboxMessage("share", "", encode_letter(parts))) for node, parts in letters.items()]
+        if messages:
+            await self._inboxes.send(messages)
+        self._announced = await self._announcements.read(fleet_s)
+
+    def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
+        """Return the directory for lookups of these pairs: that of a pair with the fewest names, if there is any.
+
+        A directory with only the best names of its pair serves no other lookups than those for this pair.
+        """
+        known = [self._announced[pair] for pair in required if pair in self._announced]
+        usable = [each for each in known if each.is_complete or len(required) == 1]
+        return min(usable, key=lambda each: each.measured.entries, default=None)
+
+    async def _ask_workers(
+        self, directory: DirectoryAnnouncement, required: frozenset[Pair], target: int
+    ) -> tuple[LookupResult, int]:
+        """Ask workers for names until there are ``target``; return the result and the number of entries examined."""
+        nodes = self._servers(directory)
+        # All servers of these strategies have the same entries.
+        is_same = isinstance(directory.strategy, FullReplication | Fixed)
+        lookup, order = PartialLookup(target, ()), iter(nodes[:MAX_WORKERS_ASKED])
+        ident, began_s = secrets.token_urlsafe(12), time.monotonic()
+        until_s, asked, answered, examined = began_s + TIMEOUT_S, dict[NodeId, float](), set[NodeId](), 0
+        body = LookupRequest(directory.pair, tuple(sorted(required)), target)
+        reply: asyncio.Task[bytes | None] | None = None
+        is_next_due = True
+        while True:
+            if is_next_due and (node := next(order, None)) is not None:
+                asked[node] = time.monotonic()
+                await self._send(node, ident, body)
+            if len(asked) == len(answered):
+                break
+            if reply is None:
+                reply = asyncio.ensure_future(self._next_reply(ident))
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                break
+            await asyncio.wait([reply], timeout=min(self.hedge_s, until_s - now_s))
+            if not reply.done():
+                self._suspects.update(dict.fromkeys(asked.keys() - answered))
+                is_next_due = True
+                continue
+            payload, reply = reply.result(), None
+            answer = _decode_reply(payload)
+            if answer is None or answer.worker not in asked or answer.worker in answered:
+                is_next_due = False
+                continue
+            answered.add(answer.worker)
+            self._suspects.pop(answer.worker, None)
+            self._durations_s.append(time.monotonic() - asked[answer.worker])
+            examined += answer.examined
+            lookup.on_answer(answer.names)
+            if lookup.missing == 0 or (is_same and answer.examined):
+                break
+            is_next_due = len(asked) == len(answered)
+        if len(answered) < len(asked):
+            late = asyncio.ensure_future(self._await_late_reply(ident, reply))
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+        is_all = directory.is_complete and isinstance(directory.strategy, FullReplication) and examined > 0
+        names = tuple(lookup.found)
+        return LookupResult(directory.pair, names, is_all, len(answered), len(asked)), examined
+
+    def _servers(self, directory: DirectoryAnnouncement) -> list[NodeId]:
+        """Return the workers in the order in which the directory's strategy asks them, suspects last."""
+        ids = self._view.ids
+        if not ids:
+            return []
+        begin = ids.index(self._view.owner(_digest(directory.pair)) or ids[0])
+        numbers = lookup_order(directory.strategy, len(ids), random())  # noqa: S311 - balances load
+        nodes = [ids[(begin + number) % len(ids)] for number in numbers]
+        return sorted(nodes, key=self._suspects.__contains__)
+
+    async def _send(self, node: NodeId, ident: str, body: LookupRequest) -> None:
+        until_s = time.monotonic() + self._clock_offset_s + 1.0
+        request = WorkerRequest(ident, body, until_s)
+        await self._inboxes.send([(node, InboxMessage("ask", "", msgspec.msgpack.encode(request)))])
+
+    async def _next_reply(self, ident: str) -> bytes | None:
+        found = await self._redis.call_blocking("BLPOP", keys.reply(ident), _POLL_S)
+        return found[1] if found else None
+
+    async def _await_late_reply(self, ident: str, reply: asyncio.Task[bytes | None] | None) -> None:
+        """Wait a moment for the answer of a worker that was late, which shows that the worker is alive."""
+        with suppress(StoreUnavailable):
+            answer = _decode_reply(await (reply or self._next_reply(ident)))
+            if answer is not None:
+                self._suspects.pop(answer.worker, None)
+
+
+def _decode_reply(payload: bytes | None) -> LookupReply | None:
+    try:
+        return None if payload is None else _reply.decode(payload)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _digest(pair: Pair) -> str:
+    return sha1(pair.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,32 @@
+"""The names of AV-pairs, as the lookup directories in the workers' memory list them."""
+
+from collections.abc import Hashable, Sequence
+
+from service.discovery.av_pairs import Pair
+from service.discovery.partial.node_share import NamesOfPair
+from service.store.channels.channels import Channels
+from service.store.directory.matrices import Directory
+
+
+class DirectoryNames:
+    """Reads names from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, directory: Directory, channels: Channels) -> None:
+        """Create a reader of the names of channels in ``directory``."""
+        self._directory = directory
+        self._channels = channels
+
+    async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
+        """Return up to ``max_count`` names with an AV-pair, the best first; None if ``known_mark`` is still valid.
+
+        Raises :class:`service.errors.CellsUnavailable`.
+        """
+        mark = await self._directory.content_mark(pair)
+        if mark == known_mark:
+            return None
+        records = await self._directory.names(pair, max_count)
+        return NamesOfPair([(record.name, 1) for record in records], len(records), mark)
+
+    async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
+        """Return all AV-pairs of each name, in order; none for a channel that is not registered."""
+        return await self._channels.content_names(names)
