@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from service.discovery.av_pairs import Pair, make_pair
+from service.discovery.av_pairs import Pair, attribute_of, make_pair
 from service.discovery.names import language_pairs
 from service.discovery.query import SearchHit
 from service.model import Channel
@@ -77,6 +77,15 @@ def novelty_weight(age_s: float) -> int:
     if age_s >= NEW_S:
         return 0
     return 1 + int((MAX_ATTRIBUTE_WEIGHT - 1) * (1 - max(age_s, 0.0) / NEW_S))
+
+
+def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
+    """Return the weights of those AV-pairs of a channel that are no words.
+
+    The channel has ``subscribers`` subscribers and became known ``age_s`` seconds ago.
+    """
+    popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
+    return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
 
 
 def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from service.clock import Clock
+from service.discovery.discover import attribute_weights
 from service.discovery.visibility import is_public
 from service.errors import CellsUnavailable
 from service.model import ChannelId
@@ -117,7 +118,9 @@ class DirectoryRegistrar:
             if before - pairs:
                 await self._store.channel_directory.withdraw(channel_id, before - pairs, NAME_TTL_S)
             if pairs:
-                names.append(ContentName(channel_id, dict.fromkeys(pairs, 1)))
+                age_s = self._clock.wall_s() - state.channel.created_s
+                weights = attribute_weights(pairs, counts[channel_id], age_s)
+                names.append(ContentName(channel_id, dict.fromkeys(pairs, 1) | weights))
         await self._store.channel_directory.register(names, NAME_TTL_S)
         self._schedule(counts, {name.id for name in names}, now_s)
 

@@ -10,6 +10,7 @@ from service.discovery.discover import (
     DiscoverCandidate,
     Facet,
     arrange_listing,
+    attribute_weights,
     discover_pairs,
     novelty_weight,
     popularity_weight,
@@ -70,3 +71,11 @@ def test_newer_channels_never_weigh_less(one: float, other: float) -> None:
     weights = [novelty_weight(age_s) for age_s in sorted((one, other), reverse=True)]
     assert 0 <= weights[0] <= weights[1] <= MAX_ATTRIBUTE_WEIGHT
     assert bool(weights[0]) is (max(one, other) < NEW_S)
+
+
+def test_attributes_weigh_by_subscribers_and_words_do_not() -> None:
+    pairs = ("word=python", "lang=de", "age=new")
+    few, many = (attribute_weights(pairs, subscribers, NEW_S / 2) for subscribers in (3, 3_000))
+    assert few.keys() == {"lang=de", "age=new"}
+    assert few["lang=de"] < many["lang=de"]
+    assert few["age=new"] == many["age=new"]
