@@ -10,9 +10,10 @@ from service.discovery.candidates import require_all
 from service.discovery.query_parser import parse_query
 from service.discovery.search_policy import entry_name
 from service.feeds.urls import channel_id
-from service.model import Change, Channel, ChannelId, Entry, FeedMetadata
+from service.model import Change, Channel, Entry, FeedMetadata
 from service.search import Searcher
 from service.store import Store
+from service.store.directory.directory_lookups import LookupResult
 from service.store.directory.matrices import ContentName
 from tests.support.channels import SNAPSHOT, change, make_channel
 from workers.ownership import directory_registration
@@ -143,13 +144,18 @@ async def test_an_outdated_share_in_memory_is_not_shown(
     registrar.on_changed(crabs.id)
     await name(store, registrar, snakes, crabs)
 
-    async def stale(_pairs: Collection[str], _limit: int, _within_s: float = 1.0) -> tuple[ChannelId, ...]:
-        return (crabs.id, snakes.id)
+    async def stale(_pairs: Collection[str], _target: int) -> LookupResult:
+        return LookupResult("tag=python", (crabs.id, snakes.id), is_complete=False, answers=1, asked=1)
 
-    monkeypatch.setattr(store.worker_requests, "lookup", stale)
+    monkeypatch.setattr(store.directory_lookups, "lookup", stale)
     assert await found(store, "tag=python limit 1") == [snakes.id]
     assert await found(store, "tag=python limit 2") == [snakes.id], "the matrices are asked for what is missing"
     assert await found(store, "tag=rust limit 1") == [crabs.id]
+    for number in range(3):
+        await store.subscriptions.unsubscribe(f"reader{number}@localhost", crabs.id)
+    listing = await Searcher(store, 3).discover()
+    assert [hit.channel.id for hit in listing.hits] == [snakes.id], "the share has a channel that is private now"
+    assert [facet.channels for facet in (*listing.languages, *listing.topics)] == [1, 1]
 
 
 async def test_an_outdated_cell_is_not_shown(store: Store, registrar: DirectoryRegistrar) -> None:
