@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha1
 from random import Random
 from typing import Any, Self
 
@@ -41,7 +42,6 @@ from service.corona.messages import URGENT, decode, encode
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
 from service.errors import (
-    CellsUnavailable,
     HostBlocked,
     LeaseLost,
     LimitReached,
@@ -58,6 +58,7 @@ from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
+from service.store.directory.matrix_balancer import MatrixBalancer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
 from workers.ownership.directory_registration import DirectoryRegistrar
@@ -112,6 +113,8 @@ _TICKS_PER_MAINTENANCE = 4
 _HEARTBEATS_PER_LEASE = 4
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
+_MATRIX_UPKEEP_INTERVAL_S = 3.0
+"""How often the matrices of the directory are adapted to their load, which can rise within seconds."""
 _MATRIX_COUNT_INTERVAL_S = 60.0
 """How often a metric is updated for which all sizes of the directory's matrices are read."""
 
@@ -188,6 +191,10 @@ class Node:
             random=Random(),  # noqa: S311 - spreads entries
             interval_s=interval_s,
         )
+        self._matrix_balancers = [
+            MatrixBalancer(directory, store.redis_node_loads)
+            for directory in (store.channel_directory, store.entry_directory)
+        ]
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
             "push": lambda message: self._process_pushes(_channel_of(message)),
@@ -224,6 +231,7 @@ class Node:
                 periodic.every(settings.lease_ttl_s / _HEARTBEATS_PER_LEASE, self._send_heartbeat, fraction)
                 periodic.every(interval_s / _TICKS_PER_MAINTENANCE, self._tick, fraction)
                 periodic.every(interval_s, self._maintain, fraction)
+                periodic.every(_MATRIX_UPKEEP_INTERVAL_S, self._maintain_matrices, fraction)
                 periodic.every(_MATRIX_COUNT_INTERVAL_S, self._count_matrix_cells, fraction)
                 periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
                 await self._ended
@@ -304,7 +312,6 @@ class Node:
         """Do what is due once per maintenance interval, besides the protocol's own maintenance."""
         if self._balancer.is_due():
             await self._balancer.balance(self.polling.fleet_s())
-        await self._maintain_directory()
         await self.directories.maintain()
         await self._record_poll_rates()
 
@@ -323,13 +330,16 @@ class Node:
         else:
             self._protocol.plans.record_gaps(changed)
 
-    async def _maintain_directory(self) -> None:
-        """Resize the directory's matrices as their cells have requested; a cell repeats a request that is lost."""
-        for directory in (self._store.channel_directory, self._store.entry_directory):
+    async def _maintain_matrices(self) -> None:
+        """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
+        for balancer in self._matrix_balancers:
             try:
-                await directory.maintain()
-            except (StoreUnavailable, CellsUnavailable) as error:
-                log.warning("directory maintenance interrupted", error=str(error))
+                await balancer.maintain(self._owns_pair)
+            except StoreUnavailable as error:
+                log.warning("matrix upkeep interrupted", error=str(error))
+
+    def _owns_pair(self, pair: str) -> bool:
+        return self.ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest()) == self.info.id
 
     async def _count_matrix_cells(self) -> None:
         for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):

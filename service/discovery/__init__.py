@@ -23,6 +23,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``cell``                  the commands of one cell and their effects
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size
 - ``registration_and_search``  the protocols of registration, queries and listings
+- ``replica_placement``     the change of size that loads of cells and nodes call for; nodes for replicas
 - ``matrix_resizing``       the protocol that makes cells match the head's record
 - ``partial``               partial lookup: a directory kept in several servers' memory
 

@@ -40,6 +40,7 @@ from service.store.delivery.outbox import DeadLetters, Outbox
 from service.store.directory.cells import MatrixCells
 from service.store.directory.directory_lookups import DirectoryAnnouncements, DirectoryLookups
 from service.store.directory.matrices import Directory
+from service.store.directory.matrix_balancer import NodeLoads
 from service.store.directory.saved_searches import SavedSearches
 from service.store.people.erasure import Erasure
 from service.store.people.people import InvitationCodes, People
@@ -72,6 +73,7 @@ class Store:
         self.matrix_cells = MatrixCells(batching)
         self.channel_directory = Directory(batching, self.matrix_cells, "channel")
         self.entry_directory = Directory(batching, self.matrix_cells, "entry")
+        self.redis_node_loads = NodeLoads(redis)
         self.subscriptions = Subscriptions(batching, self.channel_index, self.channels, self.outbox, self.identity)
         self.pauses = SubscriptionPauses(redis, self.outbox)
         self.users = Users(redis)

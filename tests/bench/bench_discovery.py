@@ -35,6 +35,7 @@ from service.model import Channel, Entry
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_balancer import MatrixBalancer
 
 AT_ONCE = 500
 ASKERS = 8
@@ -109,10 +110,11 @@ async def measure_queries(store: Store, queries: Sequence[frozenset[str]]) -> tu
 
 
 async def maintain(store: Store) -> None:
-    """Execute the maintenance requests of cells, like workers."""
+    """Keep the matrices, like workers."""
+    balancer = MatrixBalancer(store.channel_directory, store.redis_node_loads)
     while True:
         await asyncio.sleep(UPKEEP_EVERY_S)
-        await store.channel_directory.maintain()
+        await balancer.maintain(lambda _: True)
 
 
 async def finds_exactly(store: Store, names: Sequence[frozenset[str]], queries: Sequence[frozenset[str]]) -> bool:

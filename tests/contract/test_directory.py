@@ -1,6 +1,5 @@
 """The directory on Redis: a registered name is found by every subset of its pairs while matrices grow and shrink."""
 
-import asyncio
 import itertools
 import random
 import time
@@ -9,15 +8,14 @@ import msgspec
 
 from service.discovery import cell
 from service.discovery.candidates import require_all
-from service.discovery.matrix import MatrixLimits, MatrixSize, home_partition
+from service.discovery.matrix import MatrixLimits, home_partition
 from service.store import Store
-from service.store.client import keys
 from service.store.directory.matrices import ContentName, Directory, _draw
+from service.store.directory.matrix_balancer import MatrixBalancer
 from tests.support.waiting import until
 
 KEPT_S = 600.0
 SMALL = MatrixLimits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
-BUSY = MatrixLimits(names=10_000, registrations_s=1e9, queries_s=5.0, partitions=8, replicas=4)
 
 
 def named(count: int, *pairs: str) -> list[ContentName]:
@@ -31,9 +29,10 @@ async def found(directory: Directory, *pairs: str) -> set[str]:
     return set((await directory.find(require_all(pairs), (), 1_000)).names)
 
 
-async def settled(directory: Directory) -> None:
-    """Maintain the directory until all matrices are settled."""
-    while await directory.maintain():
+async def settled(store: Store, directory: Directory) -> None:
+    """Keep the directory's matrices until they do not change any more."""
+    balancer = MatrixBalancer(directory, store.redis_node_loads)
+    while await balancer.maintain(lambda _: True) or balancer._superfluous:
         pass
 
 
@@ -60,7 +59,7 @@ async def test_matrices_grow_and_shrink_without_losing_names(store: Store) -> No
     drawn = random.Random(3)  # noqa: S311 - the same names each time
     for first in range(0, 300, 30):
         await one.register(names[first : first + 30], KEPT_S)
-        await settled(one)
+        await settled(store, one)
         assert await found(one, "lang=en") == await found(other, "lang=en") == {name.id for name in names[: first + 30]}
     assert (await one.matrix_sizes())["lang=en"].partitions >= 8
     gone, left = names[5:], names[:5]
@@ -68,62 +67,19 @@ async def test_matrices_grow_and_shrink_without_losing_names(store: Store) -> No
     for first in range(0, len(gone), 29):
         for name in gone[first : first + 29]:
             await other.withdraw(name.id, name.pairs, KEPT_S)
-        await settled(other)
+        await settled(store, other)
         assert await found(one, "lang=en") == {name.id for name in [*left, *gone[first + 29 :]]}
     for _ in range(20):
         await other.register(left, KEPT_S)
-        await settled(other)
+        await settled(store, other)
     assert await found(one, "lang=en") == {name.id for name in left}
-
-
-async def test_a_partition_is_merged_only_if_the_target_has_spare_capacity(store: Store) -> None:
-    """The target is new: it has reported no rate yet, and seems to have no load."""
-    limits = MatrixLimits(names=10_000, registrations_s=5.0, queries_s=1e9, partitions=2, replicas=1)
-    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", limits)
-    await directory.register(named(2), KEPT_S)
-
-    async def registered(before: int) -> MatrixSize | None:
-        """Refresh names at a rate that loads the first partition only; return the matrix's size."""
-        at_ms = int(time.time() * 1000)
-        for place, _ in await directory.cells_of("lang=en"):
-            told = "" if place.partition else f"0 {at_ms} {before} {at_ms - 2_000}"
-            await store.redis.call("HSET", keys.cell(place)[0], "w", told)
-        await directory.register(named(30), KEPT_S)
-        await settled(directory)
-        return (await directory.matrix_sizes()).get("lang=en")
-
-    grown = await registered(60)
-    assert grown is not None
-    assert [await registered(60) for _ in range(3)] == [grown] * 3
-    assert await registered(0) is None
-    assert await found(directory, "lang=en") == {name.id for name in named(30)}
-
-
-async def test_a_popular_pair_gets_replicas_and_loses_them_again(store: Store) -> None:
-    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", BUSY)
-    await directory.register(named(5), KEPT_S)
-    for _ in range(3):
-        for place, _ in await directory.cells_of("lang=en"):
-            ago_s = int(time.time()) - 4
-            await store.redis.call("HSET", keys.cell(place)[0], "q", f"19 {ago_s + 2}000 40 {ago_s}000")
-        await asyncio.gather(*(directory.find(require_all(["lang=en"]), (), 2) for _ in range(10)))
-        await settled(directory)
-    assert (await directory.matrix_sizes())["lang=en"].replicas > 1
-    assert await found(directory, "lang=en") == {name.id for name in named(5)}
-    for _ in range(8):
-        for place, _ in await directory.cells_of("lang=en"):
-            await store.redis.call("HSET", keys.cell(place)[0], "q", "0 1 20 1")  # nobody has asked for half a century
-        await asyncio.gather(*(directory.find(require_all(["lang=en"]), (), 2) for _ in range(10)))
-        await settled(directory)
-    assert "lang=en" not in await directory.matrix_sizes()
-    assert await found(directory, "lang=en") == {name.id for name in named(5)}
 
 
 async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
     for first in range(0, 300, 30):
         await directory.register(named(300)[first : first + 30], KEPT_S)
-        await settled(directory)
+        await settled(store, directory)
     cells = dict(await directory.cells_of("lang=en"))
     last, soon_ms = len(cells) - 1, int(time.time() * 1000) + 300
     for place in cells:
@@ -138,7 +94,7 @@ async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
     async def shrunk() -> bool:
         """Return whether the last partition is removed; its merge target still counts expired names."""
         await directory.register([ContentName(alone, dict.fromkeys({"lang=en"}, 1))], KEPT_S)
-        await settled(directory)
+        await settled(store, directory)
         return (await directory.matrix_sizes())["lang=en"].partitions == last
 
     await until(shrunk, "the last partition goes")
@@ -149,7 +105,7 @@ async def test_the_content_mark_changes_exactly_with_registrations(store: Store)
     directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL)
     marks = [await directory.content_mark("lang=en")]
     await directory.register(named(100), KEPT_S)
-    await settled(directory)
+    await settled(store, directory)
     marks.append(await directory.content_mark("lang=en"))
     assert await found(directory, "lang=en", "word=w50") == {"name050"}
     assert await directory.content_mark("lang=en") == marks[-1], "a search changes nothing"
@@ -190,7 +146,7 @@ async def test_each_name_of_a_batch_is_stored_in_its_own_partition(store: Store)
     one, other = (Directory(store.channel_directory._redis, store.matrix_cells, "channel", SMALL) for _ in range(2))
     for first in range(0, 300, 30):
         await one.register(named(300)[first : first + 30], KEPT_S)
-        await settled(one)
+        await settled(store, one)
     await found(other, "lang=en")  # so it knows the size
     await other.register(named(600)[300:], KEPT_S)
     assert await found(one, "lang=en") == {name.id for name in named(600)}

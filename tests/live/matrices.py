@@ -31,6 +31,7 @@ from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.directory.matrices import ContentName, Directory
+from service.store.directory.matrix_balancer import MatrixBalancer
 from tests.bench.bench_discovery import population
 from tests.support.redis_cluster import RedisCluster
 
@@ -128,11 +129,12 @@ class LoadGenerator:
         return self._pairs[int(name, 16) % len(self._pairs)]
 
 
-async def maintain_until_cancelled(directory: Directory) -> None:
-    """Carry out the requests of cells, like workers, until cancelled."""
+async def maintain_until_cancelled(store: Store, directory: Directory) -> None:
+    """Keep the matrices, like workers, until cancelled."""
+    balancer = MatrixBalancer(directory, store.redis_node_loads)
     while True:
         with contextlib.suppress(StoreUnavailable, CellsUnavailable):
-            await directory.maintain()
+            await balancer.maintain(lambda _: True)
         await asyncio.sleep(UPKEEP_EVERY_S)
 
 
@@ -205,7 +207,7 @@ async def run_on(
     crowd = LoadGenerator(directory, seen)
     await crowd.come(5, lambda _: (names_s, 0))
     tasks = [
-        asyncio.create_task(maintain_until_cancelled(directory)),
+        asyncio.create_task(maintain_until_cancelled(store, directory)),
         asyncio.create_task(record_sizes(directory, seen)),
     ]
 

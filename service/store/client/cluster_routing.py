@@ -451,6 +451,16 @@ class NodePools:
         slot = slot_of(command)
         return known.master(slot) if slot is not None else next(iter(known.masters), None)
 
+    def masters(self) -> list[Address]:
+        """Return the addresses of all master nodes; empty if Redis is not known to be a cluster."""
+        known = self._slots.map
+        return [] if known is None else sorted(set(known.masters))
+
+    async def call_on_node(self, node: Address, command: Command) -> Any:
+        """Run a command without keys on one node, once, and return its reply."""
+        self._check_usable()
+        return await _run_command(self._pool(node), command)
+
     async def _fetch_slot_map(self, nodes: Iterable[Address | None]) -> None:
         """Fetch the slot map from the first of ``nodes`` that replies."""
         for node in nodes:

@@ -213,6 +213,15 @@ class RedisClient:
         """
         return self._prompt.node_of(command)
 
+    def primaries(self) -> list[Address]:
+        """Return the addresses of the master nodes of the cluster; empty if Redis is not known to be a cluster."""
+        return self._prompt.masters()
+
+    async def call_on_node(self, node: Address, *command: Value) -> Any:
+        """Run a command without keys on a certain node of the cluster. Raises :class:`StoreUnavailable`."""
+        with _translated():
+            return await self._prompt.call_on_node(node, command)
+
     async def close(self) -> None:
         """Close all connections, concurrently; if the caller is cancelled, all of them are still being closed."""
         pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)

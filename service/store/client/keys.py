@@ -101,8 +101,13 @@ key                          type    contents
 ``cn:{m:CELL}:slots``        string  the name in each slot of the index, 64 bytes each
 ``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
+<<<<<<< HEAD
 ``cn:{ld}:announced``        zset    announcements of directories in the workers' memory: DirectoryAnnouncement
                                      (msgpack) → its end (Unix s, Redis's clock)
+=======
+``cn:{mx}:ABOUT:load``       hash    ``PARTITION ROW AV-PAIR`` of each busy cell → its load: see
+                                     ``scripts/matrix_count_load.lua``; expires
+>>>>>>> 9b4ae01d (Let workers resize matrices by the load that all processes report)
 ``cn:{w:B}``                 hash    bucket B of all saved searches: id → SavedSearch (msgpack)
 ``cn:{w}:log``               stream  changes of the buckets: ``i`` id, ``s`` SavedSearch (msgpack) or empty for a
                                      removal; ~10,000
@@ -307,6 +312,7 @@ excess_push_count = _key("cn:{c:*}:pushes:excess")
 keyspace_deliveries = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
 matrix_sizes = _key("cn:{mx}:*:sizes")
+matrix_loads = _key("cn:{mx}:*:load")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")
 user_index = _key("cn:{u:*}:subs")

@@ -29,16 +29,19 @@ import time
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from service.discovery import cell
 from service.discovery.cell import CellAnswer, CellState, Command, Match, Membership, NameRecord, transition
+from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey, rate_per_s
 from service.store.client import connection as redis
 from service.store.client import keys
 from service.store.client.connection import BatchedRepository
+
+T = TypeVar("T")
 
 PAIR_BYTES = 8
 
@@ -96,6 +99,16 @@ class MatrixCells(BatchedRepository):
             next(stepped) if each is None else _parse_reply(command, next(said))
             for command, each in zip(commands, asked, strict=True)
         ]
+
+    async def run(self, protocol: Rounds[T]) -> T:
+        """Run a protocol, whose rounds are carried out one after the other, and return its result."""
+        try:
+            commands = next(protocol)
+            while True:
+                commands = protocol.send(await self.carry_out(commands))
+        except StopIteration as stopped:
+            result: T = stopped.value
+            return result
 
     async def content_marks(self, places: Sequence[CellAddress]) -> list[ContentMark]:
         """Return the mark of each cell's content.

@@ -68,7 +68,7 @@ class Directory(MaintainedMatrices):
             left = await self._store_records(left)
         register = registration_and_search.register
         dialogues = [
-            register(pair, record, _draw(record.name), self._limits, self._sizes.get(pair)) for pair, record in left
+            register(pair, record, _draw(record.name), self.limits, self._sizes.get(pair)) for pair, record in left
         ]
         for (pair, _), placed in zip(left, await self._led(run_together(dialogues)), strict=True):
             self._sizes[pair] = placed.size
@@ -89,8 +89,8 @@ class Directory(MaintainedMatrices):
             cell.PutRecords(place, tuple(records), assumed_size=assumed[place.pair])
             for place, records in by_cell.items()
         ]
-        answers = await self._cells.carry_out(puts)
-        self._notice(puts, answers)
+        answers = await self.cells.carry_out(puts)
+        self._count(puts, answers)
         left = {
             (put.place.pair, record.name)
             for put, answer in zip(puts, answers, strict=True)
@@ -128,7 +128,7 @@ class Directory(MaintainedMatrices):
             for pair, size in zip(new, listed, strict=True)
             if not size
         ]
-        await self._cells.carry_out(leads)
+        await self.cells.carry_out(leads)
         return bool(leads)
 
     async def withdraw(self, name: str, pairs: Iterable[AvPair], kept_s: float) -> None:
@@ -143,7 +143,7 @@ class Directory(MaintainedMatrices):
         gone = [self.key(pair) for pair in pairs]
         await self._led(
             run_together(
-                [registration_and_search.replace(pair, record, draw, self._limits, known.get(pair)) for pair in gone]
+                [registration_and_search.replace(pair, record, draw, self.limits, known.get(pair)) for pair in gone]
             )
         )
 
@@ -179,7 +179,7 @@ class Directory(MaintainedMatrices):
     async def _search(self, pairs: frozenset[AvPair], limit: int) -> tuple[set[str], QueriedMatrix | None, bool]:
         own = frozenset(map(self.key, pairs))
         known = {pair: self._sizes[pair] for pair in own if pair in self._sizes}
-        found = await self._led(registration_and_search.search(own, limit, randbits(32), self._limits, known))
+        found = await self._led(registration_and_search.search(own, limit, randbits(32), self.limits, known))
         self._sizes.update(found.sizes)
         names = {match.name for match in found.matches}
         if found.searched_pair is None or found.searched_pair not in found.sizes:
@@ -189,7 +189,7 @@ class Directory(MaintainedMatrices):
 
     async def names(self, pair: AvPair, most: int) -> list[NameRecord]:
         """Return up to ``most`` records of names with this AV-pair. Raises :class:`CellsUnavailable`."""
-        return await self._led(registration_and_search.list_records(self.key(pair), most, self._limits, randbits(32)))
+        return await self._led(registration_and_search.list_records(self.key(pair), most, self.limits, randbits(32)))
 
     async def content_mark(self, pair: AvPair) -> tuple[ContentMark, ...]:
         """Return a value that changes whenever names with this AV-pair are registered or withdrawn.
@@ -197,10 +197,10 @@ class Directory(MaintainedMatrices):
         The expiry of names does not change it.
         """
         head = head_address(self.key(pair))
-        (mark,) = await self._cells.content_marks([head])
+        (mark,) = await self.cells.content_marks([head])
         size = msgspec.msgpack.decode(mark.matrix, type=Matrix).size if mark.matrix else MatrixSize()
         others = [place for place in cell_addresses(head.pair, size) if place != head]
-        return (mark, *await self._cells.content_marks(others))
+        return (mark, *await self.cells.content_marks(others))
 
 
 @lru_cache(_CACHED_NAMES)

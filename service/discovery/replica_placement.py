@@ -1,0 +1,221 @@
+"""Decisions to resize a matrix by the loads of its cells and of the nodes of Redis that carry them (§IV.C).
+
+The paper's thresholds apply to a node, which may carry cells of many matrices. Here a node is a primary of a Redis
+Cluster, or the only Redis. It does other work besides, so its load is the busy share of its processor. From a share of
+a half on, the thresholds of its cells fall linearly: on a busy node, cells with less load request growth.
+
+A replica is added only if the busiest node of the matrix's cells would have less load then. Which node carries a cell
+follows from the cell's address H(pair, p, r), so the row r is chosen among a few such that the load is even. If Redis
+has one node, replicas would only add writes, and partitions would not reduce its registrations: a matrix then grows
+only by the number of names.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from service.discovery.matrix import (
+    SECOND_ROWS,
+    CellAddress,
+    CellLoad,
+    Matrix,
+    MatrixLimits,
+    MatrixSize,
+    ResizeKind,
+    ResizeRequest,
+    after_request,
+    fill_share,
+    merge_target,
+    resize_requests,
+)
+
+Node = tuple[str, int] | None
+"""A node of Redis: host and port of a primary, or None for the only Redis."""
+
+QUERY_COST_S = 50e-6
+"""Processor time of a query or a registration at a node, in seconds."""
+
+_HALF_BUSY = 0.5
+_IDLE_ENOUGH = 0.3
+"""A node that is busy for at most this share can carry any cell."""
+_LEAST_THRESHOLD_SHARE = 0.1
+_MAX_ROW = 63
+_MAX_PLACEMENTS = 1024
+"""Number of cells for which a node is computed to choose one row."""
+_WORTHWHILE = 0.5
+"""A replica is added if it takes at least this share of what it could take from the busiest node."""
+
+
+class RedisNodes(msgspec.Struct, frozen=True):
+    """The nodes of Redis: which of them carries a cell, and how busy each is (share of its processor, 0 to 1)."""
+
+    node_of: Callable[[CellAddress], Node]
+    busy: Mapping[Node, float]
+
+    def busy_of(self, place: CellAddress) -> float:
+        """Return how busy the node of a cell is; 1 if the node has not been measured, for example because it is down.
+
+        A cell that no known node carries counts as one of the only Redis.
+        """
+        return self.busy.get(self.node_of(place), 1.0)
+
+
+def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
+    """Return the thresholds of the cells on a node that is busy for the share ``busy`` of the time."""
+    share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
+    return msgspec.structs.replace(
+        limits, registrations_s=limits.registrations_s * share, queries_s=limits.queries_s * share
+    )
+
+
+def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
+    """Return whether a cell with this load could request growth, if its node were as busy as possible."""
+    kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
+    return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
+
+
+def choose_resize(
+    matrix: Matrix, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes, limits: MatrixLimits
+) -> ResizeRequest | None:
+    """Return the request that the head node of a matrix must carry out; None if the matrix has the right size.
+
+    ``loads`` has the load of each of the matrix's cells. Growth comes before shrinking, and cells with more load before
+    others. The cells' requests are those of :func:`service.discovery.matrix.resize_requests`, with two conditions:
+
+    - With a single node only the number of names can make a matrix grow.
+    - A part is removed only if the cells that take over its load then have less than half of their limits. A new cell
+      has no load at first; it would otherwise be removed at once.
+    """
+    placement = _Placement(matrix.size, loads, nodes)
+    if useless := _useless_replica(matrix, placement, limits):
+        return useless
+    order = sorted(loads, key=lambda place: (-loads[place].queries_s - loads[place].registrations_s, place))
+    shrinking = None
+    for place in order:
+        own_limits = limits_on_node(limits, nodes.busy_of(place))
+        for kind in resize_requests(_spreadable(loads[place], nodes), own_limits):
+            request = ResizeRequest(kind, place)
+            if kind is ResizeKind.INC_R:
+                request = ResizeRequest(kind, place, placement.choose_rows(limits))
+                if not request.new_rows:
+                    continue
+            if after_request(matrix, request, limits) is matrix:
+                continue
+            if kind in (ResizeKind.INC_P, ResizeKind.INC_R):
+                return request
+            if shrinking is None and _is_superfluous(request, placement, own_limits):
+                shrinking = request
+    return shrinking
+
+
+def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
+    """Return a cell's load without the rates if there is only one node, which more cells could not relieve."""
+    return load if len(nodes.busy) > 1 else CellLoad(load.names)
+
+
+def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
+    """Return whether the other cells have less than half of their limits without the part that would be removed."""
+    if request.kind is ResizeKind.DEC_P:
+        last = request.place.partition
+        return all(
+            2 * fill_share(_sum([placement.load(last, row), placement.load(merge_target(last), row)]), limits) <= 1
+            for row in placement.size.rows
+        )
+    return 2 * placement.most_queries_s() < limits.queries_s * (placement.size.replicas - 1)
+
+
+def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
+    """Return the request to remove the last replica if no node has less load because of it.
+
+    This is so after the slots of the cluster were moved to other nodes, or to a single Redis.
+    """
+    rows = matrix.size.rows
+    if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):
+        return None
+    request = ResizeRequest(ResizeKind.DEC_R, CellAddress(placement.pair, 0, rows[-1]))
+    return request if after_request(matrix, request, limits) is not matrix else None
+
+
+def _sum(loads: Sequence[CellLoad]) -> CellLoad:
+    return CellLoad(
+        sum(load.names for load in loads),
+        sum(load.registrations_s for load in loads),
+        sum(load.queries_s for load in loads),
+    )
+
+
+class _Placement:
+    """The loads of a matrix's partitions, and the loads of nodes that would result from other rows."""
+
+    def __init__(self, size: MatrixSize, loads: Mapping[CellAddress, CellLoad], nodes: RedisNodes) -> None:
+        self.size = size
+        self._loads, self._nodes = loads, nodes
+        self.pair = next(iter(loads)).pair if loads else ""
+        self._queries_s = [0.0] * size.partitions
+        self._registrations_s = [0.0] * size.partitions
+        self._carried: dict[Node, float] = {}
+        for place, load in loads.items():
+            self._queries_s[place.partition] += load.queries_s
+            most = max(self._registrations_s[place.partition], load.registrations_s)
+            self._registrations_s[place.partition] = most
+            node = nodes.node_of(place)
+            self._carried[node] = self._carried.get(node, 0.0) + load.queries_s + load.registrations_s
+        self._nodes_of_rows: dict[int, tuple[Node, ...]] = {}
+
+    def load(self, partition: int, row: int) -> CellLoad:
+        """Return the load of a cell."""
+        return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
+
+    def most_queries_s(self) -> float:
+        """Return the queries per second of the partition that has the most, at all its replicas together."""
+        return max(self._queries_s)
+
+    def choose_rows(self, limits: MatrixLimits) -> tuple[int, ...]:
+        """Return the rows to add, at most as many as there are.
+
+        The result is empty if no row would reduce the load of the busiest node of the matrix's cells.
+        """
+        rows = self.size.rows
+        added: tuple[int, ...] = ()
+        while len(added) < min(len(rows), limits.replicas - len(rows)):
+            present = rows + added
+            candidates = SECOND_ROWS if len(present) == 1 else range(1, _MAX_ROW + 1)
+            free = [row for row in candidates if row not in present]
+            free = free[: max(len(SECOND_ROWS), _MAX_PLACEMENTS // self.size.partitions)]
+            best = min(free, key=lambda row: self.busiest((*present, row)), default=None)
+            if best is None:
+                break
+            most, own = self._busiest(present)
+            if most - self.busiest((*present, best)) < _WORTHWHILE * own / (len(present) + 1):
+                break
+            added += (best,)
+        return added
+
+    def busiest(self, rows: Sequence[int]) -> float:
+        """Return the load of the busiest node of the matrix's cells if the matrix had these rows, in events per second.
+
+        Replicas share the queries; each receives all registrations. The nodes' other work counts as far as it keeps
+        them from being idle.
+        """
+        return self._busiest(rows)[0]
+
+    def _busiest(self, rows: Sequence[int]) -> tuple[float, float]:
+        """Return the load of the busiest node, as :meth:`busiest` does, and the part of it that is the matrix's own."""
+        own: dict[Node, float] = {}
+        for row in rows:
+            for partition, node in enumerate(self._row_nodes(row)):
+                load = self._queries_s[partition] / len(rows) + self._registrations_s[partition]
+                own[node] = own.get(node, 0.0) + load
+        return max((load + self._other_work_s(node), load) for node, load in own.items())
+
+    def _other_work_s(self, node: Node) -> float:
+        busy = self._nodes.busy.get(node, 1.0)
+        return max(0.0, (busy - _IDLE_ENOUGH) / QUERY_COST_S - self._carried.get(node, 0.0))
+
+    def _row_nodes(self, row: int) -> tuple[Node, ...]:
+        if row not in self._nodes_of_rows:
+            partitions = range(self.size.partitions)
+            self._nodes_of_rows[row] = tuple(
+                self._nodes.node_of(CellAddress(self.pair, partition, row)) for partition in partitions
+            )
+        return self._nodes_of_rows[row]

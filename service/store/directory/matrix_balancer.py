@@ -1,0 +1,232 @@
+"""Upkeep of the directory's matrices by the workers: they resize matrices by load, and restore lost cells.
+
+Processes that send queries and registrations only report loads (:mod:`service.store.directory.load_reports`). In each
+pass, the worker that owns a matrix reads the reports, decides (:mod:`service.discovery.replica_placement`), and makes
+the cells follow (:mod:`service.discovery.matrix_resizing`). A pass may stop anywhere: the next one continues, in this
+worker or in another. Two workers that both believe they own a matrix do no harm, because the head node's record changes
+only if it is as expected.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from zlib import crc32
+
+import msgspec
+import structlog
+
+from service.discovery import cell
+from service.discovery.av_pairs import Pair
+from service.discovery.cell import CellAnswer
+from service.discovery.cell_rounds import Rounds, find_size
+from service.discovery.matrix import (
+    CellAddress,
+    CellLoad,
+    Matrix,
+    MatrixSize,
+    PairKey,
+    ResizeKind,
+    ResizeRequest,
+    after_request,
+    cell_addresses,
+    head_address,
+    merge_target,
+)
+from service.discovery.matrix_resizing import reconcile_matrix
+from service.discovery.replica_placement import Node, RedisNodes, can_request_growth, choose_resize
+from service.errors import CellsUnavailable, StoreUnavailable
+from service.store.client import keys
+from service.store.client.connection import RedisClient
+from service.store.directory.load_reports import ReportedCell, is_forgettable
+from service.store.directory.matrices import Directory
+
+_MAX_RECONCILE_PASSES = 8
+_PATIENCE = 3
+"""Number of successive passes in which a part must have been superfluous before it is removed."""
+_PASSES_PER_CHECK = 10
+"""Number of passes in which each matrix of several cells is checked at least once, whatever its load."""
+_CONCURRENT_MATRICES = 8
+_LEAST_MEASUREMENT_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class NodeLoads:
+    """Measures how busy the primaries of a Redis Cluster are, as shares of a processor (0 to 1)."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        """Create the measurements of the nodes of ``redis``."""
+        self._redis = redis
+        self._last: dict[Node, tuple[float, float]] = {}
+        """Of each node: the monotonic time of the last reading, and the processor time that it had used then."""
+        self._busy: dict[Node, float] = {}
+
+    async def read(self) -> RedisNodes:
+        """Return the nodes with their present loads.
+
+        A node has no load at its first reading, or if it does not reply. A single Redis counts as idle, because there
+        is nothing to choose.
+        """
+        primaries = self._redis.primaries()
+        if not primaries:
+            return RedisNodes(lambda _: None, {None: 0.0})
+        await asyncio.gather(*map(self._measure, primaries))
+        busy: dict[Node, float] = {node: self._busy[node] for node in primaries if node in self._busy}
+        return RedisNodes(lambda place: self._redis.node_of(("GET", keys.cell(place)[0])), busy)
+
+    async def _measure(self, node: tuple[str, int]) -> None:
+        now_s = time.monotonic()
+        before = self._last.get(node)
+        if before is not None and now_s - before[0] < _LEAST_MEASUREMENT_S:
+            return
+        try:
+            used_s = _processor_time_s(await self._redis.call_on_node(node, "INFO", "cpu"))
+        except StoreUnavailable:
+            self._last.pop(node, None)
+            self._busy.pop(node, None)
+            return
+        self._last[node] = now_s, used_s
+        if before is not None:
+            self._busy[node] = min(1.0, max(0.0, (used_s - before[1]) / (now_s - before[0])))
+
+
+def _processor_time_s(info: Mapping[str, float]) -> float:
+    """Return the processor time that a Redis has used, without its child processes, from its reply to ``INFO cpu``."""
+    return sum(float(info.get(f"used_cpu_{kind}", 0)) for kind in ("user", "sys"))
+
+
+class MatrixBalancer:
+    """Resizes and repairs the matrices of one directory. Its methods may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, directory: Directory, nodes: NodeLoads) -> None:
+        """Create the balancer of the matrices of ``directory``, whose cells are on ``nodes``."""
+        self._directory, self._node_loads = directory, nodes
+        self._limits = directory.limits
+        self._passes = 0
+        self._active: set[Pair] = set()
+        """Matrices that changed in the last pass, or that will be smaller soon."""
+        self._superfluous: dict[Pair, int] = {}
+        """In how many successive passes a part of the matrix was superfluous."""
+        self._listed: set[Pair] = set()
+
+    async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
+        """Run one pass over the matrices of those AV-pairs for which ``is_own`` is true.
+
+        Return the number of matrices that have changed, or that could not be completed.
+        """
+        self._passes += 1
+        await self._directory.load_reports.flush()
+        reports = await self._directory.load_reports.read()
+        sizes = await self._directory.matrix_sizes()
+        if not reports and not sizes and not self._listed:
+            return 0
+        nodes = await self._node_loads.read()
+        own = {cell: load for cell, load in reports.items() if is_own(cell.pair)}
+        due = self._due_pairs(own, sizes, nodes, is_own)
+        self._listed = {pair for pair in sizes if is_own(pair)}
+        permits = asyncio.Semaphore(_CONCURRENT_MATRICES)
+
+        async def keep(pair: Pair) -> bool:
+            async with permits:
+                return await self._keep(pair, {at: load for at, load in own.items() if at.pair == pair}, nodes)
+
+        changed = await asyncio.gather(*map(keep, due))
+        waiting = {pair for pair, passes in self._superfluous.items() if passes}
+        self._active = {pair for pair, has_changed in zip(due, changed, strict=True) if has_changed} | waiting
+        await self._directory.load_reports.forget([each for each, load in own.items() if is_forgettable(load)])
+        return sum(changed)
+
+    def _due_pairs(
+        self,
+        loads: Mapping[ReportedCell, CellLoad],
+        sizes: Mapping[Pair, MatrixSize],
+        nodes: RedisNodes,
+        is_own: Callable[[Pair], bool],
+    ) -> list[Pair]:
+        """Return the pairs whose matrices have to be looked at in this pass.
+
+        These are the matrices that may grow, that have several replicas, or that have changed; and in turn all others
+        of several cells. A matrix that is not listed any more is looked at, too: the list may have been lost.
+        """
+        growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
+        replicated = {pair for pair, size in sizes.items() if size.replicas > 1}
+        in_turn = {pair for pair in sizes if (crc32(pair.encode()) + self._passes) % _PASSES_PER_CHECK == 0}
+        unlisted = self._listed.difference(sizes)
+        return sorted(pair for pair in growing | replicated | in_turn | unlisted | self._active if is_own(pair))
+
+    async def _keep(self, pair: Pair, reported: Mapping[ReportedCell, CellLoad], nodes: RedisNodes) -> bool:
+        """Repair and resize the matrix of an AV-pair; return whether it has changed or is not settled."""
+        key = self._directory.key(pair)
+        try:
+            if await self._directory.cells.run(find_size(key, self._limits)) is None:
+                await self._directory.list_size(pair, MatrixSize())
+                return False
+            matrix = await self._settle(pair, key)
+            if matrix is None:
+                return True
+            loads = await self._loads(key, matrix.size, reported)
+            request = await self._patiently(pair, matrix, loads, nodes)
+            if request is None or not await self._change(pair, matrix, after_request(matrix, request, self._limits)):
+                return False
+            log.info("matrix resized", pair=pair, request=request.kind.value, rows=request.new_rows)
+            await self._settle(pair, key)
+        except CellsUnavailable as error:
+            log.warning("matrix upkeep interrupted", pair=pair, error=str(error))
+        return True
+
+    async def _settle(self, pair: Pair, key: PairKey) -> Matrix | None:
+        """Make the cells of a matrix match its record; return the record, or None if more passes are needed."""
+        for _ in range(_MAX_RECONCILE_PASSES):
+            matrix = await self._directory.cells.run(reconcile_matrix(key, self._limits))
+            if matrix is not None:
+                await self._directory.list_size(pair, matrix.size)
+                return matrix
+        return None
+
+    async def _loads(
+        self, key: PairKey, size: MatrixSize, reported: Mapping[ReportedCell, CellLoad]
+    ) -> dict[CellAddress, CellLoad]:
+        """Return the load of each cell of a matrix: its number of names, and the reported rates."""
+        rates = {CellAddress(key, at.partition, at.row): load for at, load in reported.items()}
+        places = cell_addresses(key, size)
+        answers = await self._directory.cells.run(_ask([cell.ReadState(place) for place in places]))
+        names = {place: answer.load.names for place, answer in zip(places, answers, strict=True)}
+        last = [place for place in places if place.partition == size.partitions - 1 > 0]
+        if last and all(names[place] < self._limits.low * self._limits.names for place in last):
+            # It may be removed: expired names would count in the partition that takes over the others.
+            both = [*last, *(CellAddress(key, merge_target(place.partition), place.replica) for place in last)]
+            swept = await self._directory.cells.run(_ask([cell.ExpireNames(place) for place in both]))
+            names |= {place: answer.load.names for place, answer in zip(both, swept, strict=True)}
+        return {
+            place: msgspec.structs.replace(rates.get(place, CellLoad()), names=count) for place, count in names.items()
+        }
+
+    async def _patiently(
+        self, pair: Pair, matrix: Matrix, loads: dict[CellAddress, CellLoad], nodes: RedisNodes
+    ) -> ResizeRequest | None:
+        """Return the request to carry out now; a part is removed only if it was superfluous in several passes."""
+        request = choose_resize(matrix, loads, nodes, self._limits)
+        if request is None or request.kind in (ResizeKind.INC_P, ResizeKind.INC_R):
+            self._superfluous.pop(pair, None)
+            return request
+        self._superfluous[pair] = self._superfluous.get(pair, 0) + 1
+        if self._superfluous[pair] < _PATIENCE:
+            return None
+        del self._superfluous[pair]
+        return request
+
+    async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
+        """Replace the head node's record, unless it has changed; return whether it is the new one.
+
+        A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
+        """
+        if after == before:
+            return False
+        await self._directory.list_size(pair, after.size)
+        update = cell.UpdateMatrix(head_address(self._directory.key(pair)), before, after)
+        (answer,) = await self._directory.cells.run(_ask([update]))
+        return answer.done
+
+
+def _ask(commands: Iterable[cell.Command]) -> Rounds[list[CellAnswer]]:
+    return list((yield list(commands)))
