@@ -25,10 +25,10 @@ from service.discovery.search_policy import (
     OVERFETCH_FACTORS,
     build_channel_name,
     can_match,
+    channel_id_of,
     channel_ids_of,
     matching_channels,
     matching_entry,
-    parse_entry_name,
     public_channels,
 )
 from service.feeds.urls import host_of, without_selector
@@ -147,13 +147,12 @@ class Searcher:
             return []
         if query.about == "entry":
             public = await self.filter_public(cids)
-            places = [place for place in map(parse_entry_name, names) if place[0] in public]
-            deltas = await asyncio.gather(*(self._store.channels.delta(cid, version) for cid, version, _ in places))
+            entries = await self._store.public_entries.read(names, time.time())
             return [
                 hit
-                for (cid, _, position), delta in zip(places, deltas, strict=True)
-                if delta is not None and position < len(delta.changes)
-                for hit in matching_entry(query, public[cid], delta.changes[position].entry, _domain(public[cid]))
+                for name in dict.fromkeys(names)
+                if name in entries and (channel := public.get(channel_id_of(name)))
+                for hit in matching_entry(query, channel, entries[name].entry, _domain(channel))
             ]
         public, current_names = await asyncio.gather(self.filter_public(cids), self._store.channels.content_names(cids))
         return matching_channels(query, public, dict(zip(cids, current_names, strict=True)))

@@ -26,24 +26,14 @@ _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
 """Attributes whose values are only known from what a channel has published, or from when it became known."""
 
 
-def entry_name(cid: ChannelId, version: int, position: int) -> str:
-    """Return the id under which an entry's content name is registered.
-
-    It consists of the channel id, the version in which the entry was published, and the entry's position within the
-    version.
-    """
-    return f"{cid}/{version}/{position}"
-
-
-def parse_entry_name(name: str) -> tuple[ChannelId, int, int]:
-    """Return the three parts of the id of an entry's name: channel id, version, and position within the version."""
-    cid, version, position = name.split("/")
-    return cid, int(version), int(position)
+def channel_id_of(name: str) -> ChannelId:
+    """Return the channel id in the id of a channel's or an entry's name."""
+    return name.partition("/")[0]
 
 
 def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
     """Return the distinct channel ids in these ids of channel names and entry names."""
-    return list(dict.fromkeys(name.partition("/")[0] for name in names))
+    return list(dict.fromkeys(map(channel_id_of, names)))
 
 
 def build_channel_name(

@@ -22,6 +22,7 @@ from service.settings import Settings
 from service.store.channels.admin_settings import AdminSettings, PollRateHistory
 from service.store.channels.channels import Channels
 from service.store.channels.moves import ChannelMoves
+from service.store.channels.public_entries import PublicEntries
 from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
 from service.store.channels.websub import WebSub
@@ -67,12 +68,15 @@ class Store:
         self.key_group_loads = LoadStore(batching, self.keyspaces)
         self.channel_index = ChannelIndex(batching, self.keyspaces, LAYOUT)
         self.channels = Channels(batching, self.channel_index)
+        self.public_entries = PublicEntries(batching, self.channels)
         self.registry_changes = RegistryChanges(batching)
         self.fanout_units = FanOutUnits(batching)
         self.outbox = Outbox(redis)
-        self.matrix_cells = MatrixCells(batching)
-        self.channel_directory = Directory(batching, self.matrix_cells, "channel")
-        self.entry_directory = Directory(batching, self.matrix_cells, "entry")
+        cells = self.matrix_cells = MatrixCells(batching)
+        self.channel_directory, self.entry_directory = (
+            Directory(batching, cells, "channel"),
+            Directory(batching, cells, "entry"),
+        )
         self.redis_node_loads = NodeLoads(redis)
         self.subscriptions = Subscriptions(batching, self.channel_index, self.channels, self.outbox, self.identity)
         self.pauses = SubscriptionPauses(redis, self.outbox)

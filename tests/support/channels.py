@@ -1,5 +1,6 @@
 """Functions that create, poll and change channels in a store."""
 
+import time
 from collections.abc import Sequence
 from typing import Literal
 
@@ -44,11 +45,18 @@ async def publish(store: Store, channel: Channel, *keys: str, base: int = 1, nod
     return await change(store, channel, *(Change("addition", entry) for entry in entries), base=base, node=node)
 
 
-async def change(store: Store, channel: Channel, *changes: Change, base: int = 1, node: str = "a" * 40) -> Delta:
-    """Adopt the channel and publish changes as one version."""
+async def change(
+    store: Store,
+    channel: Channel,
+    *changes: Change,
+    base: int = 1,
+    node: str = "a" * 40,
+    detected_s: float | None = None,
+) -> Delta:
+    """Adopt the channel and publish changes as one version, detected now if no time is given."""
     (state,) = await store.channels.adopt([channel.id], node)
     assert state is not None
-    delta = Delta(channel.id, base, 0, 2_000.0, changes)
+    delta = Delta(channel.id, base, 0, detected_s or time.time(), changes)
     before = await store.channels.predecessor(channel.id, base)
     snapshot = msgspec.structs.replace(SNAPSHOT, latest=merge_latest(changes, before.latest))
     return await store.channels.publish(delta, snapshot, state.epoch, silent=False, before=before)

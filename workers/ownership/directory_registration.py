@@ -2,7 +2,8 @@
 
 A channel is registered with AV-pairs (attributes and values), by which searches find it. Registrations are soft state:
 a name is refreshed well before it expires, and again by the channel's next owner. The AV-pairs of the last registration
-are stored with the channel, so that any owner withdraws obsolete pairs.
+are stored with the channel, so that any owner withdraws obsolete pairs. The entries of the channel are registered when
+they are published (:mod:`workers.ownership.fanout`), checked here once a day, and withdrawn with the channel.
 """
 
 import asyncio
@@ -13,21 +14,26 @@ import structlog
 
 from service.clock import Clock
 from service.discovery.discover import attribute_weights
+from service.discovery.search_policy import public_channels
 from service.discovery.visibility import is_public
+from service.entry_registration import NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
-from service.model import ChannelId
+from service.model import Channel, ChannelId
 from service.search import read_channel_name
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.directory.matrices import ContentName
 from workers.polling.scheduler import DueQueue
 
-NAME_TTL_S = 6 * 3600.0
 REFRESH_INTERVAL_S = NAME_TTL_S / 3
 SECRECY_RECHECK_S = 300.0
 """How often a channel with a secret in its URL is examined again, in case its URL has changed."""
 RETRY_INTERVAL_S = 30.0
 """Time after which a failed registration is repeated."""
+CHECK_INTERVAL_S = 86_400.0
+"""Time after which the entries of a channel are registered again, in case some of them have been lost."""
+MAX_CHECKS = 50
+"""Maximum number of channels whose entries are checked in one call."""
 MAX_DUE = 500
 """Maximum number of channels that are registered in one call. A node that takes over the channels of a dead one has
 more urgent work, and their names last."""
@@ -48,8 +54,11 @@ class DirectoryRegistrar:
         self._store = store
         self._clock = clock
         self._least_subscribers = least_subscribers
+        self._entries = EntryRegistrar(store)
         self._due = DueQueue()
         """When channels are due that have enough subscribers, or that an admin has listed."""
+        self._checks = DueQueue()
+        """When the entries of registered channels are checked."""
         self._listed: set[ChannelId] = set()
         """Channels with few subscribers that an admin has listed."""
 
@@ -64,6 +73,7 @@ class DirectoryRegistrar:
         The channel's name stays in the directory until the new owner registers it, or the name expires.
         """
         self._due.remove(channel_id)
+        self._checks.remove(channel_id)
         self._listed.discard(channel_id)
 
     async def examine(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
@@ -72,23 +82,23 @@ class DirectoryRegistrar:
         ``counts`` has pairs of a channel and its number of subscribers. Raises
         :class:`service.errors.StoreUnavailable`.
         """
-        unlisted = []
+        unclear = []
         for channel_id, count in counts:
-            if channel_id in self._due:
-                if self._has_few(count) is not (channel_id in self._listed):
-                    self._due.schedule(channel_id, 0.0)
-            elif self._has_few(count):
-                unlisted.append(channel_id)
-            else:
+            if self._has_few(count) and (channel_id in self._listed or channel_id not in self._due):
+                unclear.append(channel_id)
+            elif channel_id not in self._due or channel_id in self._listed or self._has_few(count):
                 self._due.schedule(channel_id, 0.0)
-        for channel in await self._store.channels.get_many(unlisted):
-            if channel is not None and channel.listed:
-                self._due.schedule(channel.id, 0.0)
+        states = await self._store.public_entries.listed_or_public(unclear)
+        for channel_id, (is_listed, is_published) in zip(unclear, states, strict=True):
+            if (channel_id in self._due and not is_listed) or (
+                channel_id not in self._due and (is_listed or is_published)
+            ):
+                self._due.schedule(channel_id, 0.0)
 
     async def register_due(self) -> None:
         """Register the channels of this node that are new, changed or due to be refreshed, up to ``MAX_DUE`` of them.
 
-        Raises :class:`service.errors.StoreUnavailable`.
+        The entries of up to ``MAX_CHECKS`` channels are checked. Raises :class:`service.errors.StoreUnavailable`.
         """
         now_s = self._clock.monotonic_s()
         due = [channel_id for _, channel_id in self._due.pop_due(now_s, MAX_DUE)]
@@ -100,6 +110,7 @@ class DirectoryRegistrar:
                 await self._register_batch(dict(zip(due, counts, strict=True)), now_s)
             except CellsUnavailable as error:
                 log.warning("channel registration failed", channels=len(due), reason=str(error))
+        await self._check_entries(now_s)
 
     def _has_few(self, count: int) -> bool:
         return count < self._least_subscribers
@@ -122,7 +133,42 @@ class DirectoryRegistrar:
                 weights = attribute_weights(pairs, counts[channel_id], age_s)
                 names.append(ContentName(channel_id, dict.fromkeys(pairs, 1) | weights))
         await self._store.channel_directory.register(names, NAME_TTL_S)
-        self._schedule(counts, {name.id for name in names}, now_s)
+        public = {name.id for name in names}
+        await self._schedule_checks([state.channel for state in states], public, now_s)
+        self._schedule(counts, public, now_s)
+
+    async def _schedule_checks(self, channels: Sequence[Channel], public: AbstractSet[ChannelId], now_s: float) -> None:
+        """Schedule the checks of channels that are public, and withdraw the entries of those that are not."""
+        new = [channel for channel in channels if channel.id not in public or channel.id not in self._checks]
+        tables = await self._store.public_entries.tables([channel.id for channel in new])
+        for channel, table in zip(new, tables, strict=True):
+            if channel.id in public:
+                wait_s = table.checked_s + CHECK_INTERVAL_S - self._clock.wall_s() if table else 0.0
+                self._checks.schedule(channel.id, now_s + max(0.0, wait_s))
+            elif table is not None:
+                await self._entries.withdraw(channel, table, self._clock.wall_s())
+
+    async def _check_entries(self, now_s: float) -> None:
+        due = [channel_id for _, channel_id in self._checks.pop_due(now_s, MAX_CHECKS)]
+        if not due:
+            return
+        for channel_id in due:
+            self._checks.schedule(channel_id, now_s + RETRY_INTERVAL_S)
+        channels, counts, tables = await asyncio.gather(
+            self._store.channels.get_many(due),
+            self._store.subscriptions.counts(due),
+            self._store.public_entries.tables(due),
+        )
+        public = public_channels(channels, counts, self._least_subscribers)
+        for channel_id, table in zip(due, tables, strict=True):
+            try:
+                channel = public.get(channel_id)
+                if channel is None:
+                    self._checks.remove(channel_id)
+                elif await self._entries.check(channel, table, self._clock.wall_s()) and channel_id in self._checks:
+                    self._checks.schedule(channel_id, now_s + CHECK_INTERVAL_S)
+            except CellsUnavailable as error:
+                log.warning("entry registration failed", channel=channel_id[:8], reason=str(error))
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
         """Set the times at which these channels are due again; ``now_s`` is the present time in seconds.
@@ -132,7 +178,10 @@ class DirectoryRegistrar:
         for channel_id, count in counts.items():
             if self._due.due_s(channel_id) != now_s + RETRY_INTERVAL_S:
                 continue  # it has changed, or was removed, meanwhile
-            self.remove(channel_id)
+            self._due.remove(channel_id)
+            self._listed.discard(channel_id)
+            if channel_id not in public:
+                self._checks.remove(channel_id)
             if channel_id in public or not self._has_few(count):
                 interval_s = REFRESH_INTERVAL_S if channel_id in public else SECRECY_RECHECK_S
                 self._due.schedule(channel_id, now_s + interval_s)

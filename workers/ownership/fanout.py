@@ -18,23 +18,20 @@ from typing import Final
 
 import structlog
 
-from service.discovery.names import DeclaredMetadata, entry_pairs
 from service.discovery.query_parser import format_condition
 from service.discovery.saved_searches import SavedSearchId, SearchableEntry
-from service.discovery.search_policy import entry_name
+from service.entry_registration import EntryRegistrar, pairs_of
 from service.errors import CellsUnavailable
 from service.feeds.entries.version_parts import VersionParts, split_version
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import host_of, without_selector
 from service.model import ChannelId, Delta, NodeId, NodeInfo
-from service.net.sites import site_of
 from service.observability.tracing import TRACING
 from service.overlay.ring import RingView
 from service.search import Searcher
 from service.store import Store
+from service.store.channels.public_entries import entry_positions
 from service.store.delivery.fanout_units import DIVIDED, ClaimedUnit
 from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
-from service.store.directory.matrices import ContentName
 from service.store.directory.saved_searches import SavedSearchMatcher
 
 PAGE_SIZE: Final = 500
@@ -48,9 +45,6 @@ MAX_HELPERS: Final = 3
 """Most workers that are asked to help with one fan-out. One Redis takes as much processor time as one worker."""
 _WAIT_S: Final = 0.1
 """Time between two looks at the units of other workers, while none is left to claim."""
-ENTRY_TTL_S: Final = 3 * 86_400.0
-MAX_ENTRIES: Final = 100
-"""New entries of one version that are registered and matched with saved searches; further ones are not."""
 _QUERY_CHARS: Final = 120
 
 _log = structlog.get_logger(__name__)
@@ -90,6 +84,7 @@ class FanOut:
         self._store = store
         self._invite = invite
         self._search = Searcher(store, least_subscribers)
+        self._entries = EntryRegistrar(store)
         self._matcher = SavedSearchMatcher(store.saved_searches)
         self._helped: set[ChannelId] = set()
 
@@ -216,32 +211,22 @@ class FanOut:
         return len(entries) - len(unsubscribed), cursor
 
     async def _publish_entries(self, delta: Delta) -> None:
-        """Register the new entries of a public channel in the directory, and queue those that match saved searches.
+        """Register the entries of a public channel in the directory, and queue new ones that match saved searches.
 
         A repetition registers and queues nothing twice.
         """
-        new = [
-            (position, change.entry)
-            for position, change in enumerate(delta.changes)
-            if change.kind == "addition" and not change.line
-        ][:MAX_ENTRIES]
-        if not new or delta.notice is not None:
-            return
-        channel = (await self._search.filter_public([delta.channel])).get(delta.channel)
+        positions = entry_positions(delta)
+        channel = (await self._search.filter_public([delta.channel])).get(delta.channel) if positions else None
         if channel is None:
             return
-        domain = site_of(host_of(without_selector(channel.url)))
-        pairs = [entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain) for _, entry in new]
-        names = [
-            ContentName(entry_name(delta.channel, delta.version, position), dict.fromkeys(own, 1))
-            for (position, _), own in zip(new, pairs, strict=True)
-        ]
+        pairs = {position: pairs_of(channel, delta.changes[position].entry) for position in positions}
         try:
-            await self._store.entry_directory.register(names, ENTRY_TTL_S)
+            await self._entries.publish(channel, delta, pairs, time.time())
         except CellsUnavailable as error:
             _log.warning("entry registration failed", channel=delta.channel[:8], reason=str(error))
-        searchable = [SearchableEntry(entry, own) for (_, entry), own in zip(new, pairs, strict=True)]
-        await self._match(delta, [position for position, _ in new], searchable)
+        new = [position for position in positions if delta.changes[position].kind == "addition"]
+        searchable = [SearchableEntry(delta.changes[position].entry, tuple(pairs[position])) for position in new]
+        await self._match(delta, new, searchable)
 
     async def _match(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
         """Queue new entries for the owners of saved searches that the entries match.

@@ -29,6 +29,7 @@ from service.console.openapi import Operations
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
 from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render, time_zone
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
+from service.entry_registration import remove_channel
 from service.errors import CoronetError, UserError
 from service.feeds.websub import Status
 from service.model import ChannelId, PollResult
@@ -117,7 +118,7 @@ async def get_content(request: web.Request) -> ContentView:
 @operation("DELETE", "/channels/{cid}", write_access("channels"), 404)
 async def delete_channel(request: web.Request) -> None:
     """Remove a channel and all subscriptions to it."""
-    await request.app[STORE].remove_channel((await requested_channel(request)).id)
+    await remove_channel(request.app[STORE], (await requested_channel(request)).id)
 
 
 @operation("POST", "/channels/{cid}/poll", write_access("channels"), 404, 422, 502)

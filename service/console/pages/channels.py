@@ -19,6 +19,7 @@ from service.console.channel_queries import ChannelPage, channel_views, page_num
 from service.console.formatting import parse_duration
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, STORE, read_limit, render
+from service.entry_registration import remove_channel
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.model import ChannelId
 from service.store import Store
@@ -277,7 +278,7 @@ async def _change_one(store: Store, bulk: BulkChange, cid: ChannelId) -> None:
         case "tag" | "untag":
             await _change_tags(store, bulk, cid)
         case "remove":
-            await store.remove_channel(cid)
+            await remove_channel(store, cid)
 
 
 async def _change_tags(store: Store, bulk: BulkChange, cid: ChannelId) -> None:

@@ -52,6 +52,7 @@ FIELDS = {
     "joins": "counter of new subscribers, by which an outdated count of subscribers is recognized",
     "paces": "poll rate history: see service.store.channels.admin_settings",
     "name": "content name as registered last: version from which it was made, space, AV-pairs (msgpack, brotli)",
+    "entries": "entries that others may find: see service.store.channels.public_entries.EntryTable (msgpack)",
     "failing_since": "first failed poll since the last good one (Unix s)",
     "failed": "last failed poll that the back-off includes (Unix s)",
     "backoff": "shortest interval between polls while they fail (s): see service.feeds.channel_health.ChannelHealth",

@@ -301,7 +301,10 @@ class Channels:
 
     async def deltas(self, cid: ChannelId, first: int, last: int) -> list[Delta]:
         """Return the deltas of versions ``first`` to ``last`` (inclusive) that are still in the log, in order."""
-        versions = range(max(1, first), last + 1)
+        return await self.deltas_of(cid, range(max(1, first), last + 1))
+
+    async def deltas_of(self, cid: ChannelId, versions: Sequence[int]) -> list[Delta]:
+        """Return the deltas of those of the ``versions`` that are still in the log, in order of version."""
         names = version_log.fields_of_versions(versions)
         found = await self._read_deltas(cid, versions, names)
         if len(found) < len(versions) and await convert_former(self._redis, [cid]):

@@ -4,6 +4,7 @@ import pytest
 
 from service.model import Change, Channel, Entry
 from service.store import Store
+from service.store.channels.public_entries import entry_name
 from service.store.directory.matrices import ContentName
 from tests.support.bot_in_process import Person
 from tests.support.channels import change, make_channel, register_names
@@ -38,7 +39,9 @@ async def test_a_second_user_finds_only_public_channels(person: Person, store: S
     for channel in channels[:2]:  # as if they had been everybody's once
         pairs = frozenset({"tag=python", "host=example.org"})
         await store.channel_directory.register([ContentName(channel.id, dict.fromkeys(pairs, 1))], 600.0)
-        await store.entry_directory.register([ContentName(f"{channel.id}/2/0", dict.fromkeys(pairs, 1))], 600.0)
+        await store.entry_directory.register(
+            [ContentName(entry_name(channel.id, "new"), dict.fromkeys(pairs, 1))], 600.0
+        )
         await store.channels.set_content_name(channel.id, 9, pairs)
 
     told = await bob.wait_for(lambda message: "For all" in message.body)

@@ -8,7 +8,6 @@ from msgspec import structs
 from service.clock import SystemClock
 from service.discovery.candidates import require_all
 from service.discovery.query_parser import parse_query
-from service.discovery.search_policy import entry_name
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, FeedMetadata
 from service.search import Searcher
@@ -165,14 +164,6 @@ async def test_an_outdated_cell_is_not_shown(store: Store, registrar: DirectoryR
     assert (await store.channel_directory.find(require_all(["tag=rust"]), (), 10)).found
     assert await found(store, "tag=rust") == []
     assert await found(store, "tag=python") == [channel.id]
-
-
-async def test_an_entry_is_found_only_by_its_pairs(store: Store) -> None:
-    channel = await channel_with(store, 3)
-    where = entry_name(channel.id, 2, 0)
-    await store.entry_directory.register([ContentName(where, dict.fromkeys({"tag=python", "tag=rust"}, 1))], 600.0)
-    assert await found(store, "type=entry tag=python") == [channel.id]
-    assert await found(store, "type=entry tag=rust") == []
 
 
 async def test_an_earlier_name_does_not_replace_a_later_one(store: Store, registrar: DirectoryRegistrar) -> None:

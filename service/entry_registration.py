@@ -1,0 +1,135 @@
+"""The registration of entries of public channels in the directory, as long as they can be found.
+
+An entry is registered when it is published, and its registration lasts until it is three days old: nothing refreshes
+it meanwhile. An edit replaces the AV-pairs (attributes and values) by which it is found. Once a day the channel's owner
+registers all entries again from the channel's log (:meth:`EntryRegistrar.check`), which restores what a crash or a lost
+key has removed. For 100,000 channels with 9 entries each these are 10 entries a second.
+
+Every method can be repeated after a crash: registrations are idempotent, and the table of the channel's entries
+(:mod:`service.store.channels.public_entries`), which decides what is shown, changes last.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from service.discovery.av_pairs import Pair
+from service.discovery.names import DeclaredMetadata, entry_pairs
+from service.errors import CellsUnavailable
+from service.feeds.urls import host_of, without_selector
+from service.model import Channel, ChannelId, Delta, Entry
+from service.net.sites import site_of
+from service.store import Store
+from service.store.channels.public_entries import MAX_ENTRIES, WINDOW_S, EntryTable, ListedEntry
+from service.store.directory.matrices import ContentName
+
+NAME_TTL_S = 6 * 3600.0
+"""Time after which the registration of a channel's name expires, unless it is refreshed."""
+_VERSIONS_PER_READ = 64
+
+
+def pairs_of(channel: Channel, entry: Entry) -> Mapping[Pair, int]:
+    """Return the AV-pairs by which an entry of a channel is found, with their weights."""
+    domain = site_of(host_of(without_selector(channel.url)))
+    return dict.fromkeys(entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain), 1)
+
+
+class EntryRegistrar:
+    """Registers the entries of public channels, and withdraws them.
+
+    Each method may raise :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable`. Then it
+    can be called again. ``now_s`` is the Unix time.
+    """
+
+    def __init__(self, store: Store) -> None:
+        """Create a registrar for the directory in ``store``."""
+        self._store = store
+        self._public = store.public_entries
+
+    async def publish(
+        self, channel: Channel, delta: Delta, pairs: Mapping[int, Mapping[Pair, int]], now_s: float
+    ) -> None:
+        """Register the new entries of a version of a public channel, and replace the entries that it edits.
+
+        ``pairs`` has the AV-pairs of the new and the edited entries by their positions in ``delta``. An edited entry is
+        replaced only if it can be found.
+        """
+        is_stored = False
+        while not is_stored:
+            (before,) = await self._public.tables([channel.id])
+            former = before or EntryTable()
+            after = former.after(delta, now_s)
+            listed = [entry for entry in after.entries if entry.version == delta.version]
+            present = {entry.key: pairs[entry.position] for entry in listed}
+            edited = [entry for entry in former.entries if entry.key in present and entry.version < delta.version]
+            await self._register(channel, {entry: present[entry.key] for entry in listed}, now_s)
+            for entry, text in (await self._public.texts(channel.id, edited)).items():
+                await self._withdraw(channel, entry, pairs_of(channel, text.entry).keys() - present[entry.key], now_s)
+            is_stored = after == before or await self._public.replace(channel.id, before, after)
+
+    async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
+        """Register all entries of a public channel that can be found, as the channel's log has them.
+
+        ``before`` is the table of its entries. If this table changes meanwhile, it is kept, and the result is False.
+        """
+        after = EntryTable(checked_s=int(now_s))
+        deltas = await self._recent_deltas(channel, now_s)
+        for delta in deltas:
+            after = after.after(delta, now_s)
+        by_version = {delta.version: delta.changes for delta in deltas}
+        found = {entry: pairs_of(channel, by_version[entry.version][entry.position].entry) for entry in after.entries}
+        await self._register(channel, found, now_s)
+        return await self._public.replace(channel.id, before, after)
+
+    async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
+        """Withdraw all entries of a channel, which is not public any more; ``before`` is the table of its entries."""
+        for entry, text in (await self._public.texts(channel.id, before.entries)).items():
+            await self._withdraw(channel, entry, pairs_of(channel, text.entry), now_s)
+        await self._public.replace(channel.id, before, None)
+
+    async def _recent_deltas(self, channel: Channel, now_s: float) -> list[Delta]:
+        """Return the versions of the last three days, oldest first, but no more than can have listed entries."""
+        recent: list[Delta] = []
+        version, count = channel.version, 0
+        while version > 0 and count < MAX_ENTRIES:
+            versions = range(max(1, version - _VERSIONS_PER_READ + 1), version + 1)
+            deltas = await self._store.channels.deltas_of(channel.id, versions)
+            new = [delta for delta in deltas if delta.detected_s > now_s - WINDOW_S]
+            recent = new + recent
+            if len(new) < len(versions):
+                break
+            version, count = versions[0] - 1, count + sum(len(delta.changes) for delta in new)
+        return recent
+
+    async def _register(self, channel: Channel, found: Mapping[ListedEntry, Mapping[Pair, int]], now_s: float) -> None:
+        by_end: dict[float, list[ContentName]] = {}
+        for entry, pairs in found.items():
+            by_end.setdefault(entry.registered_until_s(now_s), []).append(ContentName(entry.name(channel.id), pairs))
+        directory = self._store.entry_directory
+        await asyncio.gather(*(directory.register(names, until_s - now_s) for until_s, names in by_end.items()))
+
+    async def _withdraw(self, channel: Channel, entry: ListedEntry, pairs: Iterable[Pair], now_s: float) -> None:
+        kept_s = entry.registered_until_s(now_s) - now_s
+        await self._store.entry_directory.withdraw(entry.name(channel.id), pairs, kept_s)
+
+
+async def remove_channel(store: Store, cid: ChannelId) -> None:
+    """Remove a channel with all subscriptions to it, and withdraw its name and its entries from the directory.
+
+    The call is idempotent and has to be repeated after a crash. Raises :class:`service.errors.StoreUnavailable`.
+    """
+    with suppress(CellsUnavailable):  # what remains in the directory is not shown, and expires
+        await _withdraw_all(store, cid)
+    await store.remove_channel(cid)
+
+
+async def _withdraw_all(store: Store, cid: ChannelId) -> None:
+    channel = await store.channels.get(cid)
+    if channel is None:
+        return
+    (table,), (pairs,) = await store.public_entries.tables([cid]), await store.channels.content_names([cid])
+    if table is not None:
+        await EntryRegistrar(store).withdraw(channel, table, time.time())
+    if pairs:
+        await store.channel_directory.withdraw(cid, pairs, NAME_TTL_S)

@@ -1,0 +1,177 @@
+"""The entries of each channel that other people may find: those published in the last three days, as they are now.
+
+The entries of a channel are listed in a table, a field of the channel's hash. A search result is shown only if the
+table lists it, so that an entry is found by its present text from the moment at which the table says so, whatever the
+cells of the directory still contain. The table follows from the channel's log (:meth:`EntryTable.after`), so that a
+lost one is built anew. A channel that is not public has no table.
+"""
+
+import asyncio
+from base64 import urlsafe_b64encode
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+
+from service.model import ChannelId, Delta, Entry
+from service.store.channels.channels import Channels
+from service.store.client import keys
+from service.store.client.connection import BatchingClient
+
+WINDOW_S: Final = 3 * 86_400
+"""Time for which an entry can be found after it was detected."""
+MAX_VERSION_ENTRIES: Final = 100
+"""New entries of one version that are listed; further ones are not."""
+MAX_ENTRIES: Final = 1_000
+"""Entries of one channel that are listed: the latest."""
+
+_POSTING_TICK_S: Final = 16
+_KEY_BYTES: Final = 6
+_FIELD: Final = "entries"
+
+
+class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An entry in the table of its channel.
+
+    ``key`` is a digest of the entry's key within the channel. Its present text is at ``position`` among the changes of
+    ``version``. It is not found any more from ``expires_s`` on (Unix s).
+    """
+
+    key: bytes
+    version: int
+    position: int
+    expires_s: int
+
+    def registered_until_s(self, now_s: float) -> float:
+        """Return when a registration or withdrawal of ``now_s`` expires in the directory (both Unix s).
+
+        Of two postings of a name the one that expires later is valid. A later one therefore expires a little later,
+        at most a few hours after the entry itself.
+        """
+        return self.expires_s + max(0.0, now_s - self.expires_s + WINDOW_S) // _POSTING_TICK_S
+
+    def name(self, cid: ChannelId) -> str:
+        """Return the id of the content name of this entry of the channel ``cid`` (:func:`entry_name`)."""
+        return f"{cid}/{urlsafe_b64encode(self.key).decode()}"
+
+
+class EntryTable(msgspec.Struct, frozen=True, array_like=True):
+    """The entries of a channel that can be found, the latest last.
+
+    ``checked_s`` is when all of them were last registered in the directory (Unix s).
+    """
+
+    entries: tuple[ListedEntry, ...] = ()
+    checked_s: int = 0
+
+    def after(self, delta: Delta, now_s: float) -> "EntryTable":
+        """Return the table after a version of the channel; the same if ``delta`` is in the table already.
+
+        New entries are added, and edited ones refer to their new text. Entries that have expired by ``now_s`` (Unix s)
+        are removed.
+        """
+        listed = {entry.key: entry for entry in self.entries}
+        expires_s = int(delta.detected_s) + WINDOW_S
+        for position in entry_positions(delta):
+            change = delta.changes[position]
+            key = _digest(change.entry.key)
+            known = listed.get(key)
+            if known is not None and known.version >= delta.version:
+                continue
+            if change.kind == "addition":
+                listed.pop(key, None)
+                listed[key] = ListedEntry(key, delta.version, position, expires_s)
+            elif known is not None:
+                listed[key] = ListedEntry(key, delta.version, position, known.expires_s)
+        left = [entry for entry in listed.values() if entry.expires_s > now_s]
+        return EntryTable(tuple(left[-MAX_ENTRIES:]), self.checked_s)
+
+
+class PublicEntry(msgspec.Struct, frozen=True):
+    """An entry that others may find, and when its present text was detected (Unix s)."""
+
+    entry: Entry
+    detected_s: float
+
+
+def entry_positions(delta: Delta) -> list[int]:
+    """Return the positions of the new and edited entries of a version; at most ``MAX_VERSION_ENTRIES`` of each kind.
+
+    Changes of a page are no entries, and neither are the entries that a channel had before it was monitored.
+    """
+    if delta.initial or delta.notice is not None:
+        return []
+    entries = [(position, change) for position, change in enumerate(delta.changes) if not change.line]
+    new, edited = (
+        [position for position, change in entries if change.kind == kind][:MAX_VERSION_ENTRIES]
+        for kind in ("addition", "replacement")
+    )
+    return sorted((*new, *edited))
+
+
+def entry_name(cid: ChannelId, entry_key: str) -> str:
+    """Return the id of an entry's content name; it remains the same when the entry is edited.
+
+    ``entry_key`` identifies the entry within the channel ``cid``.
+    """
+    return f"{cid}/{urlsafe_b64encode(_digest(entry_key)).decode()}"
+
+
+class PublicEntries:
+    """The tables of channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, redis: BatchingClient, channels: Channels) -> None:
+        """Create the repository; ``channels`` has the texts of entries."""
+        self._redis = redis
+        self._channels = channels
+
+    async def tables(self, cids: Sequence[ChannelId]) -> list[EntryTable | None]:
+        """Return the tables of channels, in the order of ``cids``; None for a channel without one."""
+        found = await self._redis.call_many([("HGET", keys.channel(cid), _FIELD) for cid in cids])
+        return [_decode(packed) if packed else None for packed in found]
+
+    async def listed_or_public(self, cids: Sequence[ChannelId]) -> list[tuple[bool, bool]]:
+        """Return, for each channel in order, whether an admin has listed it, and whether it has a table."""
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), "listed", _FIELD) for cid in cids])
+        return [(listed == b"1", table is not None) for listed, table in found]
+
+    async def replace(self, cid: ChannelId, before: EntryTable | None, after: EntryTable | None) -> bool:
+        """Store the table ``after``, or none, if the channel's present table is ``before``; return whether it is."""
+        old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
+        own = (keys.channel(cid),)
+        return bool(await self._redis.run_script("channel_replace_field", own, _FIELD, old, new))
+
+    async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
+        """Return the texts of a channel's listed entries; those whose versions are not in its log are left out."""
+        if not listed:
+            return {}
+        deltas = await self._channels.deltas_of(cid, sorted({entry.version for entry in listed}))
+        by_version = {delta.version: delta for delta in deltas}
+        return {
+            entry: PublicEntry(delta.changes[entry.position].entry, delta.detected_s)
+            for entry in listed
+            if (delta := by_version.get(entry.version)) and entry.position < len(delta.changes)
+        }
+
+    async def read(self, names: Iterable[str], now_s: float) -> dict[str, PublicEntry]:
+        """Return the entries with these names (:func:`entry_name`) that can be found at ``now_s`` (Unix s), by name.
+
+        Names of entries that have expired or were withdrawn are left out. Whether the channels are public now is not
+        checked.
+        """
+        names = dict.fromkeys(names)
+        cids = list(dict.fromkeys(name.partition("/")[0] for name in names))
+        listed = [
+            [entry for entry in table.entries if entry.name(cid) in names and entry.expires_s > now_s] if table else []
+            for cid, table in zip(cids, await self.tables(cids), strict=True)
+        ]
+        texts = await asyncio.gather(*(self.texts(cid, entries) for cid, entries in zip(cids, listed, strict=True)))
+        return {entry.name(cid): text for cid, found in zip(cids, texts, strict=True) for entry, text in found.items()}
+
+
+_decode = msgspec.msgpack.Decoder(EntryTable).decode
+
+
+def _digest(entry_key: str) -> bytes:
+    return blake2b(entry_key.encode("utf-8", "replace"), digest_size=_KEY_BYTES).digest()
