@@ -18,6 +18,7 @@ from service.console.pages import (
     chat,
     delivery,
     directory,
+    discover,
     hosts,
     nodes,
     opml,
@@ -48,6 +49,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *audit_log.OPERATIONS,
     *overview.OPERATIONS,
     *directory.OPERATIONS,
+    *discover.OPERATIONS,
 )
 
 
@@ -65,6 +67,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.get("/policy", policy.page),
             web.get("/shards", shards.page),
             web.get("/directory", directory.page),
+            web.get("/directory/discover", discover.page),
             web.get("/hosts", hosts.page),
             web.get("/hosts/{host}", hosts.site_page),
             web.get("/people", people.page),

@@ -16,7 +16,7 @@ from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
 from service.store.coordination.requests import ContentReply, ContentRequest, ProbeReply, WorkerReply
 from tests.support.browser import COLOURS, enter_as, violations
-from tests.support.channels import change, make_channel, polled
+from tests.support.channels import change, make_channel, polled, register_names
 from tests.support.console import Asked, Visitor, console, logged_in, worker
 
 HOSTILE = "<script>document.title = 'taken over'</script><img src=x onerror=alert(1)>"
@@ -41,6 +41,7 @@ async def _full(store: Store) -> list[str]:
     await store.subscriptions.subscribe("bob@example.org", good.id)
     added = Change("addition", Entry("two", HOSTILE, summary=HOSTILE, published=now_s - 60))
     delta = await change(store, good, edited, added)
+    await register_names(store, [(good.id, 1), (failing.id, 0), (hostile.id, 0)])
     await store.admin_settings.set_tags([(good.id, ["daily"])])
     await store.admin_settings.pause([hostile.id], 7200.0)
     await store.poll_bounds.set(good.id, ChannelBounds(shortest_interval_s=600.0), by="ada")
@@ -59,7 +60,8 @@ async def _full(store: Store) -> list[str]:
         *(f"/channels/{good.id}", f"/channels/{hostile.id}", f"/channels/{good.id}/versions"),
         *(f"/channels/{good.id}/content", f"/channels/{failing.id}", "/api"),
         *(f"/channels/{good.id}/remove", "/policy", f"/policy?{what_if}", "/policy?goal=x", "/hosts"),
-        *("/hosts/example.org", "/nodes", "/shards", "/directory", "/directory?q=lang%3Den", "/people"),
+        *("/hosts/example.org", "/nodes", "/shards", "/directory", "/directory?q=lang%3Den", "/directory/discover"),
+        "/people",
         *(f"/people/{bob}", f"/people/{bob}/forget", "/delivery", "/settings", "/log", "/about", "/nowhere"),
     ]
 

@@ -1,0 +1,134 @@
+"""The page Discover and its API operation: popular and new public channels, by language and topic, as in chat."""
+
+from typing import Final, cast, get_args
+from urllib.parse import urlencode
+
+import msgspec
+from aiohttp import web
+
+from service.console.auth.roles import read_access
+from service.console.error_responses import public_message
+from service.console.openapi import Operations, Parameter
+from service.console.rendering import CLOCK, SETTINGS, STORE, read_limit, render
+from service.discovery.discover import DiscoverAnswer, DiscoverOrder
+from service.discovery.query import DEFAULT_LIMIT, MAX_LIMIT
+from service.errors import CoronetError, StoreUnavailable, UserError
+from service.model import ChannelId
+from service.search import Searcher
+
+operation = OPERATIONS = Operations()
+
+
+class DiscoveredChannel(msgspec.Struct, frozen=True):
+    """A public channel in a listing. ``created_s`` is when it was added (Unix s)."""
+
+    channel: ChannelId
+    url: str
+    title: str
+    language: str
+    subscribers: int
+    created_s: float
+
+
+class DiscoverFacet(msgspec.Struct, frozen=True):
+    """A language or topic that narrows the listing, and how many of the channels examined for the listing have it."""
+
+    value: str
+    channels: int
+
+
+class Discovered(msgspec.Struct, frozen=True):
+    """A listing of public channels that work, and the most frequent languages and topics among them.
+
+    ``has_more`` says that a listing with a greater limit has more channels.
+    """
+
+    items: tuple[DiscoveredChannel, ...]
+    languages: tuple[DiscoverFacet, ...]
+    topics: tuple[DiscoverFacet, ...]
+    has_more: bool
+
+
+_ORDERS: Final = get_args(DiscoverOrder)
+_PAGE_LIMIT: Final = 20
+_MAX_VALUE_CHARS: Final = 100
+
+
+@operation(
+    "GET",
+    "/discover",
+    read_access("fleet"),
+    422,
+    query=(
+        Parameter("order", "query", "`popular`, most subscribers first (default), or `new`, newest first."),
+        Parameter("language", "query", "Only channels in this language, for example `de` or `en-GB`."),
+        Parameter("topic", "query", "Only channels with this tag, for example `python`."),
+        Parameter("limit", "query", f"Maximum number of channels, 1 to {MAX_LIMIT}.", type="integer"),
+    ),
+)
+async def get_discover(request: web.Request) -> Discovered:
+    """List popular or new public channels, the same as the chat command `discover`. Private channels never count."""
+    return _listing(await _discover(request, DEFAULT_LIMIT))
+
+
+async def _discover(request: web.Request, default_limit: int) -> DiscoverAnswer:
+    """Return the listing that the request's query describes. Raises :class:`UserError` if the query is invalid."""
+    order = request.query.get("order") or "popular"
+    if order not in _ORDERS:
+        raise UserError("order: must be popular or new")
+    limit = read_limit(request, default_limit)
+    if limit > MAX_LIMIT:
+        raise UserError(f"limit: the maximum is {MAX_LIMIT}")
+    language, topic = (request.query.get(name, "").strip() for name in ("language", "topic"))
+    searcher = Searcher(request.app[STORE], request.app[SETTINGS].public_from_subscribers)
+    return await searcher.discover(cast("DiscoverOrder", order), language, topic, limit)
+
+
+async def page(request: web.Request) -> web.Response:
+    """Show popular or new channels."""
+    query = {name: request.query.get(name, "").strip()[:_MAX_VALUE_CHARS] for name in ("order", "language", "topic")}
+    answer, error, status = DiscoverAnswer((), (), (), has_more=False), "", 200
+    try:
+        answer = await _discover(request, _PAGE_LIMIT)
+    except StoreUnavailable:
+        raise
+    except CoronetError as failure:
+        error, status = public_message(failure), 422
+
+    def link(**changes: str) -> str:
+        """Return the URL of this page with these parameters changed."""
+        chosen = {name: value for name, value in (query | changes).items() if value}
+        return f"/directory/discover?{urlencode(chosen)}" if chosen else "/directory/discover"
+
+    return render(
+        request,
+        "discover.html",
+        status,
+        listing=_listing(answer),
+        order=query["order"] or "popular",
+        language=query["language"],
+        topic=query["topic"],
+        link=link,
+        next_limit=MAX_LIMIT if answer.has_more and len(answer.hits) < MAX_LIMIT else 0,
+        error=error,
+        now_s=request.app[CLOCK].wall_s(),
+    )
+
+
+def _listing(answer: DiscoverAnswer) -> Discovered:
+    return Discovered(
+        tuple(
+            DiscoveredChannel(
+                hit.channel.id,
+                hit.channel.url,
+                hit.channel.title,
+                hit.channel.language,
+                hit.subscribers,
+                hit.channel.created_s,
+            )
+            for hit in answer.hits
+        ),
+        tuple(DiscoverFacet(each.value, each.channels) for each in answer.languages),
+        tuple(DiscoverFacet(each.value, each.channels) for each in answer.topics),
+        answer.has_more,
+    )
