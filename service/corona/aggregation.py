@@ -72,7 +72,8 @@ class _SentAggregate:
 class Aggregation:
     """One node's part in aggregation. ``now_s`` is monotonic time in seconds.
 
-    ``own`` is the aggregate of the node's own channels; set it whenever these change.
+    ``own`` is the aggregate of the node's own channels; set it whenever these change. While it is None, because the
+    node does not know yet which channels it owns, nothing is sent, and the node is not covered by others' aggregates.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Aggregation:
         ``base`` is the number of values of a digit. ``join`` adds aggregates in place of :func:`combine`: a simulation
         of many nodes in one process caches sums, which are equal for all nodes of a subtree, or uses the paper's bins.
         """
-        self.own = EMPTY_AGGREGATE
+        self.own: Aggregate | None = None
         self._node_id = node_id
         self._own_point = from_hex(node_id)
         self._silence_s = soft_state_ttl_s
@@ -123,6 +124,8 @@ class Aggregation:
             case SummaryConfirmation() if not self._is_confirmed(sender, message, now_s):
                 return [Send(sender, SummaryRequest(message.digits))]
             case SummaryRequest(digits) if 0 < digits <= len(rows := self._rows()) and sender in rows[digits - 1]:
+                if self.own is None:
+                    return []
                 return [self._send(sender, digits - 1, self._subtree_aggregates()[digits], now_s)]
         return []
 
@@ -160,6 +163,8 @@ class Aggregation:
         expired = [place for place, sibling in self._siblings.items() if now_s - sibling.received_s >= self._silence_s]
         for place in expired:
             del self._siblings[place]
+        if self.own is None:
+            return
         aggregates = self._subtree_aggregates()
         for row, nodes in enumerate(self._rows()):
             aggregate = aggregates[row + 1]
@@ -199,7 +204,8 @@ class Aggregation:
 
         The index of an aggregate is the number of leading digits that the subtree's nodes have in common.
         """
-        aggregate, aggregates = self.own, [self.own]
+        aggregate = self.own or EMPTY_AGGREGATE
+        aggregates = [aggregate]
         for row in reversed(range(len(self._rows()))):
             by_digit = {place[1]: sibling.aggregate for place, sibling in self._siblings.items() if place[0] == row}
             by_digit[digit(self._own_point, row, self._base)] = aggregate

@@ -125,6 +125,8 @@ class Owner:
         """Unwanted channels in the last registry walk; a candidate of a forgotten member does not revive them."""
         self._registry_walk: tuple[float, set[ChannelId]] = -inf, set()
         """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
+        self._has_listed = False
+        """Whether a registry walk has been completed since the start."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
@@ -158,6 +160,7 @@ class Owner:
             else:
                 self._registry_walk[1].add(entry.channel)
         if event.complete:
+            self._has_listed = True
             self._unwanted = self._registry_walk[1]
             unwanted = [channel for channel, owned in self._channels.items() if owned.last_wanted_s < event.requested_s]
             for channel in unwanted:
@@ -174,6 +177,10 @@ class Owner:
                 owned = self._channels.get(entry.channel)
                 if owned is not None and owned.last_wanted_s < event.requested_s:
                     yield from self.release(entry.channel)
+
+    def count_channels(self) -> int | None:
+        """Return the number of channels that this node owns or is about to own; None before the first registry walk."""
+        return len(self._channels) if self._has_listed else None
 
     def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:
         self._plans.set_subscribers(entry.channel, entry.subscribers)
@@ -381,7 +388,7 @@ class Owner:
             some = adopted[start : start + _SCHEDULE_BATCH]
             by_member: dict[NodeId, list[Assignment]] = {}
             for channel, (former_schedule, schedule) in zip(
-                some, self._plans.update_schedules(some, fleet_s), strict=True
+                some, self._plans.update_schedules(some, fleet_s, len(self._channels)), strict=True
             ):
                 owned = self._channels[channel]
                 former, prints = owned.members, owned.fingerprints

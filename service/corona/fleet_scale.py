@@ -93,7 +93,11 @@ class FleetScale:
         the new ones: a scale suits only the levels for which it was solved.
         """
         fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
-        is_complete = fleet.nodes == self.nodes and fleet.base == node_optimizer.aggregate_base(levels)
+        is_complete = (
+            self.aggregation.own is not None
+            and fleet.nodes == self.nodes
+            and fleet.base == node_optimizer.aggregate_base(levels)
+        )
         if self._last_complete_s is None or is_complete:
             self._last_complete_s = now_s
         is_known = is_complete or now_s - self._last_complete_s >= self.policy.soft_state_ttl_s

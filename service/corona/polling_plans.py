@@ -23,6 +23,7 @@ from service.corona.events import Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
 from service.corona.messages import (
+    Aggregate,
     PollingLimit,
     SiteScales,
     SiteShares,
@@ -113,6 +114,10 @@ class PollingPlans:
         """Fleet time minus monotonic time, when it was last compared."""
         self._is_aggregate_current = False
         """Whether this node's aggregate describes its channels as they are, except for ``_drift``."""
+        self._owned = 0
+        """The number of channels that this node owns or is about to own, when schedules were last updated."""
+        self._summarised: int | None = None
+        """The number of channels in this node's aggregate; None without an aggregate."""
         self._aggregated_s = -inf
         self._drift: float | None = None
         """Changes of channels' polls per τ since the node's aggregate was made; infinity if they are unknown.
@@ -183,8 +188,12 @@ class PollingPlans:
                     self._on_site_scale_changed(site)
         return []
 
-    def send_summaries(self, now_s: float, fleet_s: float, *, is_maintenance: bool) -> Iterator[Send]:
+    def send_summaries(
+        self, now_s: float, fleet_s: float, owned: int | None, *, is_maintenance: bool
+    ) -> Iterator[Send]:
         """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
+
+        ``owned`` is the number of channels that this node owns or is about to own; None if it does not know yet.
 
         Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
         ``is_maintenance``, which is true in one call per maintenance interval, channels are reviewed.
@@ -200,11 +209,14 @@ class PollingPlans:
         for site in self._sites.expire(now_s):
             self._on_site_scale_changed(site)
         yield from self._sites.send_scales(is_maintenance=is_maintenance)
-        if not self._is_aggregate_current or (is_maintenance and self._is_aggregate_due(now_s)):
+        if owned is not None and (
+            not self._is_aggregate_current
+            or owned != self._summarised
+            or (is_maintenance and self._is_aggregate_due(now_s))
+        ):
             self._is_aggregate_current, self._aggregated_s, self._drift = True, now_s, None
-            choices = self._choices(None, self._policy.objective.levels)
-            own = node_optimizer.own_aggregate(self._policy, self._nodes, self._table.rows, choices)
-            self._fleet.aggregation.own = own
+            self._summarised = owned
+            self._fleet.aggregation.own = self._summarise(owned)
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
@@ -323,12 +335,14 @@ class PollingPlans:
             self._outdated.add(channel)
 
     def update_schedules(
-        self, channels: Collection[ChannelId], fleet_s: float
+        self, channels: Collection[ChannelId], fleet_s: float, owned: int
     ) -> Iterator[tuple[PollingSchedule | None, PollingSchedule]]:
         """Fit these channels' schedules to the present scale and ring; yield pairs of old and new schedules.
 
         The old schedule is None for a channel without one. It is the same object as the new one if nothing has changed.
+        ``owned`` is the number of channels that this node owns or is about to own.
         """
+        self._owned = owned
         self._review(fleet_s)
         outdated = [channel for channel in channels if channel in self._outdated]
         clocks = dict(zip(outdated, self._speeds(outdated), strict=True)) if outdated else {}
@@ -528,6 +542,21 @@ class PollingPlans:
         is_old = now_s - self._aggregated_s >= REVIEW_INTERVAL_S
         return is_old or self._drift > SUMMARY_TOLERANCE * float(self._table.rows["rate"].sum())
 
+    def _summarise(self, owned: int) -> Aggregate | None:
+        """Return the aggregate of this node's channels, of which there are ``owned`` once it has taken over all.
+
+        The channels that are known so far represent the others: if only they counted, a fleet that starts would divide
+        its whole budget among the first of them. The result is None if none is known.
+        """
+        known, rows = len(self._table.channels), None
+        if known < owned:
+            if not known:
+                return None
+            rows = np.resize(np.arange(known, dtype=np.intp), owned)
+        table: FactorTable = self._table.rows if rows is None else self._table.rows[rows]
+        choices = self._choices(rows, self._policy.objective.levels)
+        return node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
+
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
         """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
@@ -669,7 +698,7 @@ class PollingPlans:
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)
-        found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices)
+        found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices, owned=self._owned)
         is_outdated = choices is not None and not self._fleet.is_current
         if self.scale is None or is_outdated or self._fleet.applied_levels is not self._policy.objective.levels:
             schedules = [self._plans[self._table.channels[row]].schedule for row in rows.tolist()]

@@ -185,7 +185,7 @@ class NodeProtocol:
     def _on_tick(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         due = self._maintained_s is None or now_s - self._maintained_s >= self._policy.maintenance_interval_s
         yield from self._member.expire(now_s, fleet_s)
-        yield from self.plans.send_summaries(now_s, fleet_s, is_maintenance=due)
+        yield from self.plans.send_summaries(now_s, fleet_s, self._owner.count_channels(), is_maintenance=due)
         moved = self.plans.solve(now_s)
         if due:
             self._maintained_s = now_s

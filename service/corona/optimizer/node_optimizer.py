@@ -363,14 +363,20 @@ def channel_sizes(
     channels: FactorTable,
     scale: float | None,
     choices: LevelChoices | None = None,
+    *,
+    owned: int = 1,
 ) -> Floats:
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
     ``choices`` are the channels' polling levels; None if numbers of polls are continuous. If the scale is None
-    (unknown), each channel gets its own demand's share of the polls, within its bounds.
+    (unknown), each channel gets its own demand's share of the polls, within its bounds, but at most an equal share of
+    the fleet's budget, of which each node gets an equal part for the ``owned`` channels that it owns.
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = imposed_loads(policy, nodes, channels) * policy.objective.demand_factor
+    if policy.objective.budget_polls_per_minute is not None:
+        budget = policy.objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE
+        share = np.minimum(share, budget / (nodes * max(1, owned)))
     if choices is not None and (scale is None or scale >= 0):
         found = choices.rates(bounds, share if scale is None else scale * bounds.slopes())
     elif scale is None:

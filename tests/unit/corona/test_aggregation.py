@@ -47,6 +47,7 @@ def test_each_row_is_sent_the_aggregate_it_lacks() -> None:
     node = _node(NEAR, FAR)
     node.on_message(NEAR, Summary(2, _aggregate(4.0)), 0)
     far, near = node.tick(1)
+    assert node.own is not None
     assert near == Send(NEAR, Summary(2, node.own))
     assert isinstance(far.message, Summary)
     assert (far.node, far.message.digits, far.message.aggregate.nodes, far.message.aggregate.demand) == (FAR, 1, 2, 5.0)

@@ -39,8 +39,9 @@ HOURLY = PollingLimit(CHANNEL, LimitReason.HINT, shortest_interval_s=3600)
 def _owner(limits: PollingLimits = NO_LIMITS, *channels: str) -> Node:
     node = Node(ME, POLICY)
     node.handle(RingChanged(ring([ME, NEXT])), 0)
-    for channel in channels or (CHANNEL,):
-        node.handle(ChannelsListed(0, (ListedChannel(channel, 5),), complete=False), 0)
+    owned = channels or (CHANNEL,)
+    node.handle(ChannelsListed(0, tuple(ListedChannel(channel, 5) for channel in owned), complete=True), 0)
+    for channel in owned:
         node.handle(OwnershipTaken(channel, 1, 1, limits=limits if channel == CHANNEL else NO_LIMITS), 0)
     return _settle(node, 1.0)
 

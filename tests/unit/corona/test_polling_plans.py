@@ -351,3 +351,25 @@ def test_with_whole_levels_a_channel_keeps_its_rate_until_the_scale_suits_the_ne
     after = _schedule(node.handle(RingChanged(ring([ME, NEXT, "c" + "0" * 39, FAR], version=2)), 2))
     assert after.gap_s == before.gap_s
     assert after.size == 4
+
+
+def test_channels_that_are_being_taken_over_have_a_share_of_the_budget_at_once() -> None:
+    channels = [f"1{number:039x}" for number in range(40)]
+    objective = msgspec.structs.replace(LITE, demand_factor=100.0, budget_polls_per_minute=4.0)
+    node = Node(ME, msgspec.structs.replace(POLICY, objective=objective, most_polls_per_node=10.0))
+    node.handle(RingChanged(ring([ME])), 0)
+    listed = tuple(ListedChannel(channel, SUBSCRIBERS) for channel in channels)
+    node.handle(ChannelsListed(0, listed[:10], complete=False), 0)
+    node.handle(OwnershipTaken(channels[0], 1, 1), 0)
+    node.handle(Tick(), 0)
+    before = node.plans.scale
+    node.handle(ChannelsListed(0, listed[10:]), 1)
+    node.handle(Tick(), 2)
+    first = node.plans.scale
+    assert (before, first is None) == (None, False)
+    for channel in channels[1:]:
+        node.handle(OwnershipTaken(channel, 1, 1), 3)
+    node.handle(Tick(), 4)
+    assert node.plans.scale == pytest.approx(first)
+    explained = [node.explain(channel, 4) for channel in channels]
+    assert sum(each.size for each in explained if each) == pytest.approx(4.0, rel=0.01)
