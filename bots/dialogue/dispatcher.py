@@ -7,6 +7,7 @@ user's channels, the bot asks which one is meant. If the message was about none 
 because of a saved search, the command is for the saved search.
 """
 
+from datetime import UTC, datetime
 from typing import NoReturn, cast
 
 import msgspec
@@ -62,7 +63,7 @@ from bots.replies.subscriptions import (
     OfferPageMonitoring,
     SubscriptionList,
 )
-from service.discovery.query_parser import parse_query, parse_watch
+from service.discovery.query_parser import parse_query, parse_watch, saved_search_text
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, looks_like_url, page_url
 
@@ -274,7 +275,7 @@ async def _decide(requests: Requests, pending_question: QuestionReply | None, *,
 async def _search(requests: Requests, text: str) -> Reply:
     if not text.strip():
         return MissingArgument("find")
-    query = parse_query(text)
+    query = parse_query(text, datetime.fromtimestamp(requests.now_s(), UTC).date())
     # One hit more than is shown tells whether there are more.
     hits = await requests.search(msgspec.structs.replace(query, limit=query.limit + 1))
     return SearchResults(text, query, hits[: query.limit], 0, has_more=len(hits) > query.limit)
@@ -301,4 +302,4 @@ async def _watch(requests: Requests, text: str) -> Reply:
         return SavedSearchList(await requests.watches())
     if "=" not in text and looks_like_url(text):
         return CommandSuggestion(f"subscribe {text.strip()}")
-    return SearchSaved(await requests.watch(parse_watch(text)))
+    return SearchSaved(await requests.watch(parse_watch(text), saved_search_text(text)))

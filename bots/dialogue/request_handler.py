@@ -287,9 +287,9 @@ class RequestHandler(ReadRequests):
             await self._store.preferences.put(self._jid, number, preferences)
             self._services.delivery.on_settings_changed(self._jid)
 
-    async def watch(self, standing: SearchCondition) -> SavedSearch:
-        """Save a search with the condition ``standing``; new entries that match are sent to the user."""
-        return await self._store.saved_searches.add(self._jid, standing, self.limits.watches)
+    async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
+        """Save the search ``text``; new entries that satisfy its ``condition`` are sent to the user."""
+        return await self._store.saved_searches.add(self._jid, condition, text, self.limits.watches)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Delete the saved search ``number`` and return it; None if the user has no saved search with this number."""
@@ -397,11 +397,11 @@ class DryRun(ReadRequests):
         """Record, as an effect, that the preferences for subscription ``number`` would change."""
         self.effects.append(f"Change the preferences for {f'#{number}' if number else 'all subscriptions'}.")
 
-    async def watch(self, standing: SearchCondition) -> SavedSearch:
+    async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         """Return the saved search with this condition, or, if none exists, the saved search that would be created."""
         subscriptions = await self.watches()
         for each in subscriptions:
-            if each.condition == standing:
+            if each.condition == condition:
                 return each
         if len(subscriptions) >= self.limits.watches:
             raise LimitReached(
@@ -409,7 +409,7 @@ class DryRun(ReadRequests):
                 most=self.limits.watches,
             )
         self.effects.append("Save this search.")
-        return SavedSearch("", standing, await self._store.users.next_number(self._jid, "watches"))
+        return SavedSearch("", condition, await self._store.users.next_number(self._jid, "watches"), text)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Return the saved search ``number`` without deleting it.

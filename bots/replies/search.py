@@ -4,8 +4,8 @@ from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, QuestionReply, Reply, address, entry_lines, fit_rows, title
 from bots.replies.help import HELP
 from service.discovery.query import Query, SearchHit
-from service.discovery.query_parser import format_condition
-from service.discovery.saved_searches import PairsCondition, SavedSearch
+from service.discovery.query_parser import saved_search_text
+from service.discovery.saved_searches import SavedSearch
 from service.feeds.parsing.html_text import one_line
 
 
@@ -26,7 +26,7 @@ class SearchResults(QuestionReply, frozen=True):
     def _text(self, translator: Translator) -> str:
         text = one_line(self.query_text, 200)
         if not self.hits:
-            return f"{_no_hits(self.query, text, translator)} {_alternatives(self.query, translator)}"
+            return f"{_no_hits(self.query, text, translator)} {_alternatives(self.query, self.query_text, translator)}"
         rows = [f"{number}. {_hit(hit, translator)}" for number, hit in enumerate(self.hits, 1)]
         last = translator.gettext("Reply with a number to subscribe.")
         if self.has_more:
@@ -107,11 +107,11 @@ def _no_hits(query: Query, text: str, translator: Translator) -> str:
     return translator.gettext("No channel matches “{query}”.", query=text)
 
 
-def _alternatives(query: Query, translator: Translator) -> str:
+def _alternatives(query: Query, text: str, translator: Translator) -> str:
     """Return the sentences that suggest other actions after a search without hits."""
-    tries = [translator.gettext("Try fewer conditions.")] if len(query.pairs) > 1 else []
+    tries = [translator.gettext("Try fewer conditions.")] if len(query.all_of) + len(query.none_of) > 1 else []
     if query.about == "entry":
-        watch = f"watch {format_condition(PairsCondition(query.pairs))}"
+        watch = f"watch {one_line(saved_search_text(text), 200)}"
         tries.append(translator.gettext("`{command}` saves this search and sends you new matches.", command=watch))
     elif not tries:
         tries.append(
@@ -131,4 +131,4 @@ def _hit(hit: SearchHit, translator: Translator) -> str:
 
 
 def _condition(watch: SavedSearch) -> str:
-    return one_line(format_condition(watch.condition), 300)
+    return one_line(watch.text, 300)

@@ -16,7 +16,6 @@ from bots.replies.help import command_title
 from bots.replies.search import SearchResults
 from bots.replies.subscriptions import ChooseFeed
 from bots.xmpp.adhoc import Field, Form, Options
-from service.discovery.query_parser import format_condition
 from service.feeds.parsing.html_text import one_line
 
 Values = Mapping[str, tuple[str, ...]]
@@ -107,7 +106,7 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
         options: Options = tuple((value, translator.gettext(label)) for value, label in template.options)
         if template.choice == "watch":
             watches = await requests.watches()
-            options = tuple((f"#{watch.number}", _label(format_condition(watch.condition))) for watch in watches)
+            options = tuple((f"#{watch.number}", _label(watch.text)) for watch in watches)
         elif template.choice:
             subscriptions = await requests.subscriptions()
             options = tuple(

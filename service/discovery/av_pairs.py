@@ -65,7 +65,10 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
-        raise unknown_attribute_error(attribute)
+        known_names = ", ".join(ATTRIBUTES)
+        raise BadQuery(
+            "There is no attribute “{name}”. You can use {known}.", name=printable(attribute), known=known_names
+        )
     if known.parent and not parent.startswith(f"{known.parent}="):
         raise BadQuery("“{name}” only works together with “{parent}”: give both.", name=attribute, parent=known.parent)
     own = f"{attribute}={known.normalize(_check_value(attribute, value))}"
@@ -75,20 +78,6 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 def attribute_of(text: Pair) -> str:
     """Return the name of the attribute of an AV-pair. For ``region=gb of lang=en`` it is ``region``."""
     return text.partition("=")[0]
-
-
-def unknown_attribute_error(name: str, near: str = "") -> BadQuery:
-    """Return the error for an unknown attribute ``name``, which lists the known attributes.
-
-    ``near`` is a known attribute with a similar name, which the error suggests; "" means that no name is similar.
-    """
-    known = ", ".join(ATTRIBUTES)
-    if near:
-        return BadQuery(
-            "There is no attribute “{name}”. You can use {known}. Did you mean “{near}”?",
-            name=printable(name), known=known, near=near,
-        )  # fmt: skip
-    return BadQuery("There is no attribute “{name}”. You can use {known}.", name=printable(name), known=known)
 
 
 def printable(text: str, most: int = 40) -> str:

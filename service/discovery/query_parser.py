@@ -1,156 +1,165 @@
-"""Parser of search queries, which are sets of AV-pairs: ``tag=python lang=en author="Jane Doe" async limit 5``.
+"""Parser of search queries, as people write them for ``find`` and ``watch``.
 
-A word without an attribute is a word of the title. The text of every error states what to write instead; the parser
-never guesses.
+========================================  =============================================================================
+``rust async``                            both words, in any form (stem), in the title or the text
+``"memory safety"``                       these words in this form, one directly after the other
+``pyth*``                                 a word that begins like this
+``rust OR go async``, ``rust | go``       rust or go, and async: ``OR`` joins the conditions on both sides
+``-ads``, ``-"press release"``            without this word, phrase or field (``-tag:sport``)
+``#rust``                                 the tag or the word
+``example.org``                           the words, or anything of this site
+``title:rust``, ``title:"in rust"``       a word, the beginning of a word, or a phrase of the title
+``lang:en``, ``lang:german``              the language; ``lang:en-GB`` with a region
+``site:example.org``, ``site:.org``       the publisher's domain or host name, or a top-level domain
+``author:jane``, ``tag:"machine learning"``  and the other attributes (``service.discovery.av_pairs.ATTRIBUTES``)
+``after:2026-11-01``, ``after:3d``        entries published on that day or later; days (d), weeks (w), months (m),
+                                          years (y) ago; ``today``, ``yesterday``
+``type:entry``, ``type:feed``             entries instead of channels; feeds only, or pages only (``type:page``)
+``limit 5``                               at most 5 results at once, at the end of the query
+``/expression/``                          a regular expression (RE2), only for ``watch``, and alone
+========================================  =============================================================================
+
+``=`` may stand in place of the colon. Names of fields, ``OR`` and days are also known in German, French and Spanish.
+Common words ("the") are left out unless they are part of a phrase. A word with punctuation in it (``e-mail``,
+``10:30``, ``std::vector``) is a phrase; ``C++``, ``C#``, ``.net`` and ``node.js`` are words. Other operators are
+refused by name (:mod:`service.discovery.query_tokens`). Nothing is ignored, except punctuation.
 """
 
 import re
-from collections.abc import Iterator
-from difflib import get_close_matches
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import date, timedelta
 from typing import Final
-
-import msgspec
 
 from service.discovery.av_pairs import (
     ATTRIBUTES,
+    KINDS,
     ContentKind,
     Pair,
-    attribute_of,
     make_pair,
     printable,
-    refuse_invisible,
-    unknown_attribute_error,
 )
 from service.discovery.names import language_pairs
-from service.discovery.query import DEFAULT_LIMIT, MAX_LIMIT, Condition, PairCondition, Query, WordCondition
-from service.discovery.saved_searches import (
-    PairsCondition,
-    PatternCondition,
+from service.discovery.query import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    Condition,
+    PairCondition,
     PhraseCondition,
-    SearchCondition,
-    validate_condition,
+    Query,
+    WordCondition,
 )
-from service.discovery.word_analysis import words
+from service.discovery.query_tokens import Token, pattern_error, tokenize
+from service.discovery.saved_searches import (
+    MAX_PHRASE_WORDS,
+    PatternCondition,
+    QueryCondition,
+    SearchCondition,
+    validate_pattern,
+)
+from service.discovery.word_analysis import fold, is_distinctive, words
 from service.errors import BadQuery
 
-MAX_QUERY_CHARS: Final = 3000
-MAX_QUERY_PAIRS: Final = 16
+MAX_CONDITIONS: Final = 16
+MIN_PREFIX_CHARS: Final = 3
 
-_QUOTES: Final = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<name>[^\s="]+)\s?=\s?(?=\S))?(?:"(?P<quoted>(?:[^"\\]|\\.)*)"(?=\s|$)|(?P<bare>[^\s"]+)(?=\s|$))""",
-    re.DOTALL,
+_ENTRY_KINDS: Final = frozenset(
+    ("entry", "entries", "article", "articles", "post", "posts", "eintrag", "artikel", "entree", "entrada", "articulo")
 )
-_SYNONYMS: Final = {"language": "lang", "category": "tag", "title": "word", "site": "domain", "kind": "type"}
-_LIMIT = "limit"
-_WHITE: Final = str.maketrans("\t\r\n", "   ")
+_CHANNEL_KINDS: Final = frozenset(("channel", "channels", "kanal", "chaine", "canal"))
+_LANGUAGE_CODES: Final = {
+    name: code
+    for code, names in {
+        "en": "english englisch anglais ingles",
+        "de": "german deutsch allemand aleman",
+        "fr": "french franzosisch francais frances",
+        "es": "spanish spanisch espagnol espanol",
+    }.items()
+    for name in names.split()
+}
+_DAYS_AGO: Final = {
+    name: days
+    for days, names in {0: "today heute hoy aujourd'hui", 1: "yesterday gestern hier ayer"}.items()
+    for name in names.split()
+}
+_SPAN = re.compile(r"(\d{1,4})([dwmy])")
+_DAYS_PER_UNIT: Final = {"d": 1, "w": 7, "m": 30, "y": 365}
+_ISO_DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
+_DOTTED_DATE = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
+_FIRST_DAY: Final = date(1970, 1, 1)
+
+_APOSTROPHES = re.compile("['\u2018\u2019`\u00b4]")
+_HASHTAG = re.compile(r"#([^\W\d_][\w-]*)[.,;:!?]*")
+_HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
 
 
-class _Token(msgspec.Struct, frozen=True):
-    name: str
-    value: str
-    quoted: bool
-
-
-def parse_query(text: str) -> Query:
+def parse_query(text: str, today: date) -> Query:
     """Return the query of a ``find`` command; ``text`` is the command's argument.
 
-    Raises :class:`BadQuery` for invalid syntax.
+    ``today`` is the date at the user's place, to which days such as ``after:yesterday`` refer. Raises
+    :class:`BadQuery` for invalid syntax.
     """
-    tokens = _tokens(text)
-    tokens, limit = _without_limit(tokens)
-    entries = [token for token in tokens if token.name == "type" and token.value.casefold() in ("entry", "entries")]
-    about: ContentKind = "entry" if entries else "channel"
-    pairs = _pairs([token for token in tokens if token not in entries], about)
-    return Query(about, tuple((_condition(pair),) for pair in pairs), limit=limit)
+    if _expression(text):
+        raise pattern_error()
+    tokens, limit = _take_limit(tokenize(text))
+    tokens, kind = _take_kind(tokens)
+    tokens, after = _take_after(tokens, today)
+    if after is not None and kind == "channel":
+        raise BadQuery("“{name}” only works for entries (add type:entry).", name="after")
+    about: ContentKind = "entry" if after is not None else kind or "channel"
+    all_of, none_of = _conditions(tokens, about)
+    return Query(about, all_of, none_of, after, limit)
 
 
 def parse_watch(text: str) -> SearchCondition:
-    """Return the condition of a ``watch`` command: AV-pairs, ``"a phrase"``, or ``/a regular expression/``.
+    """Return the condition of a ``watch`` command: a query for entries, or ``/a regular expression/``.
 
-    ``text`` is the command's argument. Raises :class:`BadQuery` for invalid syntax.
+    ``text`` is the command's argument. The order in which conditions were written makes no difference. Raises
+    :class:`BadQuery` for invalid syntax.
     """
-    _check_length(text)
-    text = text.strip()
-    if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
-        return validate_condition(PatternCondition(text[1:-1]))
-    tokens = _tokens(text)
-    if len(tokens) == 1 and tokens[0].quoted and not tokens[0].name:
-        return validate_condition(PhraseCondition(tuple(words(tokens[0].value, include_common=True))))
-    if len(_without_limit(tokens)[0]) < len(tokens):
+    expression = _expression(text)
+    if expression:
+        return validate_pattern(PatternCondition(expression))
+    tokens = tokenize(text)
+    if len(_take_limit(tokens)[0]) < len(tokens):
         raise BadQuery("“limit” only works with `find`: a saved search sends every match.")
-    return PairsCondition(
-        _pairs([token for token in tokens if token.name != "type" or token.value != "entry"], "entry")
-    )
+    if any(token.name == "after" for token in tokens):
+        raise BadQuery("“after” only works with `find`: a saved search sends new entries anyway.")
+    tokens, kind = _take_kind(tokens)
+    if kind == "channel":
+        raise BadQuery("A saved search finds entries, not channels.")
+    all_of, none_of = _conditions(tokens, "entry")
+    return QueryCondition(tuple(sorted((tuple(sorted(each, key=repr)) for each in all_of), key=repr)),
+                          tuple(sorted(none_of, key=repr)))  # fmt: skip
 
 
-def format_condition(condition: SearchCondition) -> str:
-    """Return a saved search's condition in the syntax that :func:`parse_watch` reads."""
-    match condition:
-        case PairsCondition(pairs):
-            return " ".join(each for one in pairs for each in _format_pair(one))
-        case PhraseCondition(found):
-            return f'"{" ".join(found)}"'
-        case PatternCondition(expression):
-            return f"/{expression}/"
+def saved_search_text(text: str) -> str:
+    """Return a query's text as it can be saved: without ``limit``, ``after`` and ``type:entry``, on one line.
+
+    ``text`` is valid for :func:`parse_query` or :func:`parse_watch`.
+    """
+    if _expression(text):
+        return text.strip()
+    tokens = _take_kind(_take_limit(tokenize(text))[0])[0]
+    return " ".join(token.source for token in tokens if token.name != "after")
 
 
-def _format_pair(text: Pair) -> Iterator[str]:
-    own, _, parent = text.partition(" of ") if ATTRIBUTES[attribute_of(text)].parent else (text, "", "")
-    for each in (own, parent):
-        name, _, value = each.partition("=")
-        if not value:
-            continue
-        plain = not re.search(r'[\s"\\]', value)
-        yield each if plain else f'{name}="{value.replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34))}"'
+def _expression(text: str) -> str:
+    """Return the regular expression between slashes; "" if the text is none."""
+    text = text.strip()
+    return text[1:-1] if len(text) > len("//") and text.startswith("/") and text.endswith("/") else ""
 
 
-def _check_length(text: str) -> None:
-    if len(text) > MAX_QUERY_CHARS:
-        raise BadQuery(
-            "That's longer than {most} characters, the maximum. Please leave something out.", most=MAX_QUERY_CHARS
-        )
-
-
-def _tokens(text: str) -> list[_Token]:
-    _check_length(text)
-    text = text.translate(_WHITE).translate(_QUOTES).strip()
-    refuse_invisible(text)
-    found: list[_Token] = []
-    place = 0
-    while place < len(text):
-        token = _TOKEN.match(text, place)
-        if token is None or ("=" in (token["bare"] or "") and not token["name"]):
-            raise _syntax_error(text[place:].strip())
-        quoted = token["quoted"] is not None
-        value = re.sub(r"\\(.)", r"\1", token["quoted"]) if quoted else token["bare"]
-        name = (token["name"] or "").casefold()
-        found.append(_Token(_SYNONYMS.get(name, name), value, quoted))
-        place = token.end()
-    return found
-
-
-def _syntax_error(rest: str) -> BadQuery:
-    if rest.count('"') % 2:
-        return BadQuery("A closing quotation mark is missing: {text}", text=printable(rest))
-    if rest.endswith("=") or re.match(r'[^\s="]+=(\s|$)', rest):
-        name = printable(rest.split(maxsplit=1)[0])
-        return BadQuery("“{name}” needs a value. For example: tag=python lang=en", name=name)
-    if rest.startswith("="):
-        return BadQuery("There has to be an attribute before “=”. For example: tag=python lang=en")
-    return BadQuery("I don't understand this: {text}. For example: tag=python lang=en", text=printable(rest))
-
-
-def _without_limit(tokens: list[_Token]) -> tuple[list[_Token], int]:
-    limits = [token.value for token in tokens if token.name == _LIMIT]
-    tokens = [token for token in tokens if token.name != _LIMIT]
-    last = tokens[-2:]
-    if len(last) > 1 and last[0].value.casefold() == _LIMIT and not any(token.name or token.quoted for token in last):
-        limits.append(last[1].value)
-        tokens = tokens[:-2]
+def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
+    """Return the tokens without the limit, and the limit."""
+    limits = [token for token in tokens if token.name == "limit"]
+    others = [token for token in tokens if token.name != "limit"]
+    last = others[-2:]
+    if len(last) > 1 and last[0].source.casefold() == "limit" and re.fullmatch(r"-?\d+", last[1].source):
+        limits, others = [*limits, last[1]], others[:-2]
     if len(limits) > 1:
         raise BadQuery("There is more than one limit. Please give only one.")
-    return tokens, _limit(limits[0]) if limits else DEFAULT_LIMIT
+    return others, _limit(limits[0].value) if limits else DEFAULT_LIMIT
 
 
 def _limit(text: str) -> int:
@@ -161,63 +170,289 @@ def _limit(text: str) -> int:
     return int(text)
 
 
-def _pairs(tokens: list[_Token], about: ContentKind) -> tuple[Pair, ...]:
-    named = [token for token in tokens if token.name]
-    alone = [word for token in tokens if not token.name for word in words(token.value)]
-    found = list(dict.fromkeys([*_named_pairs(named, about), *(f"word={word}" for word in alone)]))
-    if not found:
-        if tokens:
-            raise BadQuery("Those words are too common. What else should I search for? For example: tag=python lang=en")
-        raise BadQuery("What should I search for? For example: tag=python lang=en")
-    if len(found) > MAX_QUERY_PAIRS:
-        raise _too_many_pairs(len(found))
-    _refuse_contradictions(found)
-    return tuple(sorted(found))
-
-
-def _named_pairs(tokens: list[_Token], about: ContentKind) -> list[Pair]:
-    if len(tokens) > MAX_QUERY_PAIRS:
-        raise _too_many_pairs(len(tokens))
-    found: list[Pair] = []
-    # Parents first: a dependent pair is hashed together with its parent.
-    for token in sorted(tokens, key=lambda token: bool(token.name in ATTRIBUTES and ATTRIBUTES[token.name].parent)):
-        attribute = ATTRIBUTES.get(token.name)
-        if attribute is None:
-            raise _unknown_attribute(token.name)
-        if about not in attribute.kinds:
-            if about == "channel":
-                raise BadQuery("“{name}” only works for entries (add type=entry).", name=token.name)
-            raise BadQuery("“{name}” only works for channels, not for entries.", name=token.name)
-        if token.name == "lang" and (regional := language_pairs(token.value)):
-            found += regional
-        elif token.name == "word":
-            found += [make_pair("word", word) for word in words(token.value, include_common=True)] or [
-                make_pair("word", token.value)
-            ]
+def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
+    """Return the tokens without ``type:entry`` or ``type:channel``, and what they ask for; None without them."""
+    kinds: list[ContentKind] = []
+    others = []
+    for token in tokens:
+        value = fold(token.value) if token.name == "type" else ""
+        if value in _ENTRY_KINDS or value in _CHANNEL_KINDS:
+            _refuse_as_part(token, tokens)
+            kinds.append("entry" if value in _ENTRY_KINDS else "channel")
         else:
-            parent = next((each for each in found if attribute_of(each) == attribute.parent), "")
-            found.append(make_pair(token.name, token.value, parent=parent))
-    return found
+            others.append(token)
+    if len(set(kinds)) > 1:
+        raise _several_values_error("type")
+    return others, kinds[0] if kinds else None
 
 
-def _condition(pair: Pair) -> Condition:
-    word = pair.removeprefix("word=")
-    return PairCondition(pair) if word == pair else WordCondition(word)
+def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | None]:
+    """Return the tokens without ``after``, and its day; None without it."""
+    days = [token for token in tokens if token.name == "after"]
+    for token in days:
+        _refuse_as_part(token, tokens)
+    if len(days) > 1:
+        raise _several_values_error("after")
+    others = [token for token in tokens if token.name != "after"]
+    return others, _day(days[0].value, today) if days else None
 
 
-def _too_many_pairs(count: int) -> BadQuery:
+def _refuse_as_part(token: Token, tokens: list[Token]) -> None:
+    """Raise :class:`BadQuery` if a field that concerns the whole query is excluded or an alternative."""
+    at = tokens.index(token)
+    if token.is_excluded or any(each.kind == "or" for each in [*tokens[max(at - 1, 0) : at], *tokens[at + 1 : at + 2]]):
+        raise BadQuery("“{name}:” can neither be excluded nor be an alternative.", name=token.name)
+
+
+def _day(text: str, today: date) -> date:
+    value = fold(text)
+    try:
+        if value in _DAYS_AGO:
+            return today - timedelta(days=_DAYS_AGO[value])
+        if span := _SPAN.fullmatch(value):
+            return today - timedelta(days=int(span[1]) * _DAYS_PER_UNIT[span[2]])
+        day = _date(value)
+    except OverflowError:
+        return _FIRST_DAY
+    except ValueError:
+        day = None
+    if day is None:
+        raise BadQuery(
+            "“{text}” isn't a day I understand. Use a date like 2026-11-01, or 3d, 2w, yesterday.",
+            text=printable(text),
+        )
+    if day > today:
+        raise BadQuery("{text} is in the future: nothing has been published after it yet.", text=printable(text))
+    return max(day, _FIRST_DAY)
+
+
+def _date(value: str) -> date | None:
+    """Return the day for a date as 2026-11-01 (its month or day may be missing) or 1.11.2026; None for other texts.
+
+    Raises :class:`ValueError` if there is no such day.
+    """
+    if iso := _ISO_DATE.fullmatch(value):
+        return date(int(iso[1]), int(iso[2] or 1), int(iso[3] or 1))
+    dotted = _DOTTED_DATE.fullmatch(value)
+    return date(int(dotted[3]), int(dotted[2]), int(dotted[1])) if dotted else None
+
+
+def _conditions(
+    tokens: list[Token], about: ContentKind
+) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
+    """Return the groups of alternatives of which one each is required, and the excluded conditions."""
+    meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
+    count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
+    if count > MAX_CONDITIONS:
+        raise BadQuery(
+            "That's {count} conditions; the maximum is {most}. Please leave some out.", count=count, most=MAX_CONDITIONS
+        )
+    parents = _parents(meant)
+    all_of: list[tuple[Condition, ...]] = []
+    none_of: list[Condition] = []
+    values: dict[str, tuple[Condition, ...]] = {}
+    for group in _split_at_or(meant):
+        found = [_alternatives(token, about, parents) for token in group]
+        if not all(found) and (len(group) > 1 or group[0].is_excluded):
+            common = group[found.index(())]
+            raise BadQuery("“{text}” is in too many texts to search for it.", text=printable(common.value))
+        distinct = tuple(dict.fromkeys(condition for alternatives in found for condition in alternatives))
+        if group[0].is_excluded:
+            none_of += distinct
+        elif distinct:
+            all_of.append(distinct)
+            name = group[0].name
+            if len(group) == 1 and _is_single(name) and values.setdefault(name, distinct) != distinct:
+                raise _several_values_error(name)
+    if not all_of:
+        raise _empty_error(meant, none_of)
+    for alternatives in all_of:
+        if set(alternatives) <= set(none_of):
+            raise BadQuery("You ask for “{text}” and exclude it.", text=_label(alternatives[0]))
+    return tuple(dict.fromkeys(all_of)), tuple(dict.fromkeys(none_of))
+
+
+def _split_at_or(tokens: list[Token]) -> list[list[Token]]:
+    """Return groups of the tokens that ``OR`` joins; a token without ``OR`` beside it is a group of its own."""
+    groups: list[list[Token]] = []
+    joins = False
+    for at, token in enumerate(tokens):
+        if token.kind == "or":
+            if joins or at in (0, len(tokens) - 1):
+                raise BadQuery(
+                    "“{word}” needs a word on both sides: `rust OR go`. To search for it as a word, put it in "
+                    "quotation marks.",
+                    word=token.value,
+                )  # fmt: skip
+            joins = True
+            continue
+        if joins:
+            groups[-1].append(token)
+        else:
+            groups.append([token])
+        excluded = [each for each in groups[-1] if each.is_excluded]
+        if excluded and len(groups[-1]) > 1:
+            raise BadQuery(
+                "An excluded word can't be an alternative: leave out OR beside “{text}”.",
+                text=printable(excluded[0].source),
+            )
+        joins = False
+    return groups
+
+
+def _empty_error(meant: list[Token], none_of: list[Condition]) -> BadQuery:
+    if none_of:
+        return BadQuery("That only says what to leave out. What should I search for? For example: news -sport")
+    if meant:
+        return BadQuery("Those words are too common. What else should I search for? For example: python lang:en")
+    return BadQuery("What should I search for? For example: python lang:en")
+
+
+def _several_values_error(name: str) -> BadQuery:
     return BadQuery(
-        "That's {count} conditions; the maximum is {most}. Please leave some out.", count=count, most=MAX_QUERY_PAIRS
+        "You gave several values of “{name}”, but a result has only one. Pick one, or write OR between them.", name=name
     )
 
 
-def _unknown_attribute(name: str) -> BadQuery:
-    near = get_close_matches(name[:20], ATTRIBUTES, n=1, cutoff=0.6)
-    return unknown_attribute_error(name, near[0] if near else "")
+def _is_single(name: str) -> bool:
+    return name == "site" or (name in ATTRIBUTES and name != "word" and ATTRIBUTES[name].single)
 
 
-def _refuse_contradictions(found: list[Pair]) -> None:
-    single = [attribute_of(each) for each in found if ATTRIBUTES[attribute_of(each)].single]
-    twice = next((name for name in single if single.count(name) > 1), None)
-    if twice is not None:
-        raise BadQuery("You gave several values of “{name}”, but a result has only one. Please pick one.", name=twice)
+def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
+    """Return the pairs on which dependent ones can depend, by attribute: a region depends on its language."""
+    found = {}
+    for token in tokens:
+        if token.is_excluded:
+            continue
+        if token.name == "lang":
+            found["lang"] = make_pair("lang", _language(token.value).replace("_", "-").partition("-")[0])
+        elif token.name == "generator":
+            found["generator"] = make_pair("generator", token.value)
+    return found
+
+
+def _language(value: str) -> str:
+    """Return the language tag for a tag or a language's name."""
+    return _LANGUAGE_CODES.get(fold(value), value)
+
+
+def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) -> tuple[Condition, ...]:
+    """Return the conditions of which a token requires one; empty if the token consists of common words."""
+    match token.kind, token.name:
+        case "field", "title" | "word":
+            return _title_word(token)
+        case "field", name:
+            return tuple(PairCondition(pair) for pair in _field_pairs(name, token.value, about, parents))
+        case "phrase", _:
+            return (_phrase(token.value),)
+        case "prefix", _:
+            return (_prefix(token.value),)
+        case _:
+            return _word(token.value)
+
+
+def _title_word(token: Token) -> tuple[Condition, ...]:
+    in_title = token.name == "title"
+    if not words(token.value, include_common=True):
+        raise BadQuery("“{name}” needs a value: {name}:…", name=token.name)
+    if token.is_quoted:
+        return (_phrase(token.value, in_title=in_title),)
+    if "*" in token.value:
+        if not re.fullmatch(r"[^*?]+\*", token.value):
+            raise BadQuery(
+                "“{sign}” can't stand within a word. You can search for the beginning of a word: `pyth*`.", sign="*"
+            )
+        return (_prefix(token.value[:-1], in_title=in_title),)
+    found = _plain(token.value, in_title=in_title)
+    if not found:
+        raise BadQuery("“{text}” is in too many texts to search for it.", text=printable(token.value))
+    return found
+
+
+def _phrase(text: str, *, in_title: bool = False) -> PhraseCondition:
+    found = tuple(words(text, include_common=True))
+    if not found:
+        raise BadQuery("There are no words between the quotation marks.")
+    if not any(map(is_distinctive, found)):
+        raise BadQuery("These words are too common. Please use more specific ones.")
+    if len(found) > MAX_PHRASE_WORDS:
+        raise BadQuery(
+            "That's {count} words; a phrase can have at most {most}.", count=len(found), most=MAX_PHRASE_WORDS
+        )
+    return PhraseCondition(found, in_title)
+
+
+def _prefix(text: str, *, in_title: bool = False) -> WordCondition:
+    found = words(text, include_common=True)
+    if len(found) != 1:
+        raise BadQuery("“*” only works at the end of a single word: `pyth*`.")
+    if len(found[0]) < MIN_PREFIX_CHARS and found[0].isascii():
+        raise BadQuery("Please give at least {least} letters before “*”.", least=MIN_PREFIX_CHARS)
+    return WordCondition(found[0], is_prefix=True, in_title=in_title)
+
+
+def _word(text: str) -> tuple[Condition, ...]:
+    hashtag = _HASHTAG.fullmatch(text)
+    if hashtag:
+        return (PairCondition(make_pair("tag", hashtag[1])), *_plain(hashtag[1]))
+    host = text.rstrip(".,;:!?")
+    if _HOST_LIKE.fullmatch(host):
+        with suppress(BadQuery):  # two words with a dot between them, but no host name
+            return (*_plain(host), *map(PairCondition, _site_pairs(host)))
+    return _plain(text)
+
+
+def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
+    """Return the word, or the phrase if the text has several words; empty if all its words are common."""
+    parts = _APOSTROPHES.split(text)
+    # The ends of "l'été" and "Rust's" are no words.
+    while parts and len(own := words(parts[0], include_common=True)) <= 1 and not any(map(is_distinctive, own)):
+        parts = parts[1:]
+    while parts and len(own := words(parts[-1], include_common=True)) <= 1 and not any(map(is_distinctive, own)):
+        parts = parts[:-1]
+    found = words("'".join(parts), include_common=True)
+    if not any(map(is_distinctive, found)):
+        return ()
+    return (
+        (WordCondition(found[0], in_title=in_title),) if len(found) == 1 else (PhraseCondition(tuple(found), in_title),)
+    )
+
+
+def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, Pair]) -> list[Pair]:
+    """Return the pairs of which a field requires one."""
+    if name == "site":
+        return _site_pairs(value)
+    attribute = ATTRIBUTES[name]
+    if about not in attribute.kinds:
+        if about == "channel":
+            raise BadQuery("“{name}” only works for entries (add type:entry).", name=name)
+        raise BadQuery("“{name}” only works for channels, not for entries.", name=name)
+    if name == "type" and fold(value) not in KINDS:
+        raise BadQuery("“{text}” is not one of {known}.", text=printable(value), known=", ".join((*KINDS, "entry")))
+    if name == "lang":
+        value = _language(value)
+        if regional := language_pairs(value):
+            return regional[-1:]
+    return [make_pair(name, value, parent=parents.get(attribute.parent, ""))]
+
+
+def _site_pairs(value: str) -> list[Pair]:
+    if value.startswith(".") and "." not in value[1:]:
+        return [make_pair("tld", value)]
+    host = value.partition("://")[2] or value
+    name, _, path = host.partition("/")
+    if path:
+        raise BadQuery("“site:” takes a whole site, without a path: site:{host}", host=printable(name))
+    if "." not in name.strip("."):
+        raise BadQuery("“{text}” is not a host name like example.org.", text=printable(value))
+    return [make_pair("domain", name), make_pair("host", name)]
+
+
+def _label(condition: Condition) -> str:
+    match condition:
+        case WordCondition(word, is_prefix):
+            return printable(f"{word}*" if is_prefix else word)
+        case PhraseCondition(found):
+            return printable(" ".join(found))
+        case PairCondition(pair):
+            return printable(pair)

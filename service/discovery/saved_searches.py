@@ -1,15 +1,18 @@
 """Saved searches (``watch``): an index of searches in which each new entry finds the searches that it matches.
 
-The roles of the matrices are reversed: a search is stored under the rarest of its pairs. An entry looks up each of its
-own pairs in the index, and matches a search if it has all pairs of the search. Below a pair, searches are stored under
-their next rarest one: the rarest may still be common, and the number of unsuccessful comparisons determines the cost of
-matching. A phrase is stored under two consecutive words. Regular expressions have no key: each is tried on each entry,
-by RE2, in time linear in the text.
+The roles of the matrices are reversed: a search is stored under the rarest of its conditions. An entry looks up each of
+its own keys in the index. A *key* is an AV-pair of the entry, or a text of it: ``word=`` and ``title=`` have the stems
+of its words and of its title's words, ``text=`` and ``title-text=`` have its words as written and each two consecutive
+ones, for phrases. A condition is satisfied by any of several keys: a word by its stems in all product languages. The
+search is stored under each key of its rarest condition, and below that, under each key of the next rarest one: the
+rarest may still be common, and the number of unsuccessful comparisons determines the cost of matching. The beginning of
+a word is a key, too; an entry has those keys that some search contains. Regular expressions have no key: each is tried
+on each entry, by RE2, in time linear in the text.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, pairwise
 from typing import Any, Final
 
@@ -17,7 +20,8 @@ import msgspec
 import re2
 
 from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible
-from service.discovery.word_analysis import words
+from service.discovery.query import Condition, PairCondition, PhraseCondition, WordCondition
+from service.discovery.word_analysis import query_stems, stem, text_language, word_parts, words
 from service.errors import BadQuery
 from service.model import Entry
 
@@ -30,16 +34,11 @@ _MAX_COMPILED = 2_000
 SavedSearchId = str
 
 
-class PairsCondition(msgspec.Struct, frozen=True, tag="topic"):
-    """Matches entries that have all these pairs."""
+class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
+    """Matches entries that satisfy one condition of each group in ``all_of``, and none in ``none_of``."""
 
-    pairs: tuple[Pair, ...]
-
-
-class PhraseCondition(msgspec.Struct, frozen=True, tag="phrase"):
-    """Matches entries whose title or text contains these words, one directly after the other."""
-
-    words: tuple[str, ...]
+    all_of: tuple[tuple[Condition, ...], ...]
+    none_of: tuple[Condition, ...] = ()
 
 
 class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
@@ -48,63 +47,124 @@ class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
     expression: str
 
 
-SearchCondition = PairsCondition | PhraseCondition | PatternCondition
+SearchCondition = QueryCondition | PatternCondition
 
 
 class SavedSearch(msgspec.Struct, frozen=True):
     """A user's saved search.
 
-    ``id`` is unique among all saved searches. ``number`` is unique among those of the user, who sees it.
+    ``id`` is unique among all saved searches. ``number`` is unique among those of the user, who sees it. ``text`` is
+    the search as the user wrote it.
     """
 
     id: SavedSearchId
-    condition: SearchCondition = msgspec.field(name="standing")
+    condition: SearchCondition
     number: int = 0
+    text: str = ""
 
 
 class SearchableEntry:
     """An entry that has been prepared for matching against conditions."""
 
-    def __init__(self, entry: Entry, pairs: Iterable[Pair]) -> None:
-        """Prepare an entry; ``pairs`` are the AV-pairs of its content name."""
-        self.pairs = frozenset(pairs)
+    def __init__(self, entry: Entry, pairs: Iterable[Pair] = (), language: str = "") -> None:
+        """Prepare an entry.
+
+        ``pairs`` are the AV-pairs of its content name; those of words are not needed. ``language`` is the language
+        tag that its publisher declares, "" if there is none.
+        """
         self.text = f"{entry.title}\n{entry.summary}"
-        texts = [words(part, include_common=True) for part in (entry.title, entry.summary)]
-        runs = [run for part in texts for run in (part, map(" ".join, pairwise(part)))]
-        self.words = frozenset(chain.from_iterable(runs))
-        """Its words, and each pair of consecutive words."""
-        # A phrase does not extend from the title into the text.
-        self.word_sequence = " \n ".join(["", *(" ".join(part) for part in texts), ""])
+        self._pairs = [pair for pair in pairs if attribute_of(pair) != "word"]
+        self._declared_language = language
+        self.title_words = words(entry.title, include_common=True)
+        self._other_fields = [words(text, include_common=True) for text in (entry.summary, *entry.tags, *entry.authors)]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The words of its title, text, tags and authors, as written."""
+        return frozenset(chain(self.title_words, *self._other_fields))
+
+    @cached_property
+    def sequences(self) -> tuple[str, str]:
+        """The words of the title, and those of all fields, with spaces between, before and behind them."""
+        # A phrase does not extend from one field into the next.
+        title, *others = (f" {' '.join(field)} " for field in (self.title_words, *self._other_fields))
+        return title, "\n".join((title, *others))
+
+    @cached_property
+    def keys(self) -> frozenset[str]:
+        """The keys under which a saved search that it matches can be stored, without the beginnings of words."""
+        language = text_language([*self.title_words, *self._other_fields[0]], self._declared_language)
+        title_stems, title_texts = _keys_of_words(self.title_words, language)
+        others = [_keys_of_words(field, language) for field in self._other_fields]
+        return frozenset(
+            (
+                *self._pairs,
+                *(f"word={stemmed}" for stemmed in title_stems.union(*(stems for stems, _ in others))),
+                *(f"text={text}" for text in title_texts.union(*(texts for _, texts in others))),
+                *(f"title={stemmed}" for stemmed in title_stems),
+                *(f"title-text={text}" for text in title_texts),
+            )
+        )
 
 
-def validate_condition(condition: SearchCondition) -> SearchCondition:
-    """Return the condition if it is specific enough and not too long. Raises :class:`BadQuery` otherwise."""
-    if isinstance(condition, PhraseCondition):
-        if not words(" ".join(condition.words)):
-            raise BadQuery("These words are too common. Please use more specific ones.")
-        if len(condition.words) > MAX_PHRASE_WORDS:
-            raise BadQuery(
-                "That's {count} words; a phrase can have at most {most}.",
-                count=len(condition.words), most=MAX_PHRASE_WORDS,
-            )  # fmt: skip
-    elif isinstance(condition, PatternCondition):
-        if len(condition.expression) > MAX_PATTERN_CHARS:
-            raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
-        refuse_invisible(condition.expression)
-        if compile_pattern(condition.expression).search("") is not None:
-            raise BadQuery("That expression matches any text, even empty text. Please use a more specific one.")
+def _keys_of_words(found: Sequence[str], language: str) -> tuple[set[str], set[str]]:
+    """Return the stems of a text's words, and its words and each two consecutive ones."""
+    parts = (part for word in found if "." in word for part in word_parts(word))
+    return {stem(word, language) for word in (*found, *parts)}, {*found, *map(" ".join, pairwise(found))}
+
+
+def validate_pattern(condition: PatternCondition) -> PatternCondition:
+    """Return the condition if its expression can be used. Raises :class:`BadQuery` otherwise."""
+    if len(condition.expression) > MAX_PATTERN_CHARS:
+        raise BadQuery("That expression is longer than {most} characters.", most=MAX_PATTERN_CHARS)
+    refuse_invisible(condition.expression)
+    if compile_pattern(condition.expression).search("") is not None:
+        raise BadQuery("That expression matches any text, even empty text. Please use a more specific one.")
     return condition
 
 
-def matches(condition: SearchCondition, subject: SearchableEntry) -> bool:
+def matches(condition: SearchCondition | Condition, subject: SearchableEntry) -> bool:
     """Return whether an entry satisfies a condition."""
     match condition:
-        case PairsCondition(pairs):
-            return subject.pairs.issuperset(pairs)
-        case PhraseCondition(found):
-            return f" {' '.join(found)} " in subject.word_sequence
         case PatternCondition(expression):
             return compile_pattern(expression).search(subject.text) is not None
+        case QueryCondition(all_of, none_of):
+            return all(any(matches(each, subject) for each in group) for group in all_of) and not any(
+                matches(each, subject) for each in none_of
+            )
+        case PhraseCondition(found, in_title):
+            return _is_in_sequence(found, subject, in_title=in_title)
+        case WordCondition(word, is_prefix=True, in_title=in_title):
+            return any(each.startswith(word) for each in (subject.title_words if in_title else subject.words))
+        case _:
+            return not subject.keys.isdisjoint(_keys_of(condition))
+
+
+def _is_in_sequence(phrase: Sequence[str], subject: SearchableEntry, *, in_title: bool) -> bool:
+    return f" {' '.join(phrase)} " in subject.sequences[0 if in_title else 1]
+
+
+def _keys_of(condition: Condition) -> tuple[str, ...]:
+    """Return the keys of which an entry that satisfies the condition has one.
+
+    An entry with such a key satisfies the condition, unless the condition is a phrase of more than two words.
+    """
+    match condition:
+        case PairCondition(pair):
+            return (pair,)
+        case PhraseCondition(found, in_title):
+            return (f"{'title-text' if in_title else 'text'}={_rarest_part(found)}",)
+        case WordCondition(word, is_prefix=True, in_title=in_title):
+            return (f"{'title-begins' if in_title else 'begins'}={word}",)
+        case WordCondition(word, in_title=in_title):
+            return tuple(f"{'title' if in_title else 'word'}={stemmed}" for stemmed in query_stems(word))
+
+
+def _rarest_part(phrase: Sequence[str]) -> str:
+    """Return the longest word of a phrase, presumably its rarest, and a neighbouring word."""
+    word = max(phrase, key=lambda word: (len(word), word))
+    at = max(min(phrase.index(word), len(phrase) - 2), 0)
+    return " ".join(phrase[at : at + 2])
 
 
 @lru_cache(_MAX_COMPILED)
@@ -147,51 +207,120 @@ def _refusal_reason(refusal: Exception) -> str:
     return printable(reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason), 120)
 
 
-# Prior frequency of a given value of each attribute, per thousand entries.
+# Prior frequency of a given key of each kind, per thousand entries.
 _USUAL_SHARE: Final = {
-    "channel": 0.1, "word": 1, "author": 1, "tag": 3, "host": 2, "domain": 3, "region": 80, "tld": 300, "lang": 400,
+    "channel": 0.1, "author": 1, "tag": 3, "host": 2, "domain": 3, "region": 80, "tld": 300, "lang": 400,
+    "word": 5, "title": 1, "text": 0.5, "title-text": 0.1, "begins": 20, "title-begins": 4,
 }  # fmt: skip
 _PRIOR_WEIGHT = 200
 
 
-class PairFrequencies:
-    """Estimates of the frequencies of AV-pairs among recent entries.
+class KeyFrequencies:
+    """Estimates of the frequencies of keys among recent entries.
 
-    Until enough entries have been counted, each attribute's usual frequency is used.
+    Until enough entries have been counted, the usual frequency of each kind of key is used.
     """
 
     MAX_KNOWN: Final = 100_000
 
     def __init__(self) -> None:
-        self._seen: Counter[Pair] = Counter()
+        self._seen: Counter[str] = Counter()
         self._entries = 0
 
-    def count(self, pairs: Iterable[Pair]) -> None:
-        """Count the AV-pairs of one entry."""
-        self._seen.update(pairs)
+    def count(self, keys: Iterable[str]) -> None:
+        """Count the keys of one entry."""
+        self._seen.update(keys)
         self._entries += 1
         if len(self._seen) > self.MAX_KNOWN:
             self._entries //= 2
             self._seen = Counter({each: count // 2 for each, count in self._seen.items() if count > 1})
 
-    def share(self, pair: Pair) -> float:
-        """Return the estimated share of entries that have this pair, between 0 and 1."""
-        guess = _USUAL_SHARE[attribute_of(pair)] / 1000
-        return (self._seen[pair] + guess * _PRIOR_WEIGHT) / (self._entries + _PRIOR_WEIGHT)
+    def share(self, key: str) -> float:
+        """Return the estimated share of entries that have this key, between 0 and 1."""
+        guess = _USUAL_SHARE[attribute_of(key)] / 1000
+        return (self._seen[key] + guess * _PRIOR_WEIGHT) / (self._entries + _PRIOR_WEIGHT)
 
 
-def rarest(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> Pair:
-    """Return the AV-pair with the smallest share of entries; ``share`` returns the share of a pair.
+_COUNTED: Final = ("word", "tag", "author", "channel", "host", "domain", "region", "tld", "lang")
+_MAX_PLACES: Final = 64
+"""A search whose two rarest conditions have more combinations of keys is stored under one condition only."""
 
-    Of several pairs with the same share, it is the first in alphabetical order.
+
+class _IndexedCondition:
+    """A condition in the index, with the ids of the searches that have it.
+
+    - ``groups`` are the keys of each group of alternatives, ``none_of`` those of excluded conditions.
+    - ``places`` are the pairs of keys under which it is stored.
+    - ``long_phrases`` states whether it has phrases that keys do not decide.
     """
-    return min(pairs, key=lambda pair: (share(pair), pair))
+
+    __slots__ = ("condition", "groups", "has_long_phrases", "none_of", "places", "search_ids")
+
+    def __init__(self, condition: QueryCondition, share: Callable[[str], float]) -> None:
+        self.condition = condition
+        self.search_ids: set[SavedSearchId] = set()
+        self.groups = tuple(frozenset(key for each in group for key in _keys_of(each)) for group in condition.all_of)
+        self.none_of = frozenset(key for each in condition.none_of for key in _keys_of(each))
+        self.has_long_phrases = any(
+            isinstance(each, PhraseCondition) and len(each.words) > len(("two", "words"))
+            for group in (*condition.all_of, condition.none_of)
+            for each in group
+        )
+        first, *others = sorted(self.groups, key=lambda keys: (sum(map(share, keys)), sorted(keys)))
+        second = others[0] if others and len(first) * len(others[0]) <= _MAX_PLACES else None
+        self.places = tuple((upper, lower) for upper in first for lower in (second or (upper,)))
+
+    def keys(self) -> frozenset[str]:
+        """Return all keys of its conditions."""
+        return self.none_of.union(*self.groups)
+
+    def is_satisfied(self, keys: frozenset[str], subject: SearchableEntry) -> bool:
+        """Return whether an entry with these keys, beginnings of words included, satisfies the condition."""
+        if any(keys.isdisjoint(group) for group in self.groups):
+            return False
+        if self.has_long_phrases:
+            return matches(self.condition, subject)
+        return keys.isdisjoint(self.none_of)
 
 
-_SearchesByCondition = dict[Any, set[SavedSearchId]]
-"""Ids of the searches with the same condition, by condition."""
-_IndexKey = tuple[str, str]
-"""The upper and lower key of an index entry; both the same if the condition has only one."""
+class _Beginnings:
+    """The beginnings of words that searches contain, by their first characters."""
+
+    _HEAD_CHARS: Final = 3
+
+    def __init__(self) -> None:
+        self._by_head: dict[str, Counter[str]] = {}
+        """Beginnings with the number of conditions that contain them."""
+
+    def add(self, keys: Iterable[str]) -> None:
+        for beginning in _beginnings_in(keys):
+            self._by_head.setdefault(beginning[: self._HEAD_CHARS], Counter())[beginning] += 1
+
+    def remove(self, keys: Iterable[str]) -> None:
+        for beginning in _beginnings_in(keys):
+            head = beginning[: self._HEAD_CHARS]
+            self._by_head[head][beginning] -= 1
+            self._by_head[head] += Counter()
+            if not self._by_head[head]:
+                del self._by_head[head]
+
+    def keys_of(self, subject: SearchableEntry) -> set[str]:
+        """Return the keys for those beginnings that words of the entry have."""
+        if not self._by_head:
+            return set()
+        own = {f"begins={each}" for each in self._of(subject.words)}
+        return own | {f"title-begins={each}" for each in self._of(subject.title_words)}
+
+    def _of(self, found: Iterable[str]) -> Iterator[str]:
+        for word in found:
+            for length in range(1, self._HEAD_CHARS + 1):
+                for beginning in self._by_head.get(word[:length], ()):
+                    if word.startswith(beginning):
+                        yield beginning
+
+
+def _beginnings_in(keys: Iterable[str]) -> Iterator[str]:
+    return (key.partition("=")[2] for key in keys if attribute_of(key) in ("begins", "title-begins"))
 
 
 class SavedSearchIndex:
@@ -199,11 +328,11 @@ class SavedSearchIndex:
 
     def __init__(self) -> None:
         self._conditions: dict[SavedSearchId, SearchCondition] = {}
-        self._keys: dict[SavedSearchId, _IndexKey] = {}
-        self._topics: dict[Pair, dict[Pair, _SearchesByCondition]] = {}
-        self._phrases: dict[str, dict[str, _SearchesByCondition]] = {}
+        self._indexed: dict[QueryCondition, _IndexedCondition] = {}
+        self._places: dict[str, dict[str, list[_IndexedCondition]]] = {}
         self._patterns: dict[str, set[SavedSearchId]] = {}
-        self._rarity = PairFrequencies()
+        self._beginnings = _Beginnings()
+        self._frequencies = KeyFrequencies()
 
     def __len__(self) -> int:
         return len(self._conditions)
@@ -212,97 +341,61 @@ class SavedSearchIndex:
         """Add a saved search, or replace the one with the same id."""
         self.remove(search_id)
         self._conditions[search_id] = condition
-        match condition:
-            case PairsCondition(pairs):
-                key = _rarest_two(pairs, self._rarity.share)
-                _add_to_index(self._topics, key, frozenset(pairs), search_id)
-                self._keys[search_id] = key
-            case PhraseCondition(found):
-                key = _longest_word_pair(found)
-                _add_to_index(self._phrases, key, f" {' '.join(found)} ", search_id)
-                self._keys[search_id] = key
-            case PatternCondition(expression):
-                self._patterns.setdefault(expression, set()).add(search_id)
+        if isinstance(condition, PatternCondition):
+            self._patterns.setdefault(condition.expression, set()).add(search_id)
+            return
+        indexed = self._indexed.get(condition)
+        if indexed is None:
+            indexed = self._indexed[condition] = _IndexedCondition(condition, self._frequencies.share)
+            for upper, lower in indexed.places:
+                self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
+            self._beginnings.add(indexed.keys())
+        indexed.search_ids.add(search_id)
 
     def remove(self, search_id: SavedSearchId) -> None:
         """Remove a saved search, if it is present."""
         condition = self._conditions.pop(search_id, None)
         match condition:
-            case PairsCondition(pairs):
-                _remove_from_index(self._topics, self._keys.pop(search_id), frozenset(pairs), search_id)
-            case PhraseCondition(found):
-                _remove_from_index(self._phrases, self._keys.pop(search_id), f" {' '.join(found)} ", search_id)
             case PatternCondition(expression):
                 self._patterns[expression].discard(search_id)
                 if not self._patterns[expression]:
                     del self._patterns[expression]
+            case QueryCondition():
+                indexed = self._indexed[condition]
+                indexed.search_ids.discard(search_id)
+                if not indexed.search_ids:
+                    del self._indexed[condition]
+                    self._remove_places(indexed)
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the ids of the saved searches whose conditions an entry satisfies.
 
-        The entry's AV-pairs are also counted, so that the index knows which pairs are rare.
+        The entry's keys are also counted, so that the index knows which keys are rare.
         """
-        self._rarity.count(subject.pairs)
+        keys = subject.keys
+        self._frequencies.count(key for key in keys if attribute_of(key) in _COUNTED)
         return set().union(*self._hits(subject))
 
     def _hits(self, subject: SearchableEntry) -> Iterator[set[SavedSearchId]]:
-        pairs, word_sequence = subject.pairs, subject.word_sequence
-        for group in _candidate_groups(self._topics, pairs):
-            for condition_pairs, search_ids in group.items():
-                if condition_pairs <= pairs:
-                    yield search_ids
-        for group in _candidate_groups(self._phrases, subject.words):
-            for phrase, search_ids in group.items():
-                if phrase in word_sequence:
-                    yield search_ids
+        keys = subject.keys
+        keys |= self._beginnings.keys_of(subject)
+        for upper in self._places.keys() & keys:
+            group = self._places[upper]
+            for lower in keys.intersection(group) if len(group) < len(keys) else group.keys() & keys:
+                for indexed in group[lower]:
+                    if indexed.is_satisfied(keys, subject):
+                        yield indexed.search_ids
         for expression, search_ids in self._patterns.items():
             if compile_pattern(expression).search(subject.text) is not None:
                 yield search_ids
 
-
-def _rarest_two(pairs: Iterable[Pair], share: Callable[[Pair], float]) -> _IndexKey:
-    first = rarest(pairs, share)
-    return first, rarest([pair for pair in pairs if pair != first] or [first], share)
-
-
-def _longest_word_pair(phrase: Sequence[str]) -> _IndexKey:
-    """Return the index key of a phrase: its longest word, presumably its rarest, and a neighbouring word."""
-    word = max(phrase, key=lambda word: (len(word), word))
-    at = max(min(phrase.index(word), len(phrase) - 2), 0)
-    key = " ".join(phrase[at : at + 2])
-    return key, key
-
-
-def _candidate_groups(
-    index: dict[str, dict[str, _SearchesByCondition]], keys: frozenset[str]
-) -> Iterator[_SearchesByCondition]:
-    """Yield the groups of searches whose two index keys are both among ``keys``."""
-    for key in index.keys() & keys if index else ():
-        lower = index[key]
-        for each in keys.intersection(lower) if len(lower) < len(keys) else lower.keys() & keys:
-            yield lower[each]
-
-
-def _add_to_index(
-    index: dict[str, dict[str, _SearchesByCondition]], key: _IndexKey, what: Any, search_id: SavedSearchId
-) -> None:
-    first, second = key
-    index.setdefault(first, {}).setdefault(second, {}).setdefault(what, set()).add(search_id)
-
-
-def _remove_from_index(
-    index: dict[str, dict[str, _SearchesByCondition]], key: _IndexKey, what: Any, search_id: SavedSearchId
-) -> None:
-    """Remove a search from the index, and then the groups that have become empty.
-
-    ``key`` is the search's index key, and ``what`` is its condition.
-    """
-    first, second = key
-    group = index[first][second]
-    group[what].discard(search_id)
-    if not group[what]:
-        del group[what]
-    if not group:
-        del index[first][second]
-    if not index[first]:
-        del index[first]
+    def _remove_places(self, indexed: _IndexedCondition) -> None:
+        """Remove a condition from the index, and then the groups that have become empty."""
+        for upper, lower in indexed.places:
+            group = self._places[upper]
+            group[lower].remove(indexed)
+            if not group[lower]:
+                del group[lower]
+            if not group:
+                del self._places[upper]
+        self._beginnings.remove(indexed.keys())

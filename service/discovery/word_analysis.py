@@ -90,7 +90,7 @@ def fold(text: str) -> str:
     if folded.isascii():
         return folded
     decomposed = unicodedata.normalize("NFKD", folded.translate(_UNDECOMPOSED))
-    return unicodedata.normalize("NFKC", _ACCENT.sub("", decomposed))
+    return " ".join(unicodedata.normalize("NFKC", _ACCENT.sub("", decomposed)).split())
 
 
 def fold_case(text: str) -> str:

@@ -14,14 +14,8 @@ from typing import Final
 
 import msgspec
 
-from service.discovery import query_parser
-from service.discovery.saved_searches import (
-    PatternCondition,
-    PhraseCondition,
-    SearchableEntry,
-    matches,
-    validate_condition,
-)
+from service.discovery.query import PhraseCondition
+from service.discovery.saved_searches import PatternCondition, SearchableEntry, matches, validate_pattern
 from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.feeds.entries.version_parts import is_edit
@@ -175,9 +169,8 @@ def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
     subjects = []
     for change in changes:
         parts = (change.entry.summary, change.before, *change.entry.tags)
-        subjects.append(
-            SearchableEntry(msgspec.structs.replace(change.entry, summary="\n".join(filter(None, parts))), ())
-        )
+        text = "\n".join(filter(None, parts))
+        subjects.append(SearchableEntry(msgspec.structs.replace(change.entry, summary=text, tags=(), authors=())))
     return tuple(subjects)
 
 
@@ -188,9 +181,7 @@ def parse_condition(text: str) -> Condition:
     """
     text = text.strip()
     if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
-        pattern = PatternCondition(text[1:-1])
-        validate_condition(pattern)
-        return pattern
+        return validate_pattern(PatternCondition(text[1:-1]))
     found = tuple(words(text, include_common=True))
     if not found:
         raise BadQuery('There are no words in that. Use words, "a phrase" or /a regular expression/.')
@@ -202,7 +193,13 @@ def parse_condition(text: str) -> Condition:
 
 def format_condition(test: Condition) -> str:
     """Return a condition in the syntax that :func:`parse_condition` reads."""
-    return " ".join(test.words) if isinstance(test, AnyWord) else query_parser.format_condition(test)
+    match test:
+        case AnyWord(found):
+            return " ".join(found)
+        case PhraseCondition(found):
+            return f'"{" ".join(found)}"'
+        case PatternCondition(expression):
+            return f"/{expression}/"
 
 
 def _matches(subject: SearchableEntry, test: Condition) -> bool:

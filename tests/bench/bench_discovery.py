@@ -22,9 +22,9 @@ from pathlib import Path
 
 from service.discovery.candidates import require_all
 from service.discovery.names import DeclaredMetadata, entry_pairs
+from service.discovery.query import Condition, PairCondition, PhraseCondition, WordCondition
 from service.discovery.saved_searches import (
-    PairsCondition,
-    PhraseCondition,
+    QueryCondition,
     SavedSearchIndex,
     SearchableEntry,
     SearchCondition,
@@ -127,7 +127,7 @@ async def finds_exactly(store: Store, names: Sequence[frozenset[str]], queries: 
 
 
 def make_saved_searches(count: int) -> tuple[list[SearchCondition], list[SearchableEntry]]:
-    """Return standing queries, one in ten a phrase, and entries."""
+    """Return saved searches, one in ten a phrase, and entries."""
     drawn = random.Random(6)  # noqa: S311 - repeatable, not secret
     languages, domains = ["en", "de", "fr", "es", "pt"], Zipf(drawn, "site{}.example", 5_000)
     tags, words, authors = Zipf(drawn, "tag {}", 5_000), Zipf(drawn, "word{}", 20_000), Zipf(drawn, "a{}", 10_000)
@@ -140,14 +140,14 @@ def make_saved_searches(count: int) -> tuple[list[SearchCondition], list[Searcha
 
     def query(number: int) -> SearchCondition:
         if number % 10 == 0:
-            return PhraseCondition(tuple(words.some(2)))
+            return QueryCondition(((PhraseCondition(tuple(words.some(2))),),))
         one, channel, traits = entry(number)
         own = entry_pairs(one, channel, traits, channel.url.split("/")[2])
         offered = [pair for pair in own if not pair.startswith(("host=", "tld="))]
         wanted = drawn.sample(offered, drawn.randint(1, 4))
-        return (
-            PairsCondition(tuple(sorted(wanted))) if not wanted[0].startswith("lang=") or wanted[1:] else query(number)
-        )
+        if wanted[0].startswith("lang=") and not wanted[1:]:
+            return query(number)
+        return QueryCondition(tuple((_condition(pair),) for pair in sorted(wanted)))
 
     made = [entry(number) for number in range(2_000)]
     subjects = [
@@ -155,6 +155,11 @@ def make_saved_searches(count: int) -> tuple[list[SearchCondition], list[Searcha
         for one, channel, traits in made
     ]
     return [query(number) for number in range(count)], subjects
+
+
+def _condition(pair: str) -> Condition:
+    word = pair.removeprefix("word=")
+    return PairCondition(pair) if word == pair else WordCondition(word)
 
 
 def measure_matching(count: int) -> dict[str, float | bool]:

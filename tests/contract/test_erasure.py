@@ -46,7 +46,7 @@ async def live(store: Store, jid: str, channels: list[Channel]) -> MessageId:
     for channel in channels:
         await store.subscriptions.subscribe(jid, channel.id)
     for expression in ("tag=python", '"brown fox"', "/v[0-9]/"):
-        await store.saved_searches.add(jid, parse_watch(expression), 9)
+        await store.saved_searches.add(jid, parse_watch(expression), expression, 9)
     await store.rooms.record_message_id(jid, "theirs", "ours")
     await store.preferences.put(jid, FOR_ALL, Preferences(muted=True))
     dead, flying = [await tell(store, uid, channels[0], version) for version in (2, 3)]
@@ -129,8 +129,8 @@ async def test_a_late_receipt_does_not_create_an_erased_user_again(store: Store)
 
 async def test_saved_searches_of_an_erased_user_are_not_matched(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
-    await store.saved_searches.add(ALICE, parse_watch("tag=python"), 9)
-    kept = await store.saved_searches.add(BOB, parse_watch("tag=python"), 9)
+    await store.saved_searches.add(ALICE, parse_watch("tag=python"), "tag=python", 9)
+    kept = await store.saved_searches.add(BOB, parse_watch("tag=python"), "tag=python", 9)
     subject = SearchableEntry(Entry("1", "A title"), ("tag=python",))
     assert len((await matcher.match([subject]))[0]) == 2
     await store.erasure.erase(ALICE)

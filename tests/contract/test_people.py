@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.discovery.saved_searches import PhraseCondition
+from service.discovery.query_parser import parse_watch
 from service.errors import UserError
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
@@ -13,6 +13,7 @@ from tests.support.channels import make_channel
 
 ADA = "ada@example.org"
 BOB = "bob@example.org"
+TEA_TIME = parse_watch('"tea time"')
 
 
 async def _claimed(store: Store, uid: str) -> Batch | None:
@@ -22,7 +23,7 @@ async def _claimed(store: Store, uid: str) -> Batch | None:
 async def test_a_person_is_shown_with_their_data(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
-    await store.saved_searches.add(ADA, PhraseCondition(("tea", "time")), 5)
+    await store.saved_searches.add(ADA, TEA_TIME, '"tea time"', 5)
     await store.users.update(ADA, receipts=True)
     uid = keys.user_id(ADA)
     await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
@@ -68,7 +69,7 @@ async def test_an_erased_person_leaves_no_data(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ADA, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.saved_searches.add(jid, PhraseCondition(("tea", "time")), 5)
+        await store.saved_searches.add(jid, TEA_TIME, '"tea time"', 5)
         await store.users.count_use(jid, "command", 5, 60.0)
         uid = keys.user_id(jid)
         for version in (2, 3):

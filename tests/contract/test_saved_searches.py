@@ -28,8 +28,8 @@ def subject(*pairs: str) -> SearchableEntry:
 async def test_a_saved_search_is_matched_by_every_worker_until_removed(store: Store) -> None:
     early, late = SavedSearchMatcher(store.saved_searches), SavedSearchMatcher(store.saved_searches)
     assert await early.match([subject("tag=python")]) == [set()]
-    watch = await store.saved_searches.add(ALICE, PYTHON, 3)
-    phrase = await store.saved_searches.add(BOB, parse_watch('"brown fox"'), 3)
+    watch = await store.saved_searches.add(ALICE, PYTHON, "tag=python", 3)
+    phrase = await store.saved_searches.add(BOB, parse_watch('"brown fox"'), '"brown fox"', 3)
     for matcher in (early, late):
         assert await matcher.match([subject("tag=python"), subject()]) == [{watch.id, phrase.id}, {phrase.id}]
     ended = await store.saved_searches.remove(ALICE, watch.number)
@@ -41,20 +41,20 @@ async def test_a_saved_search_is_matched_by_every_worker_until_removed(store: St
 
 async def test_a_worker_behind_the_trimmed_log_loads_all_searches_again(store: Store) -> None:
     matcher = SavedSearchMatcher(store.saved_searches)
-    first = await store.saved_searches.add(ALICE, PYTHON, 9)
+    first = await store.saved_searches.add(ALICE, PYTHON, "tag=python", 9)
     assert await matcher.match([subject("tag=python")]) == [{first.id}]
     await store.saved_searches.remove(ALICE, first.number)
-    second = await store.saved_searches.add(BOB, PYTHON, 9)
+    second = await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
     await store.redis.call("XTRIM", keys.SAVED_SEARCH_LOG, "MAXLEN", 0)
     assert await matcher.match([subject("tag=python")]) == [{second.id}]
 
 
 async def test_identical_searches_are_stored_once_and_limited(store: Store) -> None:
-    first = await store.saved_searches.add(ALICE, PYTHON, 2)
-    assert await store.saved_searches.add(ALICE, PYTHON, 2) == first
-    await store.saved_searches.add(ALICE, parse_watch("tag=rust"), 2)
+    first = await store.saved_searches.add(ALICE, PYTHON, "tag=python", 2)
+    assert await store.saved_searches.add(ALICE, PYTHON, "tag=python", 2) == first
+    await store.saved_searches.add(ALICE, parse_watch("tag=rust"), "tag=rust", 2)
     with pytest.raises(LimitReached):
-        await store.saved_searches.add(ALICE, parse_watch("tag=go"), 2)
+        await store.saved_searches.add(ALICE, parse_watch("tag=go"), "tag=go", 2)
     assert [watch.number for watch in await store.saved_searches.of_user(ALICE)] == [1, 2]
     assert await SavedSearchMatcher(store.saved_searches).match([subject("tag=go")]) == [set()]
 
@@ -83,8 +83,8 @@ async def published(store: Store, channel: Channel, *entries: Entry, base: int =
 
 async def test_matching_entries_are_queued_once(store: Store) -> None:
     channel = await public(store)
-    await store.saved_searches.add(BOB, PYTHON, 9)
-    await store.saved_searches.add(BOB, parse_watch('"snakes"'), 9)
+    await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
+    await store.saved_searches.add(BOB, parse_watch('"snakes"'), '"snakes"', 9)
     await published(store, channel, Entry("a", "Other"), Entry("b", "On snakes", tags=("Python",)), Entry("c", "Last"))
     (item,) = await told(store, BOB)
     assert (item.channel, item.version, item.omitted) == (channel.id, 2, (0, 2))
@@ -95,13 +95,13 @@ async def test_matching_entries_are_queued_once(store: Store) -> None:
 
 async def test_a_subscriber_with_a_saved_search_gets_an_entry_once(store: Store) -> None:
     channel = await public(store)
-    await store.saved_searches.add("reader1@localhost", PYTHON, 9)
+    await store.saved_searches.add("reader1@localhost", PYTHON, "tag=python", 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert [(item.version, item.omitted) for item in await told(store, "reader1@localhost")] == [(2, None)]
 
 
 async def test_a_matching_article_of_two_channels_is_delivered_once(store: Store) -> None:
-    await store.saved_searches.add(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
     entry = Entry("b", "On snakes", "https://example.org/articles/snakes", tags=("Python",))
     for name in ("one", "two"):
         await published(store, await public(store, f"https://example.org/{name}"), entry)
@@ -111,7 +111,7 @@ async def test_a_matching_article_of_two_channels_is_delivered_once(store: Store
 @pytest.mark.parametrize(("url", "subscribers"), [("https://example.org/feed", 2), (SECRET_URL, 5)])
 async def test_entries_of_private_channels_match_no_saved_search(store: Store, url: str, subscribers: int) -> None:
     channel = await public(store, url, subscribers)
-    await store.saved_searches.add(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
     assert (await store.entry_directory.find(require_all(["tag=python"]), (), 10)).found == ()
@@ -119,7 +119,7 @@ async def test_entries_of_private_channels_match_no_saved_search(store: Store, u
 
 async def test_matches_of_a_removed_search_are_not_delivered(store: Store) -> None:
     channel = await public(store)
-    watch = await store.saved_searches.add(BOB, PYTHON, 9)
+    watch = await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
     await store.redis.call("HDEL", keys.saved_searches(keys.user_id(BOB)), watch.number)
     await published(store, channel, Entry("b", "On snakes", tags=("Python",)))
     assert await told(store, BOB) == []
@@ -127,8 +127,8 @@ async def test_matches_of_a_removed_search_are_not_delivered(store: Store) -> No
 
 async def test_changes_matched_only_by_a_removed_search_are_omitted(store: Store) -> None:
     channel = await public(store)
-    await store.saved_searches.add(BOB, PYTHON, 9)
-    ended = await store.saved_searches.add(BOB, parse_watch("tag=rust"), 9)
+    await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
+    ended = await store.saved_searches.add(BOB, parse_watch("tag=rust"), "tag=rust", 9)
     await store.redis.call("HDEL", keys.saved_searches(keys.user_id(BOB)), ended.number)
     both = (Entry("a", "On crabs", tags=("Rust",)), Entry("b", "On both", tags=("Python", "Rust")))
     await published(store, channel, *both)
@@ -139,7 +139,7 @@ async def test_changes_matched_only_by_a_removed_search_are_omitted(store: Store
 async def test_resent_and_remembered_messages_name_the_saved_search(
     store: Store,
 ) -> None:
-    await store.saved_searches.add(BOB, PYTHON, 9)
+    await store.saved_searches.add(BOB, PYTHON, "tag=python", 9)
     await published(store, await public(store), Entry("b", "On snakes", tags=("Python",)))
     uid = keys.user_id(BOB)
     (batch,) = (await store.outbox.claim([uid], 20, 5.0)).values()
@@ -150,5 +150,5 @@ async def test_resent_and_remembered_messages_name_the_saved_search(
 
 
 async def test_concurrent_searches_get_different_numbers(store: Store) -> None:
-    asked = (store.saved_searches.add(ALICE, parse_watch(f"tag={n}"), 9) for n in range(5))
+    asked = (store.saved_searches.add(ALICE, parse_watch(f"tag={n}"), f"tag={n}", 9) for n in range(5))
     assert sorted(watch.number for watch in await asyncio.gather(*asked)) == [1, 2, 3, 4, 5]

@@ -18,7 +18,6 @@ from typing import Final
 
 import structlog
 
-from service.discovery.query_parser import format_condition
 from service.discovery.saved_searches import SavedSearchId, SearchableEntry
 from service.entry_registration import EntryRegistrar, pairs_of
 from service.errors import CellsUnavailable
@@ -225,7 +224,9 @@ class FanOut:
         except CellsUnavailable as error:
             _log.warning("entry registration failed", channel=delta.channel[:8], reason=str(error))
         new = [position for position in positions if delta.changes[position].kind == "addition"]
-        searchable = [SearchableEntry(delta.changes[position].entry, tuple(pairs[position])) for position in new]
+        searchable = [
+            SearchableEntry(delta.changes[position].entry, pairs[position], channel.language) for position in new
+        ]
         await self._match(delta, new, searchable)
 
     async def _match(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
@@ -242,7 +243,7 @@ class FanOut:
             matches = tuple(
                 MatchedSearch(
                     search.number,
-                    one_line(format_condition(search.condition), _QUERY_CHARS),
+                    one_line(search.text, _QUERY_CHARS),
                     tuple(matched_positions[search.id]),
                 )
                 for search in searches

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -189,7 +190,7 @@ async def _search(request: web.Request, text: str) -> SearchResult:
 
     Raises :class:`service.errors.BadQuery`.
     """
-    query, store = parse_query(text), request.app[STORE]
+    query, store = parse_query(text, datetime.now(UTC).date()), request.app[STORE]
     explained = await directory_of(store, query).find(require_all(query.pairs), (), OVERFETCH_FACTORS[0] * query.limit)
     asked = explained.queried[0] if explained.queried else QueriedMatrix("", MatrixSize(0, 0, ()), 0)
     results = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)

@@ -101,16 +101,13 @@ key                          type    contents
 ``cn:{m:CELL}:slots``        string  the name in each slot of the index, 64 bytes each
 ``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
-<<<<<<< HEAD
 ``cn:{ld}:announced``        zset    announcements of directories in the workers' memory: DirectoryAnnouncement
                                      (msgpack) → its end (Unix s, Redis's clock)
-=======
 ``cn:{mx}:ABOUT:load``       hash    ``PARTITION ROW AV-PAIR`` of each busy cell → its load: see
                                      ``scripts/matrix_count_load.lua``; expires
->>>>>>> 9b4ae01d (Let workers resize matrices by the load that all processes report)
-``cn:{w:B}``                 hash    bucket B of all saved searches: id → SavedSearch (msgpack)
-``cn:{w}:log``               stream  changes of the buckets: ``i`` id, ``s`` SavedSearch (msgpack) or empty for a
-                                     removal; ~10,000
+``cn:{ws:B}``                hash    bucket B of all saved searches: id → SearchCondition (msgpack)
+``cn:{ws}:log``              stream  changes of the buckets: ``i`` id, ``s`` SearchCondition (msgpack) or empty for
+                                     a removal; ~10,000
 ===========================  ======  =====================================================================
 
 Users
@@ -136,7 +133,7 @@ key                          type    contents
                                      that the channel index may lack
 ``cn:{u:UID}:preferences``   hash    number of a subscription, or 0 for all → Preferences (msgpack)
 ``cn:{u:UID}:imports``       list    feeds of OPML lists that are still to be subscribed: OpmlSubscription (msgpack)
-``cn:{u:UID}:watches``       hash    number of a saved search → its id and query (msgpack)
+``cn:{u:UID}:searches``      hash    number of a saved search → SavedSearch (msgpack)
 ``cn:{u:UID}:hits``          set     ``CID VERSION`` that a saved search has matched; expires
 ``cn:{u:UID}:rate:WHAT``     string  uses of WHAT in the present window; survives erasure; expires
 ``cn:{i}:users``             zset    ids of users who may have intents → when they were announced (ms)
@@ -280,7 +277,7 @@ USERS_WITH_INBOUND = "cn:{d}:unread"
 BOT_NOTICES = "cn:{d}:heard"
 CAUGHT_UP_UNTIL = "cn:{d}:listened"
 DEAD_LETTERS = "cn:{d}:dead"
-SAVED_SEARCH_LOG = "cn:{w}:log"
+SAVED_SEARCH_LOG = "cn:{ws}:log"
 SITE_RATES = "cn:{hosts}:rates"
 BLOCKED_HOSTS = "cn:{hosts}:blocked"
 REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
@@ -329,9 +326,9 @@ bot_rooms = _key("cn:{b:*}:rooms")
 pubsub_nodes = _key("cn:{ps:*}:nodes")
 pending_imports = _key("cn:{u:*}:imports")
 queued_stanzas = _key("cn:{d}:say:*")
-saved_searches = _key("cn:{u:*}:watches")
+saved_searches = _key("cn:{u:*}:searches")
 saved_search_hits = _key("cn:{u:*}:hits")
-saved_search_bucket = _key("cn:{w:*}")
+saved_search_bucket = _key("cn:{ws:*}")
 site_budget = _key("cn:{h:*}")
 site_rate = _key("cn:{h:*}:rate")
 site_pause = _key("cn:{h:*}:pause")

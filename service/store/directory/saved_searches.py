@@ -32,18 +32,18 @@ _LOG_LENGTH = 10_000
 class SavedSearches(BatchedRepository):
     """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def add(self, jid: str, standing: SearchCondition, most: int) -> SavedSearch:
-        """Store a saved search of a user, durably, and return it. ``standing`` is the condition to match.
+    async def add(self, jid: str, condition: SearchCondition, text: str, most: int) -> SavedSearch:
+        """Store a saved search of a user, durably, and return it. ``text`` is the condition as the user wrote it.
 
-        An identical search is stored once. Raises :class:`LimitReached` if the user already has ``most`` saved
-        searches.
+        A search with the same condition is stored once. Raises :class:`LimitReached` if the user already has ``most``
+        saved searches.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
-            if held.condition == standing:
+            if held.condition == condition:
                 return held
-        watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", standing)
-        await self._write(watch.id, standing)
+        watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", condition, text=text)
+        await self._write(watch.id, condition)
         own = (keys.user(uid), keys.saved_searches(uid))
         number = await self._redis.run_script("user_add_saved_search", own, jid, msgspec.msgpack.encode(watch), most)
         if not number:
@@ -117,12 +117,12 @@ class SavedSearches(BatchedRepository):
             for entry, fields in since[1:]
         ]
 
-    async def _write(self, watch: SavedSearchId, standing: SearchCondition | None) -> None:
+    async def _write(self, watch: SavedSearchId, condition: SearchCondition | None) -> None:
         """Write the saved search with the id ``watch`` to its bucket and to the log of changes.
 
-        If ``standing`` is None, the search is deleted.
+        If ``condition`` is None, the search is deleted.
         """
-        packed = msgspec.msgpack.encode(standing) if standing else b""
+        packed = msgspec.msgpack.encode(condition) if condition else b""
         bucket = keys.saved_search_bucket(zlib.crc32(watch.encode()) % BUCKETS)
         await self._redis.call(*(("HSET", bucket, watch, packed) if packed else ("HDEL", bucket, watch)))
         await self._log(watch, packed)

@@ -1,6 +1,7 @@
 """Public channels are registered in the directory with their present pairs; private ones are not."""
 
 from collections.abc import Collection
+from datetime import date
 
 import pytest
 from msgspec import structs
@@ -42,7 +43,7 @@ async def name(store: Store, registrar: DirectoryRegistrar, *channels: Channel) 
 
 
 async def found(store: Store, text: str) -> list[str]:
-    return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text))]
+    return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text, date(2026, 11, 1)))]
 
 
 async def test_a_public_channel_is_found_by_its_pairs(store: Store, registrar: DirectoryRegistrar) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Collection, Sequence
+from datetime import date
 
 import pytest
 
@@ -74,7 +75,7 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
         return await find(clauses, excluded, most)
 
     monkeypatch.setattr(store.channel_directory, "find", counted)
-    around, one = (parse_query(text) for text in ("status=ok limit 5", "host=7.example limit 5"))
+    around, one = (parse_query(text, date(2026, 11, 1)) for text in ("status=ok limit 5", "host=7.example limit 5"))
 
     async def from_memory() -> bool:
         asked.clear()

@@ -171,7 +171,7 @@ class FakeRequests:
     async def watches(self) -> tuple[SavedSearch, ...]:
         return tuple(self.person.watches.values())
 
-    async def watch(self, standing: SearchCondition) -> SavedSearch:
+    async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         watches = self.person.watches
         if len(watches) >= self.limits.watches:
             raise LimitReached(
@@ -179,7 +179,7 @@ class FakeRequests:
                 most=self.limits.watches,
             )
         number = max(watches, default=0) + 1
-        watches[number] = SavedSearch(f"me/{number}", standing, number)
+        watches[number] = SavedSearch(f"me/{number}", condition, number, text)
         return watches[number]
 
     async def unwatch(self, number: int) -> SavedSearch | None:

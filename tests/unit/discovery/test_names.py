@@ -1,5 +1,7 @@
 """Content names of channels and entries, from arbitrary input of publishers."""
 
+from datetime import date
+
 import pytest
 
 from service.discovery.names import (
@@ -42,7 +44,9 @@ def test_an_entrys_name_includes_its_channels_location() -> None:
     ["tag=python lang=en-gb", 'author="jane doe" python', "host=blog.example.co.uk updates=daily status=ok type=feed"],
 )
 def test_queries_match_the_name(text: str) -> None:
-    assert parse_query(text).matches(frozenset(channel_pairs(BLOG, METADATA, "example.co.uk", DAY_S)))
+    assert parse_query(text, date(2026, 11, 1)).matches(
+        frozenset(channel_pairs(BLOG, METADATA, "example.co.uk", DAY_S))
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,5 +108,5 @@ def test_a_value_cannot_imitate_another_pair() -> None:
         frozenset(channel_pairs(BLOG, DeclaredMetadata(generator=text), "example.co.uk", DAY_S))
         for text in ("wordpress of lang=en", "wordpress 6 of generator=x")
     ]
-    asked = parse_query("generator=wordpress version=6")
+    asked = parse_query("generator=wordpress version=6", date(2026, 11, 1))
     assert not any(asked.matches(name) and "generator=wordpress" not in name for name in names)

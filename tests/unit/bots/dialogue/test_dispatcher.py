@@ -204,7 +204,7 @@ def test_what_cannot_be_watched_comes_back_as_its_error() -> None:
 
 BAD_INPUT = {
     "": "What should I search for?",
-    "colour=red": "There is no attribute “colour”.",
+    "colour=red": "I don't know “colour=”.",
     " ".join(f"tag=t{number}" for number in range(200)): "That's 200 conditions; the maximum is 16.",
     " ".join(f"tag=t{number}" for number in range(1000)): "That's longer than 3,000 characters",
     "tag=" + "x" * 1_000_000: "That's longer than 3,000 characters",
@@ -214,6 +214,7 @@ BAD_INPUT = {
     '"tag=python': "A closing quotation mark is missing",
 }
 BAD_PATTERNS = {
+    '"the of"': "These words are too common.",
     "/(/": "isn't a valid regular expression: a closing parenthesis is missing.",
     r"/(a)\1/": "isn't a regular expression I can use: invalid escape sequence",
     "/a)/": "isn't a valid regular expression: an opening parenthesis is missing.",
@@ -223,7 +224,6 @@ BAD_PATTERNS = {
     "/x*/": "That expression matches any text",
     "/" + "x" * 300 + "/": "That expression is longer than 200 characters.",
     "/a\x00b/": "“a?b” contains an invisible character.",
-    '"the of"': "These words are too common.",
     "tag=python limit 5": "“limit” only works with `find`",
 }
 

@@ -1,5 +1,6 @@
 """Forms of ad-hoc commands, and their conversion to text commands."""
 
+from datetime import date
 from typing import cast
 from xml.etree.ElementTree import XML
 
@@ -78,7 +79,7 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 
 def test_questions_are_answered_as_in_chat() -> None:
     choose = ChooseFeed((FeedLink("https://news.example/feed", "News"),))
-    found = SearchResults("x", parse_query("tag=x"), (SearchHit(MINE[0].channel),), 0, has_more=True)
+    found = SearchResults("x", parse_query("tag=x", date(2026, 11, 1)), (SearchHit(MINE[0].channel),), 0, has_more=True)
     assert forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
     assert forms.form_to_answer(choose, {}) == "no"
     assert forms.form_to_answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"
