@@ -53,6 +53,13 @@ def combine(aggregates: tuple[Aggregate, ...]) -> Aggregate:
     )
 
 
+def is_valid(aggregate: Aggregate) -> bool:
+    """Return whether an aggregate that another node has sent can be combined with others."""
+    return (
+        aggregate.demand < inf and decode(aggregate.clusters) is not None and decode_steps(aggregate.steps) is not None
+    )
+
+
 @dataclass(slots=True)
 class _SiblingAggregate:
     sender: NodeId
@@ -70,11 +77,7 @@ class _SentAggregate:
 
 
 class Aggregation:
-    """One node's part in aggregation. ``now_s`` is monotonic time in seconds.
-
-    ``own`` is the aggregate of the node's own channels; set it whenever these change. While it is None, because the
-    node does not know yet which channels it owns, nothing is sent, and the node is not covered by others' aggregates.
-    """
+    """One node's part in aggregation. ``now_s`` is monotonic time in seconds."""
 
     def __init__(
         self,
@@ -83,30 +86,49 @@ class Aggregation:
         *,
         base: int = BASE,
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
+        validate: Callable[[Aggregate], bool] = is_valid,
     ) -> None:
         """Start without other nodes' aggregates, which expire after ``soft_state_ttl_s`` seconds.
 
         ``base`` is the number of values of a digit. ``join`` adds aggregates in place of :func:`combine`: a simulation
         of many nodes in one process caches sums, which are equal for all nodes of a subtree, or uses the paper's bins.
+        ``validate`` is called in place of :func:`is_valid`: a simulation caches its results, because one aggregate is
+        sent to many nodes.
         """
-        self.own: Aggregate | None = None
+        self._own: Aggregate | None = None
         self._node_id = node_id
         self._own_point = from_hex(node_id)
         self._silence_s = soft_state_ttl_s
         self._base = base
         self._join = join
+        self._validate = validate
         self._view = RingView(0, ())
         self._recipients: tuple[tuple[NodeId, ...], ...] | None = ()
         self._siblings: dict[tuple[int, int], _SiblingAggregate] = {}
         """Aggregates of sibling subtrees, by row and digit."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
         """The last sum of each row: its addends and the result."""
+        self._aggregates: list[Aggregate] | None = None
+        """The result of :meth:`_subtree_aggregates`; None after a change."""
         self._sent: dict[NodeId, _SentAggregate] = {}
         """The aggregate that each recipient was sent last."""
 
+    @property
+    def own(self) -> Aggregate | None:
+        """The aggregate of the node's own channels; set it whenever these change.
+
+        While it is None, because the node does not know yet which channels it owns, nothing is sent, and the node is
+        not covered by others' aggregates.
+        """
+        return self._own
+
+    @own.setter
+    def own(self, aggregate: Aggregate | None) -> None:
+        self._own, self._aggregates = aggregate, None
+
     def on_ring_changed(self, view: RingView) -> None:
         """Adopt the ring, and drop the aggregates received from nodes that are no longer on it."""
-        self._view = view
+        self._view, self._aggregates = view, None
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
         self._sent = {}
@@ -137,12 +159,9 @@ class Aggregation:
         known = self._siblings.get(place)
         if known is not None and known.aggregate == aggregate:
             known.sender, known.received_s = sender, now_s
-        elif (
-            aggregate.demand < inf
-            and decode(aggregate.clusters) is not None
-            and decode_steps(aggregate.steps) is not None
-        ):
+        elif self._validate(aggregate):
             self._siblings[place] = _SiblingAggregate(sender, aggregate, aggregate_digest(aggregate), now_s)
+            self._aggregates = None
 
     def _is_confirmed(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
         """Keep the aggregate that a contact confirms; return False if this node has another one, or none."""
@@ -163,7 +182,8 @@ class Aggregation:
         expired = [place for place, sibling in self._siblings.items() if now_s - sibling.received_s >= self._silence_s]
         for place in expired:
             del self._siblings[place]
-        if self.own is None:
+            self._aggregates = None
+        if self._own is None:
             return
         aggregates = self._subtree_aggregates()
         for row, nodes in enumerate(self._rows()):
@@ -204,7 +224,12 @@ class Aggregation:
 
         The index of an aggregate is the number of leading digits that the subtree's nodes have in common.
         """
-        aggregate = self.own or EMPTY_AGGREGATE
+        if self._aggregates is None:
+            self._aggregates = self._join_subtrees()
+        return self._aggregates
+
+    def _join_subtrees(self) -> list[Aggregate]:
+        aggregate = self._own or EMPTY_AGGREGATE
         aggregates = [aggregate]
         for row in reversed(range(len(self._rows()))):
             by_digit = {place[1]: sibling.aggregate for place, sibling in self._siblings.items() if place[0] == row}

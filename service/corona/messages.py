@@ -5,6 +5,7 @@ another wire version, of an unknown type or malformed ones are expected: :func:`
 repeated anyway.
 """
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated
 
@@ -284,12 +285,18 @@ class Envelope(msgspec.Struct, frozen=True, array_like=True):
     message: Message
 
 
+_CACHED_DIGESTS = 32
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Envelope)
 
 
+@lru_cache(_CACHED_DIGESTS)
 def aggregate_digest(aggregate: Aggregate) -> bytes:
-    """Return 8 bytes that identify an aggregate."""
+    """Return 8 bytes that identify an aggregate.
+
+    The last results are cached, because a node sends the same aggregate to many nodes.
+    """
     return blake2b(_encoder.encode(aggregate), digest_size=8).digest()
 
 

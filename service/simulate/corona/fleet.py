@@ -22,7 +22,7 @@ from math import isfinite
 
 import numpy as np
 
-from service.corona.aggregation import BASE, Aggregation
+from service.corona.aggregation import BASE, Aggregation, is_valid
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
@@ -80,10 +80,13 @@ class OwnerDecisions:
         """The number of nodes in each channel's wedge minus its requested n."""
         self._decode = lru_cache(CACHED_AGGREGATES)(decode)
         self._join = lru_cache(CACHED_AGGREGATES)(self._combine)
+        self._validate = lru_cache(CACHED_AGGREGATES)(is_valid)
         self._scale = cache(self._scale_of)
         self._solution = cache(self._solution_of)
         self._by_level = setup.base is not None and setup.bins is BinLayout.PAPER
         self._trie: NodeTrie | None = None
+        self._parts: dict[bytes, Aggregate] = {}
+        """Aggregates of owners' channels on the present ring, by the channels' numbers."""
         self._nodes = setup.nodes
         self._problem = AllocationProblem.of(self._weights)
         self._options: Floats = np.ones(1)
@@ -96,7 +99,7 @@ class OwnerDecisions:
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
         """Return a new aggregation state of ``node``, which forgets contacts after ``silence_s`` without a message."""
         base = BASE if self._setup.base is None else self._setup.base
-        return Aggregation(node, silence_s, base=base, join=self._join)
+        return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
     def budget(self, trie: NodeTrie) -> float:
         """Return the mean number of polls per channel and τ that the budget allows on this ring."""
@@ -126,11 +129,18 @@ class OwnerDecisions:
         ``owned`` are the numbers of these channels.
         """
         self._update_problem(trie)
-        owned_problem, bins = self._of(owned), self._setup.log_bins
-        clusters = (
-            summarise_by_level(owned_problem, bins) if self._by_level else summarise(owned_problem, log_bins=bins)
-        )
-        return Aggregate(1, float((self._demand - self._excess)[owned].sum()), encode(clusters), channels=len(owned))
+        if self._setup.base is not None:
+            return self._part(owned)
+        key = owned.tobytes()  # without levels, the aggregate depends on the ring only
+        if key not in self._parts:
+            self._parts[key] = self._part(owned)
+        return self._parts[key]
+
+    def _part(self, owned: Ints) -> Aggregate:
+        problem, bins = self._of(owned), self._setup.log_bins
+        clusters = summarise_by_level(problem, bins) if self._by_level else summarise(problem, log_bins=bins)
+        demand = float((self._demand[owned] - self._excess[owned]).sum())
+        return Aggregate(1, demand, encode(clusters), channels=len(owned))
 
     def sizes(self, owned: Ints, fleet: Aggregate, trie: NodeTrie) -> Floats:
         """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
@@ -193,7 +203,7 @@ class OwnerDecisions:
         """Recompute the optimisation problem of all channels if the ring has changed since the last call."""
         if trie is self._trie:
             return
-        self._trie = trie
+        self._trie, self._parts = trie, {}
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
             self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
@@ -316,7 +326,10 @@ class SimulatedFleet:
     def _send(self, sender: NodeId, sends: Iterable[Send], now_s: float) -> None:
         for send in sends:
             delay_s = self._wire.delay_s()
-            if delay_s is not None:
+            if not self.setup.has_faults and isinstance(send.message, SummaryConfirmation):
+                # Without faults, its time of arrival has no effect: the receiver has the aggregate that it confirms.
+                self._nodes[send.node].on_message(sender, send.message, now_s)
+            elif delay_s is not None:
                 self._schedule_arrival(sender, send, now_s + delay_s)
 
     def _schedule_arrival(self, sender: NodeId, send: Send, at_s: float) -> None:
