@@ -148,12 +148,20 @@ def clash(
     servers: Annotated[int, typer.Option(min=10, max=65_536, help="Number of servers.")] = 1000,
     sources: Annotated[int, typer.Option(min=100, help="Number of traffic sources.")] = 100_000,
     overload: Annotated[float, typer.Option(min=0.5, max=1, help="Load above which a server splits a group.")] = 0.90,
+    merge: Annotated[
+        float, typer.Option(min=0, max=1, help="Load below which a server must stay when groups merge.")
+    ] = 0.895,
+    as_shipped: Annotated[
+        bool, typer.Option("--as-shipped", help="Use the product's thresholds, and loads as the product measures them.")
+    ] = False,
     hashes: Annotated[MapKind, typer.Option("--map", help="Map from hashes to servers.")] = MapKind.EVEN,
 ) -> None:
     """Run CLASH's simulations. Six hours of three workloads, compared with plain DHTs."""
     from service.simulate.clash.servers import ClashSetup  # noqa: PLC0415 - help must not load it
 
-    setup = ClashSetup(stream_packets, queries, hashes, overload, servers=servers, sources=sources)
+    setup = ClashSetup(
+        stream_packets, queries, hashes, overload, merge, servers=servers, sources=sources, as_shipped=as_shipped
+    )
     if 4 * sources > servers * setup.capacity_packets_s:
         raise typer.BadParameter(f"{sources:,} sources need more than {servers:,} servers: half of them would be full.")
     _run_experiment("clash", setup, seed, as_json=as_json, plot=plot)

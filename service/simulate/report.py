@@ -164,6 +164,46 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
     return values
 
 
+class Comparison(NamedTuple):
+    """A row of a page's table of verdicts: a figure or table of the paper, and Coronet's values beside it.
+
+    ``figure`` names the figure and the quantity, ``paper`` and ``measured`` are the values as texts, and ``verdict``
+    states whether the paper's value is reproduced, and otherwise why not.
+    """
+
+    figure: str
+    paper: str
+    measured: str
+    verdict: str
+
+
+NEARLY = 0.15
+"""Relative distance from the paper's range up to which a verdict states the distance."""
+
+
+def compare(
+    figure: str, paper: str, values: Sequence[float], accepted: tuple[float, float], form: str = ".3g", *, why: str = ""
+) -> Comparison:
+    """Compare the values of all seeds with the range ``accepted`` (inclusive) that counts as the paper's value.
+
+    ``form`` is the format specification of a value. ``why`` explains a difference; it is omitted if the values of all
+    seeds are in the range.
+    """
+    low, high = accepted
+    inside = sum(low <= value <= high for value in values)
+    middle = mean(values)
+    bound = low if middle < low else high
+    if inside == len(values):
+        verdict, why = "reproduced", ""
+    elif inside:
+        verdict = f"reproduced with {inside} of {len(values)} seeds"
+    elif bound and abs(middle / bound - 1) <= NEARLY:
+        verdict = f"within {abs(middle / bound - 1):.1%}"
+    else:
+        verdict = "**not reproduced**"
+    return Comparison(figure, paper, spread(values, form=form), f"{verdict}: {why}" if why else verdict)
+
+
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:
     """Return the mean of a field of all items as text, followed by minimum and maximum in brackets.
 

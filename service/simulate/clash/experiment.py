@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
-from service.clash.load_policy import LoadLimits, group_load
+from service.clash.load_policy import group_load
 from service.clash.server_table import GroupState
 from service.clash.transitions import accept_object
 from service.simulate.clash.servers import (
@@ -28,11 +28,11 @@ from service.simulate.clash.servers import (
     KEY_BITS,
     PHASE_S,
     PREFIX_BITS,
-    SPLIT_CHECKS,
     ChordMap,
     ClashSetup,
     Interval,
     MapKind,
+    MeasuredRates,
     PrefixSums,
     SimulatedServers,
     TrafficSources,
@@ -219,6 +219,8 @@ class DhtResults(msgspec.Struct, frozen=True):
     depth_max: int
     lookup_probes_mean: float
     messages_per_server_s: float
+    messages_by_chord_per_server_s: float
+    """The same if Chord routes each request, with ``chord_hops`` messages instead of one."""
 
 
 class WorkloadResults(msgspec.Struct, frozen=True):
@@ -231,6 +233,8 @@ class WorkloadResults(msgspec.Struct, frozen=True):
     servers_used: float
     mean_load: float
     mean_load_possible: float
+    share_of_possible: float
+    """``mean_load`` divided by ``mean_load_possible``, the mean load of the coarsest possible tree."""
     max_load_after_transient: float
     max_load_in_a_minute: float
     overloaded_checks: int
@@ -242,6 +246,10 @@ class WorkloadResults(msgspec.Struct, frozen=True):
     lookup_probes_without_memory: float
     messages_per_server_s: float
     """Mean over all servers, used or not."""
+    messages_by_chord_per_server_s: float
+    """The same if Chord routes the request of each probe, with ``chord_hops`` messages instead of one."""
+    messages_by_chord_without_cache_per_server_s: float
+    """The same if, in addition, clients cache no depths."""
     messages_per_used_server_s: float
     share_of_dht_12: float
     """Servers used, divided by those of DHT(12)."""
@@ -249,11 +257,15 @@ class WorkloadResults(msgspec.Struct, frozen=True):
 
 
 class ClashOutcome(msgspec.Struct, frozen=True):
-    """The results of one run; the output of ``coronet simulate clash --json``."""
+    """The results of one run; the output of ``coronet simulate clash --json``.
+
+    ``chord_hops`` is the mean number of messages by which Chord routes a request among as many servers.
+    """
 
     experiment: str
     seed: int
     setup: ClashSetup
+    chord_hops: float
     workloads: tuple[WorkloadResults, ...]
     splits: int
     merges: int
@@ -263,40 +275,41 @@ class ClashOutcome(msgspec.Struct, frozen=True):
 
 def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOutcome:
     """Run the three workloads in sequence, and return the results; ``report`` is called after each load check."""
-    rng, map_rng, lookup_rng = np.random.default_rng(seed).spawn(3)
+    rng, map_rng, lookup_rng, hop_rng = np.random.default_rng(seed).spawn(4)
     chord = ChordMap(setup.servers, map_rng)
+    hops = chord.mean_hops(hop_rng)
     keyspaces = Keyspaces(setup.servers) if setup.map is MapKind.EVEN else chord
     points = None if setup.map is MapKind.EVEN else chord.points
     sources = TrafficSources(setup, random_servers(setup.servers, points, map_rng), rng)
-    servers = SimulatedServers(
-        keyspaces, setup.servers, LoadLimits(setup.capacity_packets_s, setup.overload, setup.merged)
-    )
+    servers = SimulatedServers(keyspaces, setup.servers, setup.limits)
+    rates = MeasuredRates(setup.interval_s) if setup.as_shipped else None
     lookups = LookupClients(setup.servers, lookup_rng)
     dhts = [FixedLengthDht(bits, keyspaces, setup.servers, setup.capacity_packets_s) for bits in LENGTHS]
     checks: list[CheckMeasurements] = []
     for workload in WORKLOADS:
         for _ in range(CHECKS):
             intervals, minutes = [], []
-            for _ in range(SPLIT_CHECKS - 1):
+            for left in reversed(range(setup.intervals_per_check)):
                 intervals.append(sources.run(workload))
                 minutes.append(_measure_minute(servers, intervals[-1]))
-                servers.split_overloaded(intervals[-1])
+                if not left:
+                    whole = combine_intervals(intervals)
+                    probes = lookups.probes(whole.lookups, servers)
+                current, peak = rates.measure(intervals[-1]) if rates is not None else (intervals[-1], None)
+                servers.split_overloaded(current)
+                if peak is not None:
+                    servers.merge_underloaded(peak)
+                elif not left:
+                    servers.merge_underloaded(whole)
                 sources.redirect(servers.moved)
-            intervals.append(sources.run(workload))
-            minutes.append(_measure_minute(servers, intervals[-1]))
-            whole = combine_intervals(intervals)
-            probes = lookups.probes(whole.lookups, servers)
-            servers.split_overloaded(intervals[-1])
-            servers.merge_underloaded(whole)
-            sources.redirect(servers.moved)
             checks.append(_measure_check(minutes, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
             report(f"workload {workload}")
     results = [
-        _summarise(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS])
+        _summarise(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS], hops)
         for place, workload in enumerate(WORKLOADS)
     ]
     return ClashOutcome(
-        "clash", seed, setup, tuple(results), servers.splits, servers.merges, servers.recalls, tuple(checks)
+        "clash", seed, setup, hops, tuple(results), servers.splits, servers.merges, servers.recalls, tuple(checks)
     )
 
 
@@ -347,15 +360,19 @@ def _min_group_count(interval: Interval, most: float) -> int:
     return count(KeyGroup(0, 0, KEY_BITS))
 
 
-def _summarise(workload: str, setup: ClashSetup, checks: Sequence[CheckMeasurements]) -> WorkloadResults:
+def _summarise(workload: str, setup: ClashSetup, checks: Sequence[CheckMeasurements], hops: float) -> WorkloadResults:
     used = mean(check.loads.servers_used for check in checks)
     per_s = mean(check.messages for check in checks) / CHECK_S
-    dhts = tuple(_summarise_dht(bits, place, checks, setup) for place, bits in enumerate(LENGTHS))
+    lookups_s = mean(check.lookups for check in checks) / CHECK_S
+    probes_s = mean(check.probes * check.lookups for check in checks) / CHECK_S
+    uncached_s = mean(check.probes_without_memory for check in checks) * lookups_s
+    dhts = tuple(_summarise_dht(bits, place, checks, setup, hops) for place, bits in enumerate(LENGTHS))
     return WorkloadResults(
         workload=workload,
         servers_used=used,
         mean_load=mean(check.loads.mean for check in checks),
         mean_load_possible=mean(check.coarsest_mean for check in checks),
+        share_of_possible=mean(check.loads.mean / check.coarsest_mean for check in checks),
         max_load_after_transient=max(check.loads.max for check in checks),
         max_load_in_a_minute=max(check.busiest_look for check in checks),
         overloaded_checks=sum(check.loads.max > MAX_LOAD for check in checks),
@@ -365,15 +382,19 @@ def _summarise(workload: str, setup: ClashSetup, checks: Sequence[CheckMeasureme
         lookup_probes_mean=mean(check.probes for check in checks),
         lookup_probes_without_memory=mean(check.probes_without_memory for check in checks),
         messages_per_server_s=per_s / setup.servers,
+        messages_by_chord_per_server_s=(per_s + (hops - 1) * probes_s) / setup.servers,
+        messages_by_chord_without_cache_per_server_s=(per_s - 2 * probes_s + (hops + 1) * uncached_s) / setup.servers,
         messages_per_used_server_s=per_s / used,
         share_of_dht_12=used / dhts[LENGTHS.index(12)].servers_used,
         dht=dhts,
     )
 
 
-def _summarise_dht(bits: int, place: int, checks: Sequence[CheckMeasurements], setup: ClashSetup) -> DhtResults:
+def _summarise_dht(
+    bits: int, place: int, checks: Sequence[CheckMeasurements], setup: ClashSetup, hops: float
+) -> DhtResults:
     loads = [check.dht[place] for check in checks]
-    messages = mean(2 * check.lookups for check in checks)
+    lookups_s = mean(check.lookups for check in checks) / CHECK_S / setup.servers
     return DhtResults(
         bits=bits,
         servers_used=mean(each.servers_used for each in loads),
@@ -383,5 +404,6 @@ def _summarise_dht(bits: int, place: int, checks: Sequence[CheckMeasurements], s
         depth_mean=bits,
         depth_max=bits,
         lookup_probes_mean=1.0,
-        messages_per_server_s=messages / CHECK_S / setup.servers,
+        messages_per_server_s=2 * lookups_s,
+        messages_by_chord_per_server_s=(hops + 1) * lookups_s,
     )

@@ -8,6 +8,7 @@ which gives both numbers. As real popularity is irregular, each of the 256 value
 
 Servers use production's tables, policy and moves. Load checks take no simulated time: moves are completed before the
 next interval. Each server decides from its measurements of the last interval, and repeats this until no move is due.
+*As shipped*, it decides from the rates that the product measures, which decay over several intervals.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from service.clash import move_steps
 from service.clash.key_groups import HASH_BITS, KeyGroup, Keyspace, KeyspaceMap, hash_key
 from service.clash.load_policy import (
+    DeliveryRate,
+    HalfLives,
     LoadLimits,
     choose_merge,
     choose_recall,
@@ -31,6 +34,7 @@ from service.clash.load_policy import (
 from service.clash.move_steps import next_step
 from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
 from service.clash.transitions import has_given, mark_emptied
+from service.corona.fleet_policy import DEFAULT_POLICY
 from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints
 
 KEY_BITS = 24
@@ -42,7 +46,6 @@ PHASE_S = 2 * HOUR_S
 CHECK_S = 5 * MINUTE_S
 SPLIT_CHECK_S = MINUTE_S
 """Interval at which servers check for overload. Underload is checked every ``CHECK_S``."""
-SPLIT_CHECKS = round(CHECK_S / SPLIT_CHECK_S)
 QUERY_LIFE_S = 30 * MINUTE_S
 PEAK = 130.0
 """The most popular value of the first 8 bits, in the middle of a group of 6 bits."""
@@ -51,7 +54,6 @@ PACKETS_PER_S: Mapping[str, float] = {"A": 1.0, "B": 2.0, "C": 2.0}
 """Packets per second of one source, by workload."""
 
 _WIDTH = {"B": 32.0, "C": 2.885}
-_HYSTERESIS = 0.005
 _VARIATION = {"A": 0.1, "B": 0.3, "C": 0.3}
 
 
@@ -74,20 +76,37 @@ class ClashSetup(msgspec.Struct, frozen=True):
     :class:`service.clash.load_policy.LoadLimits`. They are close together, because a server's load varies by only 1 %
     from minute to minute, far less than a keyspace's load in production. Close thresholds use servers as well as the
     tree allows, and cause one additional move in six.
+
+    With ``as_shipped``, thresholds are the product's defaults. As in the product, loads are measured as decaying means
+    (:class:`MeasuredRates`), and servers check for overload and for underload in every maintenance interval of 10 s.
     """
 
     stream_packets: int = 1000
     queries: int = 0
     map: MapKind = MapKind.EVEN
     overload: float = 0.90
+    merged: float = 0.895
     servers: int = 1000
     sources: int = 100_000
     capacity_packets_s: float = 4000.0
+    as_shipped: bool = False
 
     @property
-    def merged(self) -> float:
-        """The share of a server's capacity below which its load must stay when key groups are merged."""
-        return self.overload - _HYSTERESIS
+    def limits(self) -> LoadLimits:
+        """The thresholds of a server's load."""
+        if self.as_shipped:
+            return LoadLimits(self.capacity_packets_s)
+        return LoadLimits(self.capacity_packets_s, self.overload, self.merged)
+
+    @property
+    def interval_s(self) -> float:
+        """The time in seconds between two checks for overload."""
+        return DEFAULT_POLICY.maintenance_interval_s if self.as_shipped else SPLIT_CHECK_S
+
+    @property
+    def intervals_per_check(self) -> int:
+        """The number of checks for overload per ``CHECK_S``."""
+        return round(CHECK_S / self.interval_s)
 
 
 def base_shares(rng: np.random.Generator) -> dict[str, Floats]:
@@ -141,10 +160,10 @@ class TrafficSources:
 
     def run(self, workload: str) -> Interval:
         """Simulate one interval between two load checks with the workload "A", "B" or "C", and return the traffic."""
-        rate, setup = PACKETS_PER_S[workload], self._setup
+        rate, setup, interval_s = PACKETS_PER_S[workload], self._setup, self._setup.interval_s
         packets, whole = np.zeros(1 << PREFIX_BITS), np.zeros(setup.servers)
         lookups = _count_by_prefix(self._new)
-        remaining = np.full(setup.sources, SPLIT_CHECK_S * rate)
+        remaining = np.full(setup.sources, interval_s * rate)
         going = np.arange(setup.sources)
         while going.size:
             keys = self.keys[going]
@@ -158,7 +177,7 @@ class TrafficSources:
             self._left[going] = self._rng.exponential(setup.stream_packets, going.size)
             lookups += _count_by_prefix(self.keys[going])
         self._new = self._renew_queries(workload)
-        return Interval(packets / SPLIT_CHECK_S, lookups, _count_by_prefix(self._queries), whole / SPLIT_CHECK_S)
+        return Interval(packets / interval_s, lookups, _count_by_prefix(self._queries), whole / interval_s)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
         """Make the sources whose key is in one of these moved key groups repeat their lookup in the next interval."""
@@ -166,7 +185,7 @@ class TrafficSources:
         self._new = np.concatenate([self._new, *moved])
 
     def _renew_queries(self, workload: str) -> NDArray[np.uint32]:
-        over = self._rng.random(len(self._queries)) < -np.expm1(-SPLIT_CHECK_S / QUERY_LIFE_S)
+        over = self._rng.random(len(self._queries)) < -np.expm1(-self._setup.interval_s / QUERY_LIFE_S)
         self._queries[over] = fresh = draw_keys(self._upto[workload], int(over.sum()), self._rng)
         return fresh
 
@@ -185,11 +204,65 @@ def _count_by_prefix(keys: NDArray[np.uint32]) -> Ints:
 MAX_ROUNDS = 64
 
 
+class MeasuredRates:
+    """The rates of all key prefixes as the product measures them: as means that decay with two half-lives.
+
+    :class:`DeliveryRate` is linear in its rates. Therefore it is applied once to a rate of 1, and the result is used as
+    a factor for all prefixes.
+    """
+
+    def __init__(self, interval_s: float) -> None:
+        half_lives = HalfLives.for_interval(interval_s)
+        self._remaining = DeliveryRate(1.0, 1.0).after(interval_s, half_lives)
+        self._gained = DeliveryRate().with_measured(1.0, interval_s, half_lives)
+        self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
+
+    def measure(self, interval: Interval) -> tuple[Interval, Interval]:
+        """Add the measurement of one interval, and return ``interval`` with the rates for splits and for merges.
+
+        As in the product, splits use the current rates, and merges the greater of the current and the long-term rate.
+        """
+        self._current = self._remaining.current * self._current + self._gained.current * interval.packets
+        self._long_term = self._remaining.long_term * self._long_term + self._gained.long_term * interval.packets
+        peak = np.maximum(self._current, self._long_term)
+        return (
+            msgspec.structs.replace(interval, packets=self._current),
+            msgspec.structs.replace(interval, packets=peak),
+        )
+
+
+HOP_SAMPLES = 10_000
+FINGERS = 32
+
+
 class ChordMap:
     """The paper's map: each server has a random point on a circle, and is responsible for the hashes up to it."""
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
         self.points = np.sort(rng.random(servers))
+
+    def mean_hops(self, rng: np.random.Generator) -> float:
+        """Return the mean number of messages by which Chord routes a request from a random server to a random hash.
+
+        Each server knows its successor and, for k from 1 to 32, the server responsible for the point 2⁻ᵏ beyond its
+        own (its fingers). It forwards a request to the last of these before the hash, or to its successor if the
+        successor is responsible.
+        """
+        count = len(self.points)
+        distances = 0.5 ** np.arange(1, FINGERS + 1)
+        fingers = np.searchsorted(self.points, (self.points[:, None] + distances) % 1) % count
+        at, hashes = rng.integers(0, count, HOP_SAMPLES), rng.random(HOP_SAMPLES)
+        owner, hops = np.searchsorted(self.points, hashes) % count, 0
+        while (going := np.flatnonzero(at != owner)).size:
+            hops += len(going)
+            here = at[going]
+            left = (hashes[going] - self.points[here]) % 1
+            beyond = (self.points[fingers[here]] - self.points[here, None]) % 1
+            usable = np.where(beyond < left[:, None], beyond, 0.0)
+            best = usable.argmax(axis=1)
+            forwarded = np.where(usable.max(axis=1) > 0, fingers[here, best], owner[going])
+            at[going] = np.where((here + 1) % count == owner[going], owner[going], forwarded)
+        return hops / HOP_SAMPLES
 
     def keyspace_of(self, group: KeyGroup) -> Keyspace:
         """Return the server of a key group."""

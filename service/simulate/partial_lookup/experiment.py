@@ -34,6 +34,8 @@ from service.simulate.partial_lookup.placement_experiment import (
 from service.simulate.partial_lookup.update_experiment import UpdateResults, overhead
 
 MANY_ENTRIES = 1000
+RATED_TARGETS = 50
+"""Lookup cost and fault tolerance are rated by targets up to this number."""
 SMALL_TARGET, LARGE_TARGET = 5, 40
 """Targets below and above h / n."""
 EQUAL_WITHIN = 1.06
@@ -115,7 +117,7 @@ def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
-    """Return, for each strategy, its number of servers relative to the minimum, averaged over all targets.
+    """Return, for each strategy, its number of servers relative to the minimum, averaged over the rated targets.
 
     A target is a number of entries wanted, and the minimum is the number of servers needed if all have equal shares. If
     ``failing`` is true, the curves have numbers of servers that may fail; otherwise they have numbers of servers that a
@@ -124,7 +126,7 @@ def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[f
     return [
         mean(
             ((SERVERS - value) if failing else value) / ceil(target * SERVERS / STORAGE)
-            for target, value in enumerate(curve.values, 1)
+            for target, value in enumerate(curve.values[:RATED_TARGETS], 1)
             if value is not None
         )
         for curve in curves

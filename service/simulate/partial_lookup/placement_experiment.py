@@ -91,7 +91,7 @@ ENTRIES = 100
 SERVERS = 10
 STORAGE = 200
 """Total storage of all servers in entries, if a figure does not vary it."""
-TARGETS = 50
+TARGETS = 100
 """Maximum number of entries per lookup in Figures 3 and 6."""
 FAIR_TARGET = 35
 """Target t of Figure 8."""

@@ -20,6 +20,7 @@ from service.simulate.clash.servers import (
     ClashSetup,
     Interval,
     MapKind,
+    MeasuredRates,
     SimulatedServers,
     TrafficSources,
     base_shares,
@@ -150,3 +151,29 @@ def test_a_dht_moves_no_keys() -> None:
     packets[0] = 50.0
     loads = dht.loads(Interval(packets, packets.astype(int), np.zeros(len(packets), int), np.zeros(100)))
     assert (loads.servers_used, loads.max) == (1, 5.0)
+
+
+def test_chord_routes_a_request_in_about_half_of_log_n_hops() -> None:
+    rng = np.random.default_rng(1)
+    assert ChordMap(1, rng).mean_hops(rng) == 0
+    assert ChordMap(1024, rng).mean_hops(rng) == pytest.approx(np.log2(1024) / 2, abs=1)
+
+
+def test_measured_rates_approach_steady_traffic_and_forget_it_slowly_for_merges() -> None:
+    rates, nothing = MeasuredRates(10.0), np.zeros(1 << PREFIX_BITS)
+    busy = Interval(nothing + 2.0, nothing.astype(int), nothing.astype(int), nothing)
+    silent = Interval(nothing, nothing.astype(int), nothing.astype(int), nothing)
+    first, _ = rates.measure(busy)
+    assert 0 < first.packets[0] < 1
+    for _ in range(200):
+        rates.measure(busy)
+    for _ in range(3):
+        current, peak = rates.measure(silent)
+    assert current.packets[0] == pytest.approx(1.0, rel=0.01)
+    assert 1.5 < peak.packets[0] < 2
+
+
+def test_the_run_as_shipped_uses_the_products_thresholds() -> None:
+    setup = msgspec.structs.replace(SMALL, as_shipped=True)
+    assert setup.limits == LoadLimits(SMALL.capacity_packets_s)
+    assert setup.intervals_per_check > SMALL.intervals_per_check
