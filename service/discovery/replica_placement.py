@@ -80,13 +80,18 @@ def choose_resize(
     """Return the request that the head node of a matrix must carry out; None if the matrix has the right size.
 
     ``loads`` has the load of each of the matrix's cells. Growth comes before shrinking, and cells with more load before
-    others. The cells' requests are those of :func:`service.discovery.matrix.resize_requests`, with two conditions:
+    others. The cells' requests are those of :func:`service.discovery.matrix.resize_requests`, with three conditions:
 
+    - The replicas of a partition share its queries evenly. A replica that was just added therefore counts at once with
+      its share, and not only when it has measured it.
     - With a single node only the number of names can make a matrix grow.
-    - A part is removed only if the cells that take over its load then have less than half of their limits. A new cell
-      has no load at first; it would otherwise be removed at once.
+    - A part is removed only if the cells that take over its load then have less than half of their limits.
     """
     placement = _Placement(matrix.size, loads, nodes)
+    loads = {
+        place: msgspec.structs.replace(load, queries_s=placement.queries_s_at_replica(place.partition))
+        for place, load in loads.items()
+    }
     if useless := _useless_replica(matrix, placement, limits):
         return useless
     order = sorted(loads, key=lambda place: (-loads[place].queries_s - loads[place].registrations_s, place))
@@ -165,6 +170,10 @@ class _Placement:
     def load(self, partition: int, row: int) -> CellLoad:
         """Return the load of a cell."""
         return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
+
+    def queries_s_at_replica(self, partition: int) -> float:
+        """Return the queries per second of a partition at each of its replicas."""
+        return self._queries_s[partition] / self.size.replicas
 
     def most_queries_s(self) -> float:
         """Return the queries per second of the partition that has the most, at all its replicas together."""

@@ -1,149 +1,117 @@
-"""Discovery matrices under a load that increases tenfold in a minute: ``python -m tests.live.matrices``.
+"""A matrix whose queries rise a hundredfold in a minute: ``python -m tests.live.matrices``.
 
-The test runs on one Redis and on a Redis Cluster of six nodes. Registrations of names with 12 skewed pairs and queries
-arrive at a constant rate, which increases tenfold, stays, and decreases again. Half of the queries are for one tag, the
-others for 1 to 4 pairs, or for all pairs, of a registered name. A registration succeeds if it is acknowledged within a
-second of its due time; a query if it finds within a second a name with all its pairs, and for all pairs the very name.
-Prints JSON.
+All participants are processes of their own, with default settings: two that only ask, and three workers. They use a
+Redis Cluster of six nodes (three primaries), and then a single Redis. The queries for one rare pair rise from 5 to 500
+per second, stay, and fall to 5 again. Meanwhile names with the pair are registered, and each is searched at once.
+Prints JSON:
 
-Deviation from default settings: as one machine cannot generate the load for the default thresholds, a cell accepts a
-tenth of the registrations and queries per second (``LIMITS``), and names expire after a quarter of a minute.
+- the share of queries that succeeded (answered within a second), in all and in the worst five seconds;
+- when the matrix had its second replica, in seconds after the rate had reached the threshold of a cell, and its last
+  one, in seconds after the rate had reached the highest (0 if before);
+- the commands and processor time of the busiest primary, relative to the mean, while the rate was highest;
+- how many seconds after the fall of the rate the matrix had a single cell again.
 """
 
 import argparse
 import asyncio
 import contextlib
-import itertools
-import random
+import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from service.discovery.candidates import Candidates, require_all
-from service.discovery.matrix import MatrixLimits
+from service.discovery.candidates import require_all
+from service.discovery.cell import CellState
 from service.embedded.redis import PrivateRedis
-from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.directory.matrices import ContentName, Directory
-from service.store.directory.matrix_balancer import MatrixBalancer
-from tests.bench.bench_discovery import population
+from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_maintenance import LIMITS
+from tests.live.asking_process import Asked, AskingPlan
 from tests.support.redis_cluster import RedisCluster
+from tests.support.waiting import until
 
-LIMITS = MatrixLimits(names=1_000, registrations_s=40.0, queries_s=80.0)
-KEPT_S, STALE_S = 15.0, 12.0
-TICK_S = 0.1
-RISES = 10
-IN_TIME_S = 1.0
-UPKEEP_EVERY_S = 0.5
-WINDOW_S = 5.0
-HOT = "tag=tag 0"
+RARE = "word=rare"
+NAMES = 40
+OTHERS = [f"word=other{number}" for number in range(200)]
+OTHERS_S = 10.0
+KEPT_S = 3_600.0
+LOW_S, HIGH_S = 5.0, 500.0
+ASKERS, WORKERS = 2, 3
+REST_S = 8.0
+AFTERWARDS_S, SHRINK_WITHIN_S = 20.0, 180.0
+STRETCH_S = 5.0
 
-Usage = dict[str, tuple[int, float]]
-"""Of each primary: the commands it has done, and its processor's seconds."""
-
-
-class Measurements:
-    """The measurements of a run."""
-
-    def __init__(self) -> None:
-        self.done: list[tuple[str, float, float, bool]] = []
-        """Of each registration and query: what it was, when it was due, how long it took, and whether it succeeded."""
-        self.sizes: list[tuple[float, int, int, int]] = []
-        """When, how many matrices had several cells, how many of those, and the most in one."""
-        self.false_matches = 0
+Usage = dict[int, tuple[int, float]]
+"""Of each primary, by port: the commands of clients, and the processor time in seconds, so far."""
+_ADMINISTRATION = ("cluster", "config", "hello", "info", "ping", "psync", "replconf", "client", "wait")
 
 
-class LoadGenerator:
-    """All clients that register names and send queries, at a given rate."""
+class Observation(msgspec.Struct):
+    """What was seen of the matrix at a time: its open cells, and how many cells its record has."""
 
-    def __init__(self, directory: Directory, seen: Measurements) -> None:
-        self._directory, self._seen = directory, seen
-        self._drawn = random.Random(8)  # noqa: S311 - a workload
-        self._pairs = population(20_000)
-        self._number = itertools.count()
-        self._there: list[tuple[float, str]] = []
-        self._under_way: set[asyncio.Task[None]] = set()
-
-    async def come(self, seconds: float, pace: Callable[[float], tuple[float, float]]) -> None:
-        """Generate load for some seconds.
-
-        ``pace`` returns (names/s, queries/s) for the share of the time that has passed.
-        """
-        began_s, owed_names, owed_queries = time.monotonic(), 0.0, 0.0
-        for tick in range(round(seconds / TICK_S)):
-            due_s = began_s + tick * TICK_S
-            await asyncio.sleep(due_s - time.monotonic())
-            names_s, queries_s = pace(tick * TICK_S / seconds)
-            owed_names, owed_queries = owed_names + names_s * TICK_S, owed_queries + queries_s * TICK_S
-            self._begin("registrations", due_s, int(owed_names), self._register(int(owed_names)))
-            for _ in range(int(owed_queries)):
-                self._begin("queries", due_s, 1, self._ask())
-            owed_names, owed_queries = owed_names % 1, owed_queries % 1
-        await asyncio.gather(*self._under_way)
-
-    def _begin(self, what: str, due_s: float, count: int, doing: Awaitable[bool]) -> None:
-        async def timed() -> None:
-            try:
-                succeeded = await doing
-            except (StoreUnavailable, CellsUnavailable):
-                succeeded = False
-            took_s = time.monotonic() - due_s
-            self._seen.done += [(what, due_s, took_s, succeeded and took_s <= IN_TIME_S)] * count
-
-        task = asyncio.create_task(timed())
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-
-    async def _register(self, count: int) -> bool:
-        ids = [f"{next(self._number):040x}" for _ in range(count)]
-        names = [ContentName(one, dict.fromkeys(self._pairs_of(one), 1)) for one in ids]
-        await self._directory.register(names, KEPT_S)
-        self._there += [(time.monotonic(), one) for one in ids]
-        return True
-
-    async def _ask(self) -> bool:
-        if self._drawn.random() < 1 / 2:
-            return bool(self._right(await self._directory.find(require_all([HOT]), (), 10), frozenset([HOT])))
-        while self._there[0][0] < time.monotonic() - STALE_S:
-            del self._there[0]
-        _, wanted = self._drawn.choice(self._there)
-        own = self._pairs_of(wanted)
-        if self._drawn.random() < 1 / 5:
-            return wanted in self._right(await self._directory.find(require_all(own), (), 10), own)
-        some = frozenset(self._drawn.sample(sorted(own), self._drawn.randint(1, 4)))
-        return bool(self._right(await self._directory.find(require_all(some), (), 10), some))
-
-    def _right(self, result: Candidates, pairs: frozenset[str]) -> set[str]:
-        found = set(result.names)
-        right = {name for name in found if pairs <= self._pairs_of(name)}
-        self._seen.false_matches += len(found - right)
-        return right
-
-    def _pairs_of(self, name: str) -> frozenset[str]:
-        return self._pairs[int(name, 16) % len(self._pairs)]
+    at_s: float
+    cells: int
+    open_cells: int
 
 
-async def maintain_until_cancelled(store: Store, directory: Directory) -> None:
-    """Keep the matrices, like workers, until cancelled."""
-    balancer = MatrixBalancer(directory, store.redis_node_loads)
-    while True:
-        with contextlib.suppress(StoreUnavailable, CellsUnavailable):
-            await balancer.maintain(lambda _: True)
-        await asyncio.sleep(UPKEEP_EVERY_S)
+@contextlib.asynccontextmanager
+async def workers(redis_url: str, directory: Path) -> AsyncIterator[None]:
+    """Run worker processes."""
+    environ = {**os.environ, "CORONET_REDIS_URL": redis_url, "CORONET_METRICS_PORT": "0"}
+    processes = []
+    try:
+        for number in range(WORKERS):
+            with (directory / f"worker-{number}.log").open("wb") as log:
+                command = (sys.executable, "-c", "from service.cli import main; main()", "worker")
+                processes.append(await asyncio.create_subprocess_exec(*command, env=environ, stdout=log, stderr=log))
+        yield
+    finally:
+        for process in processes:
+            if process.returncode is None:
+                process.terminate()
+        await asyncio.gather(*(process.wait() for process in processes))
 
 
-async def record_sizes(directory: Directory, seen: Measurements) -> None:
-    """Record the sizes of matrices every second."""
-    while True:
-        sizes = [size.partitions * size.replicas for size in (await directory.matrix_sizes()).values()]
-        seen.sizes.append((time.monotonic(), len(sizes), sum(sizes), max(sizes, default=1)))
-        await asyncio.sleep(1)
+async def start_asking(plan: AskingPlan) -> asyncio.subprocess.Process:
+    """Start an asking process; return it when it is ready."""
+    command = (sys.executable, "-m", "tests.live.asking_process", msgspec.json.encode(plan).decode())
+    process = await asyncio.create_subprocess_exec(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"\n"
+    return process
+
+
+async def ask(process: asyncio.subprocess.Process, begin_s: float) -> list[Asked]:
+    """Let a process that is ready ask from ``begin_s`` on; return its queries."""
+    told, _ = await process.communicate(f"{begin_s}\n".encode())
+    return msgspec.json.decode(told, type=list[Asked])
+
+
+async def register(store: Store, first: int, count: int) -> None:
+    """Register names that have the rare pair and one of the others."""
+    names = [ContentName(f"{n:040x}", {RARE: 200, OTHERS[n % len(OTHERS)]: 100}) for n in range(first, first + count)]
+    await store.entry_directory.register(names, KEPT_S)
+
+
+async def observe(store: Store, begin_s: float, seen: list[Observation], missed: list[str]) -> None:
+    """Record the size of the matrix twice a second, and register and find a name each second."""
+    for turn in range(1_000_000):
+        cells = await store.entry_directory.cells_of(RARE)
+        opened = sum(answer.is_in(CellState.OPEN) for _, answer in cells)
+        seen.append(Observation(time.monotonic() - begin_s, len(cells), opened))
+        if turn % 2:
+            await register(store, NAMES + turn, 1)
+            found = await store.entry_directory.find(require_all([RARE]), (), NAMES + turn)
+            if f"{NAMES + turn:040x}" not in found.names:
+                missed.append(f"{turn}")
+        await asyncio.sleep(0.5)
 
 
 async def read_usage(cluster: RedisCluster) -> Usage:
@@ -151,8 +119,9 @@ async def read_usage(cluster: RedisCluster) -> Usage:
     found = {}
     for port in await cluster.masters():
         stats, cpu = await cluster.ask(port, "INFO", "commandstats"), await cluster.ask(port, "INFO", "cpu")
-        calls = sum(stats.get(f"cmdstat_{name}", {"calls": 0})["calls"] for name in ("evalsha", "hmget"))
-        found[str(port)] = calls, cpu["used_cpu_user"] + cpu["used_cpu_sys"]
+        names = {name: name.removeprefix("cmdstat_").split("|")[0] for name in stats}
+        calls = sum(stats[name]["calls"] for name, command in names.items() if command not in _ADMINISTRATION)
+        found[port] = calls, cpu["used_cpu_user"] + cpu["used_cpu_sys"]
     return found
 
 
@@ -167,90 +136,92 @@ def busiest_primary(before: Usage, after: Usage) -> dict[str, Any]:
     }
 
 
-def summarise(seen: Measurements, phases: dict[str, tuple[float, float]]) -> dict[str, Any]:
-    """Return the measurements by phase; the worst interval has ``WINDOW_S`` seconds."""
-    found: dict[str, Any] = {}
-    for phase, (start_s, end_s) in phases.items():
-        told_of: dict[str, Any] = {"seconds": round(end_s - start_s, 1)}
-        for what in ("registrations", "queries"):
-            own = [(due_s, took_s, ok) for kind, due_s, took_s, ok in seen.done if kind == what]
-            own = [each for each in own if start_s <= each[0] < end_s]
-            told_of[f"{what}_per_s"] = round(len(own) / (end_s - start_s))
-            told_of[f"{what}_ms"] = {f"p{share * 100:g}": _quantile(own, share) for share in (0.5, 0.99)}
-            told_of[f"{what}_succeeded"] = round(sum(ok for *_, ok in own) / max(len(own), 1), 4)
-        sizes = [each for at_s, *each in seen.sizes if start_s <= at_s < end_s] or [[0, 0, 0]]
-        parts = ("matrices_of_several_cells", "cells_of_those", "cells_of_the_largest")
-        told_of |= {f"{part}_most": max(column) for part, column in zip(parts, zip(*sizes, strict=True), strict=True)}
-        told_of |= {f"{part}_last": last for part, last in zip(parts, sizes[-1], strict=True)}
-        found[phase] = told_of
-    return found | {"least_success_in_any_stretch": _least_success(seen), "false_matches": seen.false_matches}
-
-
-def _quantile(own: Sequence[tuple[float, float, bool]], share: float) -> float:
-    took_s = sorted(each[1] for each in own)
-    return round(1000 * took_s[min(int(share * len(took_s)), len(took_s) - 1)], 1) if took_s else 0.0
-
-
-def _least_success(seen: Measurements) -> float:
-    stretches: dict[tuple[str, int], list[bool]] = {}
-    for kind, due_s, _, ok in seen.done:
-        stretches.setdefault((kind, int(due_s / WINDOW_S)), []).append(ok)
-    return round(min(sum(each) / len(each) for each in stretches.values()), 4)
-
-
 async def run_on(
-    store: Store, names_s: float, queries_s: float, rise_s: float, cluster: RedisCluster | None
+    store: Store, redis_url: str, directory: Path, *, rise_s: float, hold_s: float, cluster: RedisCluster | None
 ) -> dict[str, Any]:
-    """Increase, hold and decrease the load; return the report."""
-    seen, phases = Measurements(), dict[str, tuple[float, float]]()
-    directory = Directory(store.channel_directory._redis, store.matrix_cells, "channel", LIMITS)
-    crowd = LoadGenerator(directory, seen)
-    await crowd.come(5, lambda _: (names_s, 0))
-    tasks = [
-        asyncio.create_task(maintain_until_cancelled(store, directory)),
-        asyncio.create_task(record_sizes(directory, seen)),
-    ]
+    """Run the load; return the report."""
+    await register(store, 0, NAMES)
+    seen, missed = list[Observation](), list[str]()
+    usage: list[Usage] = []
+    async with workers(redis_url, directory):
+        top_s, drop_s = REST_S + rise_s, REST_S + rise_s + hold_s
+        rates = (OTHERS_S / ASKERS, LOW_S / ASKERS, HIGH_S / ASKERS)
+        plan = AskingPlan(redis_url, RARE, OTHERS, *rates, REST_S, top_s, drop_s, drop_s + AFTERWARDS_S)
 
-    async def phase(name: str, seconds: float, pace: Callable[[float], float]) -> None:
-        began_s = time.monotonic()
-        await crowd.come(seconds, lambda over: (names_s * pace(over), queries_s * pace(over)))
-        phases[name] = began_s, time.monotonic()
+        async def all_joined() -> bool:
+            return len((await store.ring.view()).ids) == WORKERS
 
-    try:
-        await phase("at rest", 5, lambda _: 1)
-        before = await read_usage(cluster) if cluster else {}
-        await phase("growing tenfold", rise_s, lambda over: 1 + (RISES - 1) * over)
-        await phase("ten times as much", 10, lambda _: RISES)
-        after = await read_usage(cluster) if cluster else {}
-        await phase("as before", rise_s, lambda _: 1)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-    return summarise(seen, phases) | (busiest_primary(before, after) if cluster else {})
+        await until(all_joined, "the workers are in the ring", within_s=60)
+        ready = await asyncio.gather(*(start_asking(plan) for _ in range(ASKERS)))
+        begin_s = time.monotonic() + 0.5
+        asking = [asyncio.create_task(ask(process, begin_s)) for process in ready]
+        observing = asyncio.create_task(observe(store, begin_s, seen, missed))
+        for at_s in (top_s + hold_s / 3, drop_s - 1):
+            await asyncio.sleep(begin_s + at_s - time.monotonic())
+            usage += [await read_usage(cluster)] if cluster else []
+        while time.monotonic() < begin_s + drop_s + SHRINK_WITHIN_S:
+            await asyncio.sleep(1)
+            if all(task.done() for task in asking) and seen[-1].cells == 1:
+                break
+        observing.cancel()
+        await asyncio.gather(observing, return_exceptions=True)
+        asked = [each for task in asking for each in await task]
+    report = summarise(asked, seen, top_s=top_s, drop_s=drop_s)
+    report |= {"names_registered_meanwhile_and_missed": len(missed)}
+    return report | (busiest_primary(*usage) if cluster else {})
 
 
-async def run_on_both(*, names_s: float, queries_s: float, rise_s: float) -> dict[str, Any]:
-    """Run on one Redis, and then on a cluster."""
+def summarise(asked: Sequence[Asked], seen: Sequence[Observation], *, top_s: float, drop_s: float) -> dict[str, Any]:
+    """Return the report of a run, whose rate was highest from ``top_s`` to ``drop_s``."""
+    stretches: dict[int, list[bool]] = {}
+    for each in asked:
+        stretches.setdefault(int(each.due_s // STRETCH_S), []).append(each.succeeded)
+    took_ms = sorted(1000 * each.took_s for each in asked if top_s <= each.due_s < drop_s)
+    threshold_s = REST_S + (top_s - REST_S) * (LIMITS.queries_s - LOW_S) / (HIGH_S - LOW_S)
+    held = [each for each in seen if top_s <= each.at_s < drop_s]
+    most = max(each.open_cells for each in held)
+    second_s = next((each.at_s for each in seen if each.open_cells > 1), None)
+    last_s = next(each.at_s for each in seen if each.open_cells == most)
+    shrunk_s = next((each.at_s for each in seen if each.at_s > drop_s and each.cells == 1), None)
+    return {
+        "queries": len(asked),
+        "succeeded": round(sum(each.succeeded for each in asked) / len(asked), 4),
+        "succeeded_in_the_worst_5_s": round(min(sum(part) / len(part) for part in stretches.values()), 4),
+        "queries_s_at_the_top": round(len(took_ms) / (drop_s - top_s)),
+        "ms_at_the_top": {f"p{share}": round(took_ms[len(took_ms) * share // 100], 1) for share in (50, 99)},
+        "replicas_at_the_top": most,
+        "second_replica_s_after_threshold": None if second_s is None else round(second_s - threshold_s, 1),
+        "last_replica_s_after_top": round(max(0.0, last_s - top_s), 1),
+        "one_cell_s_after_fall": None if shrunk_s is None else round(shrunk_s - drop_s, 1),
+    }
+
+
+async def run_on_both(*, rise_s: float, hold_s: float, only_cluster: bool) -> dict[str, Any]:
+    """Run on a cluster, and then on one Redis."""
     found = {}
     async with contextlib.AsyncExitStack() as stack:
-        redis = await stack.enter_async_context(PrivateRedis(Path(stack.enter_context(tempfile.TemporaryDirectory()))))
-        store = await connect(Settings(redis_url=redis.url))
-        stack.push_async_callback(store.close)
-        found["one Redis"] = await run_on(store, names_s, queries_s, rise_s, None)
-    async with contextlib.AsyncExitStack() as stack:
-        cluster = RedisCluster(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-        await stack.enter_async_context(cluster)
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        cluster = await stack.enter_async_context(RedisCluster(directory))
         store = await connect(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
-        found["a cluster of six"] = await run_on(store, names_s, queries_s, rise_s, cluster)
+        found["a cluster of six"] = await run_on(
+            store, cluster.urls, directory, rise_s=rise_s, hold_s=hold_s, cluster=cluster
+        )
+    if only_cluster:
+        return found
+    async with contextlib.AsyncExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        redis = await stack.enter_async_context(PrivateRedis(directory))
+        store = await connect(Settings(redis_url=redis.url))
+        stack.push_async_callback(store.close)
+        found["one Redis"] = await run_on(store, redis.url, directory, rise_s=rise_s, hold_s=hold_s, cluster=None)
     return found
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--names-s", type=float, default=20.0)
-    parser.add_argument("--queries-s", type=float, default=40.0)
     parser.add_argument("--rise-s", type=float, default=60.0)
+    parser.add_argument("--hold-s", type=float, default=30.0)
+    parser.add_argument("--only-cluster", action="store_true")
     report = asyncio.run(run_on_both(**vars(parser.parse_args())))
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(report), indent=2).decode() + "\n")

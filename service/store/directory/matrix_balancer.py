@@ -118,8 +118,6 @@ class MatrixBalancer:
         await self._directory.load_reports.flush()
         reports = await self._directory.load_reports.read()
         sizes = await self._directory.matrix_sizes()
-        if not reports and not sizes and not self._listed:
-            return 0
         nodes = await self._node_loads.read()
         own = {cell: load for cell, load in reports.items() if is_own(cell.pair)}
         due = self._due_pairs(own, sizes, nodes, is_own)
@@ -161,15 +159,16 @@ class MatrixBalancer:
             if await self._directory.cells.run(find_size(key, self._limits)) is None:
                 await self._directory.list_size(pair, MatrixSize())
                 return False
-            matrix = await self._settle(pair, key)
-            if matrix is None:
-                return True
-            loads = await self._loads(key, matrix.size, reported)
-            request = await self._patiently(pair, matrix, loads, nodes)
-            if request is None or not await self._change(pair, matrix, after_request(matrix, request, self._limits)):
-                return False
-            log.info("matrix resized", pair=pair, request=request.kind.value, rows=request.new_rows)
-            await self._settle(pair, key)
+            has_changed = False
+            while (matrix := await self._settle(pair, key)) is not None:
+                loads = await self._loads(key, matrix.size, reported)
+                request = self._patient_request(pair, matrix, loads, nodes)
+                if request is None:
+                    return has_changed
+                if not await self._change(pair, matrix, after_request(matrix, request, self._limits)):
+                    break
+                log.info("matrix resized", pair=pair, request=request.kind.value, rows=request.new_rows)
+                has_changed = True
         except CellsUnavailable as error:
             log.warning("matrix upkeep interrupted", pair=pair, error=str(error))
         return True
@@ -201,7 +200,7 @@ class MatrixBalancer:
             place: msgspec.structs.replace(rates.get(place, CellLoad()), names=count) for place, count in names.items()
         }
 
-    async def _patiently(
+    def _patient_request(
         self, pair: Pair, matrix: Matrix, loads: dict[CellAddress, CellLoad], nodes: RedisNodes
     ) -> ResizeRequest | None:
         """Return the request to carry out now; a part is removed only if it was superfluous in several passes."""
