@@ -46,7 +46,7 @@ _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500
 _RETRY_S = 1.0
 _EXPECTED_FOR_S = 60.0
-_FULL_LISTING_INTERVAL_S = 600.0
+_FULL_LISTING_INTERVAL_S = 1800.0
 """Time in which the whole registry is read again, in case a crash prevented that a change was recorded."""
 _PARTS_OF_LISTING = 20
 """Number of parts in which it is read, so that reading it again is no burst of work."""

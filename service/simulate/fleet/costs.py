@@ -44,8 +44,8 @@ OWNERSHIP = RedisCost(5, 890)
 VERSION = RedisCost(14, 3_700)
 """The owner stores a version with one entry. What follows, its fan-out and search index, is not the control plane's."""
 LISTED_CHANNEL = RedisCost(3, 400)
-"""The full listing, every ten minutes, of one channel."""
-FULL_LISTING_INTERVAL_S = 600.0
+"""The full listing, every half hour, of one channel."""
+FULL_LISTING_INTERVAL_S = 1_800.0
 REFRESHED_NAME = RedisCost(40, 14_400)
 """The refresh of a public channel's name in the directory, every two hours."""
 REFRESH_INTERVAL_S = 7_200.0
