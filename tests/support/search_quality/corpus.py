@@ -2,7 +2,7 @@
 
 The texts were made for this test; none is copied. The corpus has three parts:
 
-- *Stories* (``stories/*.txt``): 369 short invented reports on some 100 topics; every title and sentence is written by
+- *Stories* (``stories/*.txt``): 450 short invented reports on some 170 topics; every title and sentence is written by
   hand. A story has two or three titles and three to six sentences. Each title becomes one entry with a selection of
   these sentences, as channels that report on the same event write different titles and share sentences. Many stories
   exist in several languages with the same names of people and places. Some words have several meanings (*python*,
