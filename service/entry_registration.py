@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from service.discovery.av_pairs import Pair
-from service.discovery.names import DeclaredMetadata, entry_pairs
+from service.discovery.names import DeclaredMetadata, entry_pairs, entry_text
 from service.errors import CellsUnavailable
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId, Delta, Entry
@@ -32,7 +32,7 @@ _VERSIONS_PER_READ = 64
 def pairs_of(channel: Channel, entry: Entry) -> Mapping[Pair, int]:
     """Return the AV-pairs by which an entry of a channel is found, with their weights."""
     domain = site_of(host_of(without_selector(channel.url)))
-    return dict.fromkeys(entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain), 1)
+    return entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain)
 
 
 class EntryRegistrar:
@@ -64,6 +64,7 @@ class EntryRegistrar:
             present = {entry.key: pairs[entry.position] for entry in listed}
             edited = [entry for entry in former.entries if entry.key in present and entry.version < delta.version]
             await self._register(channel, {entry: present[entry.key] for entry in listed}, now_s)
+            await self._add_words(channel, (delta.changes[entry.position].entry for entry in listed))
             for entry, text in (await self._public.texts(channel.id, edited)).items():
                 await self._withdraw(channel, entry, pairs_of(channel, text.entry).keys() - present[entry.key], now_s)
             is_stored = after == before or await self._public.replace(channel.id, before, after)
@@ -78,8 +79,9 @@ class EntryRegistrar:
         for delta in deltas:
             after = after.after(delta, now_s)
         by_version = {delta.version: delta.changes for delta in deltas}
-        found = {entry: pairs_of(channel, by_version[entry.version][entry.position].entry) for entry in after.entries}
-        await self._register(channel, found, now_s)
+        texts = {entry: by_version[entry.version][entry.position].entry for entry in after.entries}
+        await self._register(channel, {entry: pairs_of(channel, text) for entry, text in texts.items()}, now_s)
+        await self._add_words(channel, texts.values())
         return await self._public.replace(channel.id, before, after)
 
     async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
@@ -108,6 +110,13 @@ class EntryRegistrar:
             by_end.setdefault(entry.registered_until_s(now_s), []).append(ContentName(entry.name(channel.id), pairs))
         directory = self._store.entry_directory
         await asyncio.gather(*(directory.register(names, until_s - now_s) for until_s, names in by_end.items()))
+
+    async def _add_words(self, channel: Channel, entries: Iterable[Entry]) -> None:
+        """Add the words with which entries are registered to the vocabulary, for searches for similar words."""
+        words: dict[str, str] = {}
+        for entry in entries:
+            words |= entry_text(entry, channel.language).registered_words()
+        await self._store.entry_directory.vocabulary.add(words)
 
     async def _withdraw(self, channel: Channel, entry: ListedEntry, pairs: Iterable[Pair], now_s: float) -> None:
         kept_s = entry.registered_until_s(now_s) - now_s

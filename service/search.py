@@ -1,14 +1,21 @@
 """Search for channels and entries in the store.
 
-:mod:`service.discovery.search_policy` decides which channels and entries match and are visible.
+A search has these steps: the query is expanded to the AV-pairs of registered words, the directory returns the best
+candidates, their documents are read, those that are public and still match are ranked, and the first get snippets
+(:mod:`service.discovery.text_search`).
 """
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from operator import attrgetter
 
-from service.discovery.av_pairs import Pair
-from service.discovery.candidates import Candidates, require_all
+import msgspec
+
+from service.discovery.av_pairs import ContentKind, Pair, attribute_of
+from service.discovery.candidates import MAX_WEIGHT, Candidate, Candidates, Clause, require_all
 from service.discovery.discover import (
     MAX_CANDIDATES,
     NEW,
@@ -19,20 +26,26 @@ from service.discovery.discover import (
     arrange_listing,
     discover_pairs,
 )
-from service.discovery.query import DEFAULT_LIMIT, Query, SearchHit
+from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
+from service.discovery.query import DEFAULT_LIMIT, Correction, Query, SearchAnswer, SearchHit
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,
-    build_channel_name,
+    ChannelDescription,
     can_match,
     channel_id_of,
     channel_ids_of,
-    matching_channels,
-    matching_entry,
+    describe_channel,
     public_channels,
+    text_of_named_channel,
 )
+from service.discovery.text_search.query_expansion import ExpandedQuery, expand
+from service.discovery.text_search.ranking import Circumstances, ScoreParts, clause_importance, score
+from service.discovery.text_search.searchable_text import SearchableText
+from service.discovery.text_search.snippets import Snippet, make_snippet
+from service.discovery.text_search.vocabulary import Vocabulary
 from service.feeds.urls import host_of, without_selector
-from service.model import Channel, ChannelId
+from service.model import Channel, ChannelId, Entry
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
@@ -42,6 +55,52 @@ _OWN_BATCH = 50
 """Subscriptions that are examined at once when a user's private channels are searched."""
 _LATEST = 20
 """Number of latest entries from which a channel's name (its attribute-value pairs) is built."""
+_SNIPPET_ENTRIES = 10
+"""Number of latest entries in whose titles the words of a query are looked for, to show one of them."""
+
+
+class SearchExplanation(msgspec.Struct, frozen=True):
+    """The answer to a query, and how it was found.
+
+    ``importances`` has the importance of each clause of ``expanded``. ``scores`` has the score of each hit, and
+    ``pairs`` the AV-pairs of the hit that counted, one for each clause.
+    """
+
+    answer: SearchAnswer
+    expanded: ExpandedQuery
+    candidates: Candidates
+    importances: tuple[float, ...]
+    scores: tuple[ScoreParts, ...]
+    pairs: tuple[tuple[Pair, ...], ...]
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """A candidate with its document as it is now: a public channel, or an entry of one.
+
+    ``name`` is the content name of a channel as registered. ``time_s`` is when an entry was published or detected
+    (Unix s), 0 for channels.
+    """
+
+    candidate: Candidate
+    score: ScoreParts
+    channel: Channel
+    subscribers: int
+    name: frozenset[Pair] = frozenset()
+    entry: Entry | None = None
+    time_s: float = 0.0
+
+
+class _Match(msgspec.Struct, frozen=True):
+    """A document that satisfies the query. ``pairs`` are its AV-pairs; for an entry, they have no words."""
+
+    document: _Document
+    text: SearchableText
+    pairs: frozenset[Pair]
+
+
+class _PublicChannel(msgspec.Struct, frozen=True):
+    channel: Channel
+    subscribers: int
 
 
 class Searcher:
@@ -52,28 +111,21 @@ class Searcher:
         self._store = store
         self._min_subscribers = min_subscribers
 
-    async def find(self, query: Query) -> list[SearchHit]:
-        """Return up to ``query.limit`` public channels or entries that match. Raises :class:`CellsUnavailable`.
+    async def find(self, query: Query, language: str = "") -> SearchAnswer:
+        """Return up to ``query.limit`` public channels or entries that match, best first.
 
-        Channels are first looked up in a worker's memory. If too few are found there, the discovery matrices are
-        queried.
+        ``language`` is the asker's language (ISO 639-1), whose documents are preferred; "" if it is unknown. Raises
+        :class:`CellsUnavailable`.
         """
-        hits: list[SearchHit] = []
-        if query.about == "channel":
-            found = await self._store.directory_lookups.lookup(query.pairs, OVERFETCH_FACTORS[0] * query.limit)
-            hits = await self._visible_hits(query, found.names if found else ())
-        for factor in OVERFETCH_FACTORS:
-            if len(hits) >= query.limit:
-                break
-            most = min(factor * query.limit, MAX_NAMES)
-            if query.about == "channel":
-                result = await self._find_channels(query.pairs, most)
-            else:
-                result = await self._store.entry_directory.find(require_all(query.pairs), (), most)
-            hits = await self._visible_hits(query, result.names)
-            if result.complete and len(result.found) == result.total:
-                break
-        return hits[: query.limit]
+        return (await self.explain(query, language)).answer
+
+    async def explain(self, query: Query, language: str = "") -> SearchExplanation:
+        """Return the answer of :meth:`find`, and how it was found."""
+        vocabulary = await directory_of(self._store, query.about).vocabulary.read()
+        expanded = expand(query, vocabulary)
+        found = await self._find_expanded(expanded, language)
+        tolerant = expanded if found.answer.hits else expand(query, vocabulary, tolerant=True)
+        return found if tolerant == expanded else await self._find_expanded(tolerant, language)
 
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
@@ -87,7 +139,11 @@ class Searcher:
         # All new channels but a few work, so that the directory of new ones has enough that do.
         sought = tuple(pair for pair in pairs if pair != WORKING or NEW not in pairs)
         found = await self._store.directory_lookups.lookup(sought, MAX_CANDIDATES)
-        cids = list(found.names if found else (await self._find_channels(pairs, MAX_CANDIDATES)).names)
+        cids = list(
+            found.names
+            if found
+            else (await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES)).names
+        )
         channels, subscribers, names = await asyncio.gather(
             self._store.channels.get_many(cids),
             self._store.subscriptions.counts(cids),
@@ -101,12 +157,6 @@ class Searcher:
         ]
         return arrange_listing(order, pairs, listed, limit)
 
-    async def _find_channels(self, pairs: Sequence[Pair], most: int) -> Candidates:
-        """Return the best ``most`` channels with all these AV-pairs from the matrices, and count the search."""
-        result = await self._store.channel_directory.find(require_all(pairs), (), most)
-        self._store.directory_lookups.count_search(result.frequencies, most)
-        return result
-
     async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
         """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
 
@@ -114,6 +164,7 @@ class Searcher:
         """
         if query.about != "channel":
             return []
+        expanded = expand(query, Vocabulary())
         cids = [subscription.channel for subscription in await self._store.subscriptions.of_user(jid)]
         hits: list[SearchHit] = []
         for first in range(0, len(cids), _OWN_BATCH):
@@ -129,42 +180,191 @@ class Searcher:
                 and can_match(query, state.channel, _domain(state.channel), state.updates.interval_s(now_s))
             ]
             names = await asyncio.gather(*(read_channel_name(self._store, state, now_s) for state in private))
-            matching = zip(private, names, strict=True)
-            hits += [SearchHit(state.channel, own=True) for state, name in matching if query.matches(name)]
+            hits += [
+                SearchHit(state.channel, own=True)
+                for state, name in zip(private, names, strict=True)
+                if expanded.is_satisfied_by(name.text, name.pairs.keys())
+            ]
             if len(hits) >= query.limit:
                 break
         return hits[: query.limit]
 
     async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
         """Return the channels among ``cids`` that are public, by id."""
-        channels = await self._store.channels.get_many(cids)
-        return public_channels(channels, await self._store.subscriptions.counts(list(cids)), self._min_subscribers)
+        return {cid: public.channel for cid, public in (await self._read_public(cids)).items()}
 
-    async def _visible_hits(self, query: Query, names: Sequence[str]) -> list[SearchHit]:
-        """Return the channels or entries with these directory names that are public and still match the query."""
-        cids = channel_ids_of(names)
-        if not cids:
-            return []
+    async def _read_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
+        """Return the channels among ``cids`` that are public, with their numbers of subscribers, by id."""
+        channels, counts = await asyncio.gather(
+            self._store.channels.get_many(cids), self._store.subscriptions.counts(list(cids))
+        )
+        subscribers = dict(zip(cids, counts, strict=True))
+        public = public_channels(channels, counts, self._min_subscribers)
+        return {cid: _PublicChannel(channel, subscribers[cid]) for cid, channel in public.items()}
+
+    async def _find_expanded(self, expanded: ExpandedQuery, language: str) -> SearchExplanation:
+        """Return the best results of an expanded query; see :meth:`find`."""
+        query, limit = expanded.query, expanded.query.limit
+        candidates, matching = Candidates((), 0, True, {}, (), 0.0), list[_Match]()
+        importances: tuple[float, ...] = ()
+        whole = True
+        async for candidates in self._candidates(expanded):
+            importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
+            documents = await self._documents(query, candidates.found, importances, language)
+            whole = candidates.complete and len(candidates.found) == candidates.total
+            # One match more than is shown tells that there are more.
+            matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
+            if len(matching) >= limit or whole:
+                break
+        shown = matching[:limit]
+        answer = SearchAnswer(
+            tuple(await self._hits(expanded, shown)),
+            tuple(dict.fromkeys(_corrections(expanded, shown))),
+            has_more=len(matching) > limit or not whole,
+            total=len(matching) if whole else None,
+        )
+        return SearchExplanation(
+            answer,
+            expanded,
+            candidates,
+            importances,
+            tuple(match.document.score for match in shown),
+            tuple(match.document.candidate.pairs for match in shown),
+        )
+
+    async def _candidates(self, expanded: ExpandedQuery) -> AsyncIterator[Candidates]:
+        """Yield the best candidates: first those in workers' memory, if there are any, then ever more of the matrices.
+
+        Workers have directories of popular attributes, not of words.
+        """
+        query, pairs = expanded.query, expanded.query.attributes
+        first, *others = (min(factor * query.limit + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
+        if pairs and query.about == "channel":
+            found = await self._store.directory_lookups.lookup(pairs, first)
+            if found is not None:
+                equal = [Candidate(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in found.names]
+                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0)
+        for most in (first, *others) if expanded.clauses else ():
+            yield await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most)
+
+    async def _find_in_matrices(
+        self, about: ContentKind, clauses: Sequence[Clause], excluded: Collection[Pair], most: int
+    ) -> Candidates:
+        """Return the best ``most`` candidates from the matrices, and count searches for attributes of channels."""
+        candidates = await directory_of(self._store, about).find(clauses, excluded, most)
+        if about == "channel" and not any(attribute_of(pair) == "word" for pair in candidates.frequencies):
+            self._store.directory_lookups.count_search(candidates.frequencies, most)
+        return candidates
+
+    async def _documents(
+        self, query: Query, candidates: Sequence[Candidate], importances: Sequence[float], language: str
+    ) -> list[_Document]:
+        """Return the documents of those candidates that are public, best first; see :meth:`find` for ``language``.
+
+        Entries that were published before ``query.after`` are left out.
+        """
+        public = await self._read_public(channel_ids_of(candidate.name for candidate in candidates))
+        candidates = [candidate for candidate in candidates if candidate.name.partition("/")[0] in public]
         if query.about == "entry":
-            public = await self.filter_public(cids)
-            entries = await self._store.public_entries.read(names, time.time())
-            return [
-                hit
-                for name in dict.fromkeys(names)
-                if name in entries and (channel := public.get(channel_id_of(name)))
-                for hit in matching_entry(query, channel, entries[name].entry, _domain(channel))
-            ]
-        public, current_names = await asyncio.gather(self.filter_public(cids), self._store.channels.content_names(cids))
-        return matching_channels(query, public, dict(zip(cids, current_names, strict=True)))
+            documents = await self._entry_documents(candidates, public, importances, language)
+            if query.after is not None:
+                after_s = datetime.combine(query.after, datetime.min.time(), UTC).timestamp()
+                documents = [one for one in documents if one.time_s >= after_s]
+        else:
+            documents = await self._channel_documents(candidates, public, importances, language)
+        # Stable: the candidates are in the order of their relevance and then of their names.
+        documents.sort(key=lambda one: (-one.score.total, -one.time_s))
+        return documents
+
+    async def _entry_documents(
+        self,
+        candidates: Sequence[Candidate],
+        public: Mapping[ChannelId, _PublicChannel],
+        importances: Sequence[float],
+        language: str,
+    ) -> list[_Document]:
+        now_s, documents = time.time(), list[_Document]()
+        entries = await self._store.public_entries.read([candidate.name for candidate in candidates], now_s)
+        for candidate in candidates:
+            if candidate.name not in entries:
+                continue
+            entry, detected_s = msgspec.structs.astuple(entries[candidate.name])
+            channel, subscribers = msgspec.structs.astuple(public[channel_id_of(candidate.name)])
+            time_s = detected_s if entry.published is None else min(entry.published, detected_s)
+            preferred = _is_in_language(channel, language)
+            total = score(candidate, importances, Circumstances(subscribers, preferred, now_s - time_s))
+            documents.append(_Document(candidate, total, channel, subscribers, entry=entry, time_s=time_s))
+        return documents
+
+    async def _channel_documents(
+        self,
+        candidates: Sequence[Candidate],
+        public: Mapping[ChannelId, _PublicChannel],
+        importances: Sequence[float],
+        language: str,
+    ) -> list[_Document]:
+        documents = list[_Document]()
+        names = await self._store.channels.content_names([candidate.name for candidate in candidates])
+        for candidate, pairs in zip(candidates, names, strict=True):
+            channel, subscribers = msgspec.structs.astuple(public[candidate.name])
+            preferred = _is_in_language(channel, language)
+            total = score(candidate, importances, Circumstances(subscribers, preferred, None))
+            documents.append(_Document(candidate, total, channel, subscribers, pairs))
+        return documents
+
+    async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
+        """Return the hits to show for these matches, with snippets."""
+        channels = [match.document.channel.id for match in matches if match.document.entry is None]
+        latest = await asyncio.gather(*(self._store.channels.latest(cid, _SNIPPET_ENTRIES) for cid in channels))
+        titles = {cid: [entry.title for entry in entries] for cid, entries in zip(channels, latest, strict=True)}
+        hits = []
+        for match in matches:
+            found = match.document
+            texts = titles[found.channel.id] if found.entry is None else [found.entry.summary]
+            snippet = _best_snippet(texts, expanded, match.text.language)
+            hits.append(SearchHit(found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits))
+        return hits
 
 
-def directory_of(store: Store, query: Query) -> Directory:
-    """Return the directory that a query searches: the directory of entries or that of channels."""
-    return store.entry_directory if query.about == "entry" else store.channel_directory
+def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:
+    """Yield those documents that satisfy the query."""
+    for one in documents:
+        channel, domain = one.channel, _domain(one.channel)
+        if one.entry is None:
+            match = _Match(one, text_of_named_channel(channel, one.name, domain), one.name)
+        else:
+            traits = DeclaredMetadata(channel.language)
+            pairs = frozenset(entry_attributes(one.entry, channel, traits, domain))
+            match = _Match(one, entry_text(one.entry, channel.language), pairs)
+        if expanded.is_satisfied_by(match.text, match.pairs):
+            yield match
 
 
-async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> frozenset[Pair]:
-    """Return a channel's content name: the attribute-value pairs that describe the channel, public or not.
+def _best_snippet(texts: Iterable[str], expanded: ExpandedQuery, language: str) -> Snippet:
+    """Return the snippet of that text which has most words of the query; of equal ones, of the first."""
+    is_hit = expanded.hit_test(language)
+    return max((make_snippet(text, is_hit) for text in texts), key=lambda one: len(one.hits), default=Snippet(""))
+
+
+def _corrections(expanded: ExpandedQuery, matches: Iterable[_Match]) -> Iterator[Correction]:
+    """Yield the corrections of those words of the query that no match has as written."""
+    corrections = [frozenset(expanded.corrections(match.text, match.pairs)) for match in matches]
+    words = [{each.word for each in own} for own in corrections]
+    everywhere = set.intersection(*words) if words else set[str]()
+    return (each for own in corrections for each in sorted(own, key=attrgetter("word")) if each.word in everywhere)
+
+
+def _is_in_language(channel: Channel, language: str) -> bool:
+    return bool(language) and channel.language[:2].lower() == language
+
+
+def directory_of(store: Store, about: ContentKind) -> Directory:
+    """Return the directory of entries or that of channels."""
+    return store.entry_directory if about == "entry" else store.channel_directory
+
+
+async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> ChannelDescription:
+    """Return a channel's content name and text, whether or not the channel is public.
 
     ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
     """
@@ -172,7 +372,7 @@ async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> 
     latest, (metadata,) = await asyncio.gather(
         store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata([channel.id])
     )
-    return build_channel_name(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s), now_s=now_s)
+    return describe_channel(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s), now_s=now_s)
 
 
 def _domain(channel: Channel) -> str:

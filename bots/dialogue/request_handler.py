@@ -185,7 +185,7 @@ class ReadRequests:
         """
         search = Searcher(self._store, self.limits.public_from_subscribers)
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query))
-        return (*own, *public)[: query.limit]
+        return (*own, *public.hits)[: query.limit]
 
     async def watches(self) -> tuple[SavedSearch, ...]:
         """Return the user's saved searches in the order of their numbers."""

@@ -1,24 +1,30 @@
-"""Content names: the sets of AV-pairs of channels and entries, built from what publishers write.
+"""Content names: the AV-pairs of channels and entries with their weights, built from what publishers write.
 
 Invalid values (a language that is no code, an empty tag) are left out, and a name has at most ``MAX_PAIRS`` pairs,
-because each costs a registration.
+because each costs a registration. Names depend on nothing but the arguments, so that the pairs of a former version can
+be computed again and withdrawn.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from service.discovery.av_pairs import MAX_VALUE_CHARS, UPDATE_CLASSES, Pair, make_pair
+from service.discovery.text_search.query_expansion import word_pair
+from service.discovery.text_search.searchable_text import SearchableText, TextField, text_field
 from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, Entry
 
-MAX_PAIRS: Final = 48
-MAX_TITLE_WORDS: Final = 16
+MAX_PAIRS: Final = 80
+ATTRIBUTE_WEIGHT: Final = 128
+"""Weight of pairs that are no words."""
 MAX_TAGS: Final = 8
 MAX_AUTHORS: Final = 4
 
@@ -27,6 +33,8 @@ _UPDATE_CLASS_LIMITS_S: Final = (7_200.0, 2 * _DAY_S, 14 * _DAY_S, 60 * _DAY_S)
 _GENERATOR = re.compile(r"(?:https?://(?:www\.)?)?([^\d/?#(,;]*[^\d/?#(,;\s.-])(?:\D*?(\d[\w.+-]{0,19}))?")
 _BEFORE_VERSION = re.compile(r"\s+v(?:ersion)?$", re.IGNORECASE)
 _TITLE_CHARS = 1000
+_USELESS_LABELS: Final = frozenset({"www", "feed", "feeds", "rss", "blog", "blogs", "news"})
+"""Labels of host names that say nothing about a channel."""
 
 
 class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,43 +46,87 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
     generator: str = ""
 
 
-def channel_pairs(channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float) -> tuple[Pair, ...]:
-    """Return a channel's content name: its set of AV-pairs.
+def channel_pairs(
+    channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float, latest_titles: Iterable[str] = ()
+) -> dict[Pair, int]:
+    """Return a channel's content name: its :func:`channel_attributes` and the words of its :func:`channel_text`.
+
+    The value of each pair is its weight (1 to 255).
+    """
+    attributes = channel_attributes(channel, traits, domain, interval_s)
+    return _name(attributes, channel_text(channel, traits, domain, latest_titles))
+
+
+def channel_attributes(channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float) -> list[Pair]:
+    """Return the AV-pairs of a channel that are no words.
 
     ``traits`` is the metadata that its documents declare, ``domain`` is the registrable domain of its URL, and
     ``interval_s`` is the estimated time between its updates in seconds.
     """
-    return _limit_pairs(
-        [
-            f"type={channel.kind}",
-            f"status={_status(channel)}",
-            f"updates={update_class(interval_s)}",
-            *_host_pairs(channel, domain),
-            *language_pairs(traits.language),
-            *_generator_pairs(traits.generator),
-            *_pairs_of("tag", traits.tags, MAX_TAGS),
-            *_pairs_of("author", traits.authors, MAX_AUTHORS),
-            *_title_pairs(channel.title),
-        ]
-    )
+    return [
+        f"type={channel.kind}",
+        f"status={_status(channel)}",
+        f"updates={update_class(interval_s)}",
+        *_host_pairs(channel, domain),
+        *language_pairs(traits.language),
+        *_generator_pairs(traits.generator),
+        *_pairs_of("tag", traits.tags, MAX_TAGS),
+        *_pairs_of("author", traits.authors, MAX_AUTHORS),
+    ]
 
 
-def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> tuple[Pair, ...]:
-    """Return an entry's content name: its own AV-pairs, and those of its channel's location and language.
+def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> dict[Pair, int]:
+    """Return an entry's content name: its own AV-pairs and those of its channel's location and language, with weights.
 
     ``traits`` is the metadata that the documents of its channel declare, and ``domain`` is the registrable domain of
     its channel's URL.
     """
-    return _limit_pairs(
-        [
-            f"channel={channel.id}",
-            *_host_pairs(channel, domain),
-            *language_pairs(traits.language),
-            *_pairs_of("tag", entry.tags, MAX_TAGS),
-            *_pairs_of("author", entry.authors or traits.authors, MAX_AUTHORS),
-            *_title_pairs(entry.title),
-        ]
+    attributes = entry_attributes(entry, channel, traits, domain)
+    return _name(attributes, entry_text(entry, traits.language))
+
+
+def entry_attributes(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> list[Pair]:
+    """Return the AV-pairs of :func:`entry_pairs` that are no words."""
+    return [
+        f"channel={channel.id}",
+        *_host_pairs(channel, domain),
+        *language_pairs(traits.language),
+        *_pairs_of("tag", entry.tags, MAX_TAGS),
+        *_pairs_of("author", entry.authors or traits.authors, MAX_AUTHORS),
+    ]
+
+
+def channel_text(
+    channel: Channel, traits: DeclaredMetadata, domain: str, latest_titles: Iterable[str] = ()
+) -> SearchableText:
+    """Return the text by whose words a channel is found: its title, site, topics and authors.
+
+    Words that several of its latest titles contain are topics, too.
+    """
+    host = host_of(without_selector(channel.url))
+    labels = [label for label in host.removesuffix(domain).split(".") if label not in _USELESS_LABELS]
+    fields = (
+        text_field(channel.title[:_TITLE_CHARS], boost=3.0, mean_words=5, is_title=True),
+        text_field(" ".join([domain.partition(".")[0], *labels]).replace("-", " "), boost=2.0, mean_words=2),
+        _list_field(traits.tags, MAX_TAGS),
+        _list_field(traits.authors, MAX_AUTHORS),
+        TextField(_recurrent_words(latest_titles), boost=1.0, mean_words=20),
     )
+    return SearchableText(fields, traits.language)
+
+
+def entry_text(entry: Entry, declared_language: str) -> SearchableText:
+    """Return the text by whose words an entry is found: its title, topics, authors and summary.
+
+    ``declared_language`` is the language tag that the documents of its channel declare; "" if they declare none.
+    """
+    fields = (
+        text_field(entry.title[:_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
+        _list_field(entry.tags, MAX_TAGS),
+        _list_field(entry.authors, MAX_AUTHORS),
+        text_field(entry.summary, boost=1.0, mean_words=60),
+    )
+    return SearchableText(fields, declared_language)
 
 
 def language_pairs(tag: str) -> list[Pair]:
@@ -129,8 +181,15 @@ def _pairs_of(attribute: str, values: Iterable[str], most: int) -> list[Pair]:
     return list(dict.fromkeys(each for each in found if each is not None))[:most]
 
 
-def _title_pairs(title: str) -> list[Pair]:
-    return [f"word={word}" for word in list(dict.fromkeys(words(title[:_TITLE_CHARS])))[:MAX_TITLE_WORDS]]
+def _list_field(values: Iterable[str], most: int) -> TextField:
+    """Return the analysed field of a list of tags or authors, of which the first ``most`` count."""
+    return text_field(" ".join(value[:MAX_VALUE_CHARS] for value in islice(values, most)), boost=1.5, mean_words=4)
+
+
+def _recurrent_words(titles: Iterable[str]) -> list[str]:
+    """Return the words that at least two of these titles contain, the most frequent first."""
+    counts = Counter(word for title in titles for word in set(words(title[:_TITLE_CHARS])))
+    return sorted((word for word, count in counts.items() if count > 1), key=lambda word: (-counts[word], word))
 
 
 def _pair_or_none(attribute: str, value: str, *, parent: Pair = "") -> Pair | None:
@@ -139,5 +198,7 @@ def _pair_or_none(attribute: str, value: str, *, parent: Pair = "") -> Pair | No
     return None
 
 
-def _limit_pairs(pairs: list[Pair]) -> tuple[Pair, ...]:
-    return tuple(dict.fromkeys(pairs))[:MAX_PAIRS]
+def _name(attributes: Iterable[Pair], text: SearchableText) -> dict[Pair, int]:
+    weights = dict.fromkeys(attributes, ATTRIBUTE_WEIGHT)
+    weights |= {word_pair(stem): weight for stem, weight in text.weights().items()}
+    return dict(islice(weights.items(), MAX_PAIRS))

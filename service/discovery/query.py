@@ -2,7 +2,7 @@
 
 A query is a conjunction of groups of alternatives, without some conditions: ``rust (or) go, async, not -ads``. A
 condition is a word, a phrase, or an attribute-value pair. Words and phrases are as the user wrote them, folded but not
-stemmed: ``service.discovery.query_expansion`` decides which registered words they stand for.
+stemmed: ``service.discovery.text_search.query_expansion`` decides which registered words they stand for.
 """
 
 from collections.abc import Iterator
@@ -59,6 +59,12 @@ class Query(msgspec.Struct, frozen=True):
     limit: int = DEFAULT_LIMIT
 
     @property
+    def attributes(self) -> tuple[Pair, ...]:
+        """The AV-pairs that every result has, if the query is a conjunction of such pairs; otherwise empty."""
+        pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
+        return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
+
+    @property
     def pairs(self) -> tuple[Pair, ...]:
         """The pairs that every result has; words stand for themselves, and alternatives are left out."""
         required = (group[0] for group in self.all_of if len(group) == 1)
@@ -70,7 +76,11 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class SearchHit(msgspec.Struct, frozen=True):
-    """A search result: a channel, or an entry with its channel."""
+    """A search result: a channel, or an entry with its channel.
+
+    ``snippet`` is one line of the text of the entry, or of the channel's latest entries, and ``hits`` are the
+    character ranges (start, end) of the query's words in it.
+    """
 
     channel: Channel
     entry: Entry | None = None
@@ -78,6 +88,28 @@ class SearchHit(msgspec.Struct, frozen=True):
     """Whether the channel is not public and shown only because the user is subscribed to it."""
     subscribers: int = 0
     """Number of the channel's subscribers; 0 if the search did not read it."""
+    snippet: str = ""
+    hits: tuple[tuple[int, int], ...] = ()
+
+
+class Correction(msgspec.Struct, frozen=True):
+    """A word of a query that nothing has as it is written, and the similar word that was found instead."""
+
+    word: str
+    replacement: str
+
+
+class SearchAnswer(msgspec.Struct, frozen=True):
+    """The results of a query, best first, at most as many as its limit.
+
+    ``corrections`` are the words that were replaced to find them. ``has_more`` states whether a greater limit would
+    find more. ``total`` is the number of results, or None if only a lower bound is known.
+    """
+
+    hits: tuple[SearchHit, ...]
+    corrections: tuple[Correction, ...] = ()
+    has_more: bool = False
+    total: int | None = None
 
 
 def _pairs_of(condition: Condition) -> Iterator[Pair]:

@@ -7,12 +7,22 @@ counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from service.discovery.av_pairs import Pair
 from service.discovery.discover import NEW, novelty_weight
-from service.discovery.names import MAX_AUTHORS, MAX_TAGS, DeclaredMetadata, channel_pairs, entry_pairs
-from service.discovery.query import Query, SearchHit
+from service.discovery.names import (
+    MAX_AUTHORS,
+    MAX_TAGS,
+    DeclaredMetadata,
+    channel_attributes,
+    channel_pairs,
+    channel_text,
+)
+from service.discovery.query import PairCondition, Query
+from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata
 
@@ -36,10 +46,17 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
     return list(dict.fromkeys(map(channel_id_of, names)))
 
 
-def build_channel_name(
+class ChannelDescription(msgspec.Struct, frozen=True):
+    """A channel's content name (its AV-pairs with their weights), and the text by whose words it is found."""
+
+    pairs: dict[Pair, int]
+    text: SearchableText
+
+
+def describe_channel(
     channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float, *, now_s: float
-) -> frozenset[Pair]:
-    """Return a channel's content name (its set of AV-pairs), whether or not the channel is public.
+) -> ChannelDescription:
+    """Return the description of a channel, whether or not it is public.
 
     ``latest`` are its latest entries, and ``metadata`` is its feed's metadata. ``domain`` is the registrable domain of
     its URL, and ``interval_s`` its update interval in seconds. ``now_s`` is Unix time.
@@ -51,8 +68,25 @@ def build_channel_name(
         generator=metadata.generator,
         authors=_most_common((author for entry in latest for author in entry.authors), MAX_AUTHORS),
     )
-    pairs = frozenset(channel_pairs(channel, traits, domain, interval_s))
-    return pairs | {NEW} if novelty_weight(now_s - channel.created_s) else pairs
+    titles = [entry.title for entry in latest]
+    text, pairs = (
+        channel_text(channel, traits, domain, titles),
+        channel_pairs(channel, traits, domain, interval_s, titles),
+    )
+    if novelty := novelty_weight(now_s - channel.created_s):
+        pairs[NEW] = novelty
+    return ChannelDescription(pairs, text)
+
+
+def text_of_named_channel(channel: Channel, pairs: Iterable[Pair], domain: str) -> SearchableText:
+    """Return the text of a channel with a known content name of these ``pairs``, without words of its latest entries.
+
+    ``domain`` is the registrable domain of its URL.
+    """
+    tags, authors = (
+        tuple(pair.partition("=")[2] for pair in pairs if pair.startswith(prefix)) for prefix in ("tag=", "author=")
+    )
+    return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain)
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
@@ -60,8 +94,10 @@ def can_match(query: Query, channel: Channel, domain: str, interval_s: float) ->
 
     ``domain`` is the registrable domain of its URL, and ``interval_s`` its update interval in seconds.
     """
-    own = frozenset(channel_pairs(channel, DeclaredMetadata(channel.language), domain, interval_s))
-    return own.issuperset(pair for pair in query.pairs if not pair.startswith(_CONTENT_PREFIXES))
+    own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
+    required = (group[0] for group in query.all_of if len(group) == 1)
+    pairs = (condition.pair for condition in required if isinstance(condition, PairCondition))
+    return all(pair in own for pair in pairs if not pair.startswith(_CONTENT_PREFIXES))
 
 
 def public_channels(
@@ -79,26 +115,6 @@ def public_channels(
         and not channel.moved_to
         and is_public(channel.url, count, listed=channel.listed, least_subscribers=least_subscribers)
     }
-
-
-def matching_channels(
-    query: Query, public: Mapping[ChannelId, Channel], names: Mapping[ChannelId, frozenset[Pair]]
-) -> list[SearchHit]:
-    """Return the public channels whose current names match the query, in the order of ``names``.
-
-    ``public`` has the public channels, and ``names`` the channels' current content names (sets of AV-pairs), both by
-    channel id.
-    """
-    return [SearchHit(public[cid]) for cid, pairs in names.items() if cid in public and query.matches(pairs)]
-
-
-def matching_entry(query: Query, channel: Channel, entry: Entry, domain: str) -> list[SearchHit]:
-    """Return a list with an entry of a public channel if the entry matches the query, else an empty list.
-
-    ``domain`` is the registrable domain of the channel's URL.
-    """
-    pairs = frozenset(entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain))
-    return [SearchHit(channel, entry)] if query.matches(pairs) else []
 
 
 def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:

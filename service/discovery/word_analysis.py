@@ -90,7 +90,7 @@ def fold(text: str) -> str:
     if folded.isascii():
         return folded
     decomposed = unicodedata.normalize("NFKD", folded.translate(_UNDECOMPOSED))
-    return " ".join(unicodedata.normalize("NFKC", _ACCENT.sub("", decomposed)).split())
+    return fold_case(_ACCENT.sub("", decomposed))
 
 
 def fold_case(text: str) -> str:
@@ -121,6 +121,11 @@ def word_parts(word: str) -> list[str]:
 def is_distinctive(word: str) -> bool:
     """Return whether a folded word can be searched for: it is neither a common word nor a single ASCII character."""
     return (len(word) >= _MIN_WORD_CHARS or not word.isascii()) and word not in _COMMON_WORDS
+
+
+def is_function_word(word: str, language: str) -> bool:
+    """Return whether a folded word is a function word of ``language`` (ISO 639-1), which says little about a text."""
+    return word in _FUNCTION_WORD_SETS.get(language, ())
 
 
 def stem(word: str, language: str) -> str:

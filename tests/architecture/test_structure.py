@@ -28,7 +28,18 @@ FORBIDDEN_WORDS = frozenset(
 # Words in -ing that are nouns or technical terms rather than gerunds.
 NOUNS_IN_ING = frozenset(
     {
-        *("batching", "encoding", "formatting", "matching", "parsing", "polling", "rendering", "resizing", "ring"),
+        *(
+            "batching",
+            "encoding",
+            "formatting",
+            "matching",
+            "parsing",
+            "polling",
+            "ranking",
+            "rendering",
+            "resizing",
+            "ring",
+        ),
         *(
             "routing",
             "sampling",

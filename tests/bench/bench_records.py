@@ -78,7 +78,8 @@ async def add_channel(store: Store, number: int) -> ChannelId:
     channel = await store.channels.create(Channel(channel_id(url), url, created_s=now_s), snapshot, found.latest, now_s)
     (state,) = await store.channels.adopt([channel.id], NODES[0])
     assert state is not None
-    await store.channels.set_content_name(channel.id, 1, await read_channel_name(store, state, now_s))
+    description = await read_channel_name(store, state, now_s)
+    await store.channels.set_content_name(channel.id, 1, description.pairs)
     await store.poll_rate_history.record([(channel.id, 0.0)])
     await store.poll_rate_history.record([(channel.id, 900.0)])
     await store.poll_rate_history.record([(channel.id, 300.123)])

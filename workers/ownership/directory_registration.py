@@ -14,7 +14,7 @@ import structlog
 
 from service.clock import Clock
 from service.discovery.discover import attribute_weights
-from service.discovery.search_policy import public_channels
+from service.discovery.search_policy import ChannelDescription, public_channels
 from service.discovery.visibility import is_public
 from service.entry_registration import NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
@@ -118,21 +118,25 @@ class DirectoryRegistrar:
     async def _register_batch(self, counts: dict[ChannelId, int], now_s: float) -> None:
         states = [state for state in await self._store.channels.states(list(counts)) if state is not None]
         channel_ids = [state.channel.id for state in states]
-        present = await asyncio.gather(*(self._read_pairs(state, counts[state.channel.id]) for state in states))
+        described = await asyncio.gather(*(self._describe(state, counts[state.channel.id]) for state in states))
         previous = await self._store.channels.content_names(channel_ids)
         names: list[ContentName] = []
-        for state, pairs, before in zip(states, present, previous, strict=True):
+        words: dict[str, str] = {}
+        for state, description, before in zip(states, described, previous, strict=True):
             channel_id = state.channel.id
+            pairs = frozenset(description.pairs if description else ())
             if pairs != before:
                 # First of all: a search that finds the channel by an obsolete pair checks the pairs stored here.
                 await self._store.channels.set_content_name(channel_id, state.channel.version, pairs)
             if before - pairs:
                 await self._store.channel_directory.withdraw(channel_id, before - pairs, NAME_TTL_S)
-            if pairs:
+            if description:
                 age_s = self._clock.wall_s() - state.channel.created_s
                 weights = attribute_weights(pairs, counts[channel_id], age_s)
-                names.append(ContentName(channel_id, dict.fromkeys(pairs, 1) | weights))
+                names.append(ContentName(channel_id, description.pairs | weights))
+                words |= description.text.registered_words()
         await self._store.channel_directory.register(names, NAME_TTL_S)
+        await self._store.channel_directory.vocabulary.add(words)
         public = {name.id for name in names}
         await self._schedule_checks([state.channel for state in states], public, now_s)
         self._schedule(counts, public, now_s)
@@ -188,12 +192,12 @@ class DirectoryRegistrar:
                 if self._has_few(count):
                     self._listed.add(channel_id)
 
-    async def _read_pairs(self, state: ChannelState, count: int) -> frozenset[str]:
-        """Return the AV-pairs (attributes and values) with which to register a channel that has ``count`` subscribers.
+    async def _describe(self, state: ChannelState, count: int) -> ChannelDescription | None:
+        """Return the description with which to register a channel that has ``count`` subscribers.
 
-        The result is empty for a channel that is private or has moved.
+        The result is None for a channel that is private or has moved.
         """
         channel, least = state.channel, self._least_subscribers
         if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
-            return frozenset()
+            return None
         return await read_channel_name(self._store, state, self._clock.wall_s())

@@ -14,7 +14,7 @@ from service.console.error_responses import public_message
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import SETTINGS, STORE, render
 from service.discovery.av_pairs import ContentKind
-from service.discovery.candidates import QueriedMatrix, require_all
+from service.discovery.candidates import QueriedMatrix
 from service.discovery.matrix import MatrixSize
 from service.discovery.partial.placement_metrics import (
     coverage,
@@ -29,10 +29,9 @@ from service.discovery.partial.placement_metrics import (
 from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, strategy_name
 from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
 from service.discovery.query_parser import parse_query
-from service.discovery.search_policy import OVERFETCH_FACTORS
 from service.errors import CoronetError, NotFound, StoreUnavailable
 from service.model import ChannelId, Entry
-from service.search import Searcher, directory_of
+from service.search import Searcher
 from service.store import Store
 
 operation = OPERATIONS = Operations()
@@ -191,13 +190,13 @@ async def _search(request: web.Request, text: str) -> SearchResult:
     Raises :class:`service.errors.BadQuery`.
     """
     query, store = parse_query(text, datetime.now(UTC).date()), request.app[STORE]
-    explained = await directory_of(store, query).find(require_all(query.pairs), (), OVERFETCH_FACTORS[0] * query.limit)
+    found = await Searcher(store, request.app[SETTINGS].public_from_subscribers).explain(query)
+    explained, results = found.candidates, found.answer.hits
     asked = explained.queried[0] if explained.queried else QueriedMatrix("", MatrixSize(0, 0, ()), 0)
-    results = await Searcher(store, request.app[SETTINGS].public_from_subscribers).find(query)
     return SearchResult(
         items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in results),
         about=query.about,
-        pairs=query.pairs,
+        pairs=tuple(each.pair for clause in found.expanded.clauses for each in clause.alternatives),
         asked=asked.pair,
         partitions=asked.size.partitions,
         replicas=asked.size.replicas,

@@ -105,6 +105,8 @@ key                          type    contents
                                      (msgpack) → its end (Unix s, Redis's clock)
 ``cn:{mx}:ABOUT:load``       hash    ``PARTITION ROW AV-PAIR`` of each busy cell → its load: see
                                      ``scripts/matrix_count_load.lua``; expires
+``cn:{words:ABOUT}``         zset    words with which public channels or entries are registered, with their stems unless
+                                     equal (``WORD STEM``), by the time of the last registration (Unix s)
 ``cn:{ws:B}``                hash    bucket B of all saved searches: id → SearchCondition (msgpack)
 ``cn:{ws}:log``              stream  changes of the buckets: ``i`` id, ``s`` SearchCondition (msgpack) or empty for
                                      a removal; ~10,000
@@ -207,7 +209,6 @@ key                          type    contents
 ===========================  ======  =====================================================================
 
 Console
-=======
 
 ===================================  ======  =============================================================
 key                                  type    contents
@@ -310,6 +311,7 @@ keyspace_deliveries = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
 matrix_sizes = _key("cn:{mx}:*:sizes")
 matrix_loads = _key("cn:{mx}:*:load")
+vocabulary = _key("cn:{words:*}")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")
 user_index = _key("cn:{u:*}:subs")

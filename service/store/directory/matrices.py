@@ -16,6 +16,7 @@ from secrets import randbits
 import msgspec
 
 from service.discovery import cell, registration_and_search
+from service.discovery.av_pairs import ContentKind
 from service.discovery.av_pairs import Pair as AvPair
 from service.discovery.candidates import Candidate, Candidates, Clause, QueriedMatrix
 from service.discovery.cell import CellAnswer, CellState, NameRecord
@@ -23,6 +24,7 @@ from service.discovery.cell_rounds import run_together
 from service.discovery.matrix import (
     CellAddress,
     Matrix,
+    MatrixLimits,
     MatrixSize,
     PairKey,
     cell_addresses,
@@ -30,8 +32,10 @@ from service.discovery.matrix import (
     home_partition,
 )
 from service.store.client import keys
-from service.store.directory.cells import ContentMark
-from service.store.directory.matrix_maintenance import MaintainedMatrices
+from service.store.client.connection import BatchingClient
+from service.store.directory.cells import ContentMark, MatrixCells
+from service.store.directory.matrix_maintenance import LIMITS, MaintainedMatrices
+from service.store.directory.vocabulary import StoredVocabulary
 
 _CACHED_NAMES = 4096
 _MAX_COMBINATIONS = 64
@@ -51,6 +55,16 @@ class ContentName(msgspec.Struct, frozen=True):
 
 class Directory(MaintainedMatrices):
     """Content names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(
+        self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
+    ) -> None:
+        """Create the directory of the content names of channels or of entries, as ``about`` states.
+
+        The two directories have separate matrices, whose cells are in ``cells``.
+        """
+        super().__init__(redis, cells, about, limits)
+        self.vocabulary = StoredVocabulary(redis, about)
 
     async def register(self, names: Sequence[ContentName], kept_s: float) -> None:
         """Register names, or refresh them, so that they expire after ``kept_s`` seconds.

@@ -43,7 +43,7 @@ async def name(store: Store, registrar: DirectoryRegistrar, *channels: Channel) 
 
 
 async def found(store: Store, text: str) -> list[str]:
-    return [finding.channel.id for finding in await Searcher(store, 3).find(parse_query(text, date(2026, 11, 1)))]
+    return [hit.channel.id for hit in (await Searcher(store, 3).find(parse_query(text, date(2026, 11, 1)))).hits]
 
 
 async def test_a_public_channel_is_found_by_its_pairs(store: Store, registrar: DirectoryRegistrar) -> None:

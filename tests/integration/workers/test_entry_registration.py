@@ -54,7 +54,7 @@ async def upkeep(store: Store, *channels: Channel, registrar: DirectoryRegistrar
 
 async def titles(store: Store, pair: str) -> list[str]:
     found = await Searcher(store, 3).find(parse_query(f"type=entry {pair}", date(2026, 11, 1)))
-    return [hit.entry.title for hit in found if hit.entry]
+    return [hit.entry.title for hit in found.hits if hit.entry]
 
 
 async def registered(store: Store, pair: str) -> int:

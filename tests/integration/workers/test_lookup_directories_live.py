@@ -79,7 +79,7 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
 
     async def from_memory() -> bool:
         asked.clear()
-        return len(await search.find(around)) == 5 and not asked
+        return len((await search.find(around)).hits) == 5 and not asked
 
     assert await until(from_memory, "a worker has a share of the directory")
     assert len((await search.discover(language="en", limit=5)).hits) == 5
@@ -87,7 +87,7 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
 
     async def from_the_matrices() -> bool:
         asked.clear()
-        return len(await search.find(one)) == 1
+        return len((await search.find(one)).hits) == 1
 
     assert await until(from_the_matrices, "the worker has named them all")
     assert asked == [require_all(one.pairs)]

@@ -84,6 +84,11 @@ def test_the_language_of_a_text_is_recognised_or_declared(text: str, declared: s
     assert text_language(words(text, include_common=True), declared) == language
 
 
+@given(st.text())
+def test_a_folded_text_stays_the_same_when_folded_again(text: str) -> None:
+    assert fold(fold(text)) == fold(text)
+
+
 @given(st.text(), st.sampled_from(LANGUAGES))
 def test_any_text_has_short_folded_words_that_stay_the_same_when_folded_again(text: str, language: str) -> None:
     for word in words(text, include_common=True):

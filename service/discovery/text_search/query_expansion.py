@@ -1,0 +1,184 @@
+"""Query expansion: the AV-pairs of registered words that stand for the words of a query.
+
+A document is registered with the stems of its words in its own language. The language of a query is unknown, so a word
+of a query stands for its stems in all product languages. A prefix stands for the words of the vocabulary that begin
+with it. A word that nobody has registered may be misspelt, so it stands for similar words of the vocabulary, too; these
+count less. If nothing is found, a *tolerant* expansion adds similar words for all words.
+
+Each group of alternatives of the query becomes a *clause*: a document has to have at least one of its pairs. Clauses
+are necessary conditions: a phrase is represented by its words, and :meth:`ExpandedQuery.is_satisfied_by` checks the
+text.
+"""
+
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from service.discovery.av_pairs import Pair
+from service.discovery.candidates import Clause, WeightedPair
+from service.discovery.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
+from service.discovery.text_search.searchable_text import SearchableText
+from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
+from service.discovery.word_analysis import is_distinctive, query_stems, stem
+
+MAX_SIMILAR_STEMS: Final = 8
+"""Maximum number of stems of similar words that stand for a misspelt word."""
+MAX_PREFIX_STEMS: Final = 16
+"""Maximum number of stems that stand for a prefix."""
+
+_PREFIX_FACTOR = 0.8
+_DISTANCE_FACTOR = 0.5
+"""Factor of a similar word for each wrong letter."""
+
+
+class ExpandedQuery(msgspec.Struct, frozen=True):
+    """A query, and the AV-pairs by which its results are found.
+
+    ``excluded`` are pairs that no result has. ``similar`` are the words of the vocabulary that stand for each word that
+    may be misspelt, ``prefixed`` those that stand for each prefix.
+    """
+
+    query: Query
+    clauses: tuple[Clause, ...]
+    excluded: frozenset[Pair]
+    similar: dict[str, tuple[SimilarWord, ...]]
+
+    def is_satisfied_by(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+        """Return whether a document with this text and these AV-pairs matches; similar words count, too."""
+        query = self.query
+        return all(
+            any(self._holds(condition, text, pairs) for condition in group) for group in query.all_of
+        ) and not any(_holds_as_written(condition, text, pairs) for condition in query.none_of)
+
+    def corrections(self, text: SearchableText, pairs: AbstractSet[Pair]) -> Iterator[Correction]:
+        """Yield the words of the query instead of which a matching document has a similar word."""
+        for word, candidates in self.similar.items():
+            if not _holds_as_written(WordCondition(word), text, pairs):
+                found = (each.word for each in candidates if _has_stem(each.stem, text, pairs))
+                yield from (Correction(word, replacement) for replacement in islice(found, 1))
+
+    def hit_test(self, language: str) -> Callable[[str], bool]:
+        """Return a function that returns whether a folded word of a text is one of those that the query asks for.
+
+        The text is in ``language`` (ISO 639-1).
+        """
+        asked = [word for condition in self._conditions() for word in _words_of(condition)]
+        prefixes = tuple(
+            condition.word
+            for condition in self._conditions()
+            if isinstance(condition, WordCondition) and condition.is_prefix
+        )
+        stems = {stemmed for word in asked for stemmed in query_stems(word)}
+        stems.update(each.stem for candidates in self.similar.values() for each in candidates)
+        return lambda word: stem(word, language) in stems or word.startswith(prefixes)
+
+    def _conditions(self) -> Iterator[Condition]:
+        return (condition for group in self.query.all_of for condition in group)
+
+    def _holds(self, condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+        if _holds_as_written(condition, text, pairs):
+            return True
+        if not isinstance(condition, WordCondition):
+            return False
+        stems = [each.stem for each in self.similar.get(condition.word, ())]
+        if condition.in_title:
+            return not text.title_stems.isdisjoint(stems)
+        return any(_has_stem(stemmed, text, pairs) for stemmed in stems)
+
+
+def expand(query: Query, vocabulary: Vocabulary, *, tolerant: bool = False) -> ExpandedQuery:
+    """Return the expansion of a query; if ``tolerant``, similar words stand also for words that are registered."""
+    similar: dict[str, tuple[SimilarWord, ...]] = {}
+    for condition in (condition for group in query.all_of for condition in group):
+        if isinstance(condition, WordCondition) and not condition.is_prefix:
+            known = any(map(vocabulary.has_stem, query_stems(condition.word)))
+            if tolerant or not known:
+                similar[condition.word] = tuple(vocabulary.similar(condition.word, MAX_SIMILAR_STEMS))
+    clauses = (clause for group in query.all_of for clause in _clauses(group, vocabulary, similar))
+    excluded = frozenset(pair for condition in query.none_of for pair in _excluded_pairs(condition))
+    return ExpandedQuery(query, tuple(dict.fromkeys(clauses)), excluded, {w: f for w, f in similar.items() if f})
+
+
+def _clauses(
+    group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]]
+) -> Iterator[Clause]:
+    """Yield the clauses of a group of alternatives: one, or one for each word if it consists of a phrase."""
+    if len(group) == 1 and isinstance(group[0], PhraseCondition):
+        for word in group[0].words:
+            if is_distinctive(word):
+                yield Clause(tuple(_word_pairs(WordCondition(word), vocabulary, {})))
+        return
+    factors: dict[Pair, float] = {}
+    for condition in group:
+        for each in _alternatives(condition, vocabulary, similar):
+            factors[each.pair] = max(each.factor, factors.get(each.pair, 0.0))
+    yield Clause(tuple(WeightedPair(pair, factor) for pair, factor in factors.items()))
+
+
+def _alternatives(
+    condition: Condition, vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]]
+) -> Iterator[WeightedPair]:
+    match condition:
+        case PairCondition(pair):
+            yield WeightedPair(pair)
+        case PhraseCondition(words):
+            # One word stands for a phrase among alternatives: the longest, which is the rarest as a rule.
+            longest = max(filter(is_distinctive, words), key=len, default="")
+            if longest:
+                yield from _word_pairs(WordCondition(longest), vocabulary, {})
+        case WordCondition():
+            yield from _word_pairs(condition, vocabulary, similar)
+
+
+def _word_pairs(
+    condition: WordCondition, vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]]
+) -> Iterator[WeightedPair]:
+    yield from (WeightedPair(word_pair(stem)) for stem in query_stems(condition.word))
+    if condition.is_prefix:
+        for each in vocabulary.with_prefix(condition.word, MAX_PREFIX_STEMS):
+            yield WeightedPair(word_pair(each.stem), _PREFIX_FACTOR)
+    for each in similar.get(condition.word, ()):
+        yield WeightedPair(word_pair(each.stem), _DISTANCE_FACTOR**each.distance)
+
+
+def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
+    """Yield the pairs that no result has because of an excluded condition; phrases and titles need the text."""
+    if isinstance(condition, PairCondition):
+        yield condition.pair
+    elif isinstance(condition, WordCondition) and not condition.is_prefix and not condition.in_title:
+        yield from map(word_pair, query_stems(condition.word))
+
+
+def word_pair(stem: str) -> Pair:
+    """Return the AV-pair with which documents that have this stem are registered."""
+    return f"word={stem}"
+
+
+def _holds_as_written(condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+    if isinstance(condition, PairCondition):
+        return condition.pair in pairs
+    if text.satisfies(condition):
+        return True
+    if isinstance(condition, PhraseCondition) or condition.in_title:
+        return False
+    # The pairs of a channel also have words of its latest entries, which are not in its text.
+    if condition.is_prefix:
+        return any(pair.startswith(word_pair(condition.word)) for pair in pairs)
+    return any(word_pair(stemmed) in pairs for stemmed in query_stems(condition.word))
+
+
+def _has_stem(stemmed: str, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+    return stemmed in text.stems or word_pair(stemmed) in pairs
+
+
+def _words_of(condition: Condition) -> tuple[str, ...]:
+    match condition:
+        case WordCondition(word):
+            return (word,)
+        case PhraseCondition(words):
+            return tuple(filter(is_distinctive, words))
+        case _:
+            return ()

@@ -1,0 +1,136 @@
+"""Searchable text: the analysed text of a channel or entry, with which it is registered, matched and shown.
+
+The text has *fields*, such as a title and a summary. A word of a short field, or of one that names the topic, says more
+about the document than a word of a long text. The weight of a stem follows BM25F (Robertson and Zaragoza, "The
+Probabilistic Relevance Framework: BM25 and Beyond", 2009, §3.4): the frequencies of the stem in all fields, multiplied
+by the fields' boosts and normalised by their lengths, are added, and their sum saturates. Deviation: the mean length of
+a field is a constant, because no process knows all documents.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from service.discovery.candidates import MAX_WEIGHT
+from service.discovery.query import PhraseCondition, WordCondition
+from service.discovery.word_analysis import (
+    is_distinctive,
+    is_function_word,
+    query_stems,
+    stem,
+    text_language,
+    word_parts,
+    words,
+)
+
+MAX_TEXT_STEMS: Final = 40
+"""Maximum number of stems of the text with which a document is registered, beside those of its titles and keywords."""
+MAX_TITLE_STEMS: Final = 16
+
+_SATURATION = 1.2
+"""k1 of BM25: the frequency at which a stem has half of the maximum weight."""
+_LENGTH_SHARE = 0.75
+"""b of BM25: how far frequencies are normalised by the length of a field."""
+
+
+class TextField(msgspec.Struct, frozen=True):
+    """One field of a document: its folded words in order, common words included.
+
+    ``boost`` is the importance of one occurrence, and ``mean_words`` the usual length of such a field. A field that
+    ``is_title`` is searched by conditions on the title.
+    """
+
+    words: Sequence[str]
+    boost: float
+    mean_words: float
+    is_title: bool = False
+
+
+class SearchableText:
+    """The analysed text of one document, a channel or an entry.
+
+    ``language`` is the language in which its words are stemmed (ISO 639-1); "" if it is unknown.
+    """
+
+    def __init__(self, fields: Sequence[TextField], declared_language: str) -> None:
+        """Analyse a document of these fields, whose publisher declares ``declared_language`` (a tag, or "")."""
+        self.fields = fields
+        self.language = text_language([word for field in fields for word in field.words], declared_language)
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The stems of its distinctive words."""
+        return frozenset(self._stems_of(self.fields))
+
+    @cached_property
+    def title_stems(self) -> frozenset[str]:
+        """The stems of the distinctive words of its titles."""
+        return frozenset(self._stems_of(field for field in self.fields if field.is_title))
+
+    def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
+        """Return whether the text has the word or the phrase. A phrase must be as written, except for case and accents.
+
+        A word may be inflected, in any of the product's languages.
+        """
+        fields = [field for field in self.fields if field.is_title] if condition.in_title else self.fields
+        if isinstance(condition, PhraseCondition):
+            phrase = f" {' '.join(condition.words)} "
+            return any(phrase in f" {' '.join(field.words)} " for field in fields)
+        if condition.is_prefix:
+            return any(word.startswith(condition.word) for word in _distinctive(fields))
+        stems = self.title_stems if condition.in_title else self.stems
+        return not stems.isdisjoint(query_stems(condition.word))
+
+    def stem(self, word: str) -> str:
+        """Return the stem of a folded word in the document's language."""
+        return stem(word, self.language)
+
+    def weights(self) -> dict[str, int]:
+        """Return the stems with which the document is registered, each with its weight (1 to 255).
+
+        These are up to ``MAX_TITLE_STEMS`` of the titles, and the ``MAX_TEXT_STEMS`` most telling ones of the other
+        fields: those of the highest weight, among equals the longest, which are the rarest as a rule. Function words
+        of the language come last.
+        """
+        frequencies: dict[str, float] = {}
+        for field in self.fields:
+            norm = 1 - _LENGTH_SHARE + _LENGTH_SHARE * len(field.words) / field.mean_words
+            for word in _distinctive([field]):
+                found = self.stem(word)
+                frequencies[found] = frequencies.get(found, 0.0) + field.boost / norm
+        title = list(dict.fromkeys(self._stems_of(field for field in self.fields if field.is_title)))[:MAX_TITLE_STEMS]
+        others = sorted(frequencies.keys() - set(title), key=lambda each: self._place(each, frequencies[each]))
+        return {
+            stemmed: max(1, round(MAX_WEIGHT * frequencies[stemmed] / (_SATURATION + frequencies[stemmed])))
+            for stemmed in (*title, *others[:MAX_TEXT_STEMS])
+        }
+
+    def registered_words(self) -> dict[str, str]:
+        """Return the words with whose stems the document is registered, as it has them, each with its stem."""
+        weights = self.weights()
+        found = {word: self.stem(word) for word in _distinctive(self.fields)}
+        return {word: stemmed for word, stemmed in found.items() if stemmed in weights}
+
+    def _place(self, stemmed: str, frequency: float) -> tuple[bool, float, int, str]:
+        """Return the key that orders stems of the text, the most telling first."""
+        return is_function_word(stemmed, self.language), -frequency, -len(stemmed), stemmed
+
+    def _stems_of(self, fields: Iterable[TextField]) -> Iterator[str]:
+        return map(self.stem, _distinctive(fields))
+
+
+def text_field(text: str, *, boost: float, mean_words: float, is_title: bool = False) -> TextField:
+    """Return the analysed field of a text; see :class:`TextField`."""
+    return TextField(words(text, include_common=True), boost, mean_words, is_title)
+
+
+def _distinctive(fields: Iterable[TextField]) -> Iterator[str]:
+    """Yield the words of fields by which a document can be found, and the parts of words with dots."""
+    for field in fields:
+        for word in field.words:
+            if is_distinctive(word):
+                yield word
+                if "." in word:
+                    yield from word_parts(word)

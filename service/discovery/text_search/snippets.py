@@ -1,0 +1,88 @@
+"""Snippets: one line of a text that shows where it has the words of a query."""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from service.discovery.word_analysis import MAX_TEXT_CHARS, words
+
+MAX_SNIPPET_CHARS: Final = 160
+
+_RUN = re.compile(r"[^\s/|,;:!?()\[\]{}<>\"“”„«»]+")
+_LEAD_CHARS = 50
+"""Characters of the text that are shown before the first hit."""
+_ELLIPSIS = "…"
+
+
+class Snippet(msgspec.Struct, frozen=True):
+    """A part of a text in one line of at most ``MAX_SNIPPET_CHARS`` characters.
+
+    ``hits`` are the character ranges (start, end) of words of the query in ``text``, in order, without overlap.
+    """
+
+    text: str
+    hits: tuple[tuple[int, int], ...] = ()
+
+
+def make_snippet(text: str, is_hit: Callable[[str], bool]) -> Snippet:
+    """Return the snippet of a text with most different hits, or of its beginning if it has none.
+
+    ``is_hit`` returns whether a folded word is one that the query asks for.
+    """
+    line = " ".join(text[:MAX_TEXT_CHARS].split())
+    hits: list[tuple[int, int, str]] = []
+    for run in _RUN.finditer(line):
+        hit = next(filter(is_hit, _folded_words(run[0][:_MAX_RUN_CHARS])), "")
+        if hit:
+            start, end = _trim(line, run.start(), run.end())
+            hits.append((start, end, hit))
+    first, last = _window(line, hits)
+    before, after = _ELLIPSIS if first else "", _ELLIPSIS if last < len(line) else ""
+    shown = line[first:last].rstrip()
+    shift = len(before) - first
+    ranges = tuple((start + shift, min(end, last) + shift) for start, end, _ in hits if first <= start < last)
+    return Snippet(before + shown + after, ranges)
+
+
+def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
+    """Return the first and the last position of the part of ``line`` to show."""
+    if len(line) <= MAX_SNIPPET_CHARS:
+        return 0, len(line)
+    room = MAX_SNIPPET_CHARS - 2 * len(_ELLIPSIS)
+    best, most = 0, 0
+    ends = [end for _, end, _ in hits]
+    for number, (start, _, _) in enumerate(hits):
+        first = max(0, start - _LEAD_CHARS)
+        inside = {word for _, _, word in hits[number : bisect_left(ends, first + room)]}
+        if len(inside) > most:
+            best, most = first, len(inside)
+    first = min(best, len(line) - room)
+    if first:
+        space = line.find(" ", first, min((start for start, _, _ in hits if start >= first), default=first) + 1)
+        first = space + 1 if space >= 0 else first
+    last = min(len(line), first + room)
+    if last < len(line):
+        space = line.rfind(" ", first + room // 2, last + 1)
+        last = space if space >= 0 else last
+    return first, last
+
+
+def _trim(line: str, start: int, end: int) -> tuple[int, int]:
+    """Return the range without punctuation at its ends, such as quotes; ``+`` and ``#`` belong to words (C++)."""
+    while start < end and not (line[start].isalnum() or line[start] == "."):
+        start += 1
+    while end > start and not (line[end - 1].isalnum() or line[end - 1] in "+#"):
+        end -= 1
+    return start, end
+
+
+_MAX_RUN_CHARS = 200
+
+
+@lru_cache(20_000)
+def _folded_words(run: str) -> tuple[str, ...]:
+    return tuple(words(run))

@@ -1,0 +1,97 @@
+"""Words with which documents are registered, in memory: candidates for prefixes and for misspelt words.
+
+A word stands in the vocabulary as its document has it, folded, with the stem with which the document is registered.
+The distance of two words is the number of letters that are inserted, deleted, replaced, or swapped with their neighbour
+(optimal string alignment distance).
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extract
+
+MIN_TYPO_CHARS: Final = 4
+"""Minimum length of words in which one wrong letter is tolerated."""
+MIN_TWO_TYPOS_CHARS: Final = 8
+"""Minimum length of words in which two wrong letters are tolerated."""
+
+_END: Final = "\U0010ffff"
+
+
+class SimilarWord(msgspec.Struct, frozen=True):
+    """A word of the vocabulary, its stem, and its distance from the word that was looked up (0 for a prefix)."""
+
+    word: str
+    stem: str
+    distance: int = 0
+
+
+class Vocabulary:
+    """A set of words with their stems. The same word has several stems if documents in several languages have it."""
+
+    def __init__(self, words: Iterable[tuple[str, str]] = ()) -> None:
+        """Create a vocabulary of pairs (folded word, stem)."""
+        self._stems: dict[str, tuple[str, ...]] = {}
+        self._known_stems: set[str] = set()
+        for word, stem in words:
+            self._add_stem(word, stem)
+        self._sorted = sorted(self._stems)
+        self._by_length: dict[int, list[str]] = {}
+        for word in self._sorted:
+            self._by_length.setdefault(len(word), []).append(word)
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def add(self, words: Iterable[tuple[str, str]]) -> None:
+        """Add pairs (folded word, stem); those that it has already change nothing."""
+        for word, stem in words:
+            if self._add_stem(word, stem):
+                insort(self._sorted, word)
+                self._by_length.setdefault(len(word), []).append(word)
+
+    def has_stem(self, stem: str) -> bool:
+        """Return whether a word of the vocabulary has this stem."""
+        return stem in self._known_stems
+
+    def with_prefix(self, prefix: str, most: int) -> list[SimilarWord]:
+        """Return words that begin with ``prefix``, shortest first, with up to ``most`` different stems."""
+        first, last = bisect_left(self._sorted, prefix), bisect_left(self._sorted, prefix + _END)
+        return self._first_stems(((word, 0) for word in sorted(self._sorted[first:last], key=len)), most)
+
+    def similar(self, word: str, most: int) -> list[SimilarWord]:
+        """Return words that may have been meant by a misspelt ``word``, nearest first, with up to ``most`` stems.
+
+        Only words of letters have candidates; a number that differs in one digit is another number.
+        """
+        tolerated = 0 if len(word) < MIN_TYPO_CHARS or not word.isalpha() else 1 + (len(word) >= MIN_TWO_TYPOS_CHARS)
+        if not tolerated:
+            return []
+        found: list[tuple[str, int]] = []
+        for length in range(len(word) - tolerated, len(word) + tolerated + 1):
+            candidates = self._by_length.get(length, ())
+            nearest = extract(word, candidates, scorer=OSA.distance, score_cutoff=tolerated, limit=4 * most)
+            found += [(candidate, int(distance)) for candidate, distance, _ in nearest if candidate != word]
+        # Errors in the first letter are rare.
+        found.sort(key=lambda one: (one[1], one[0][0] != word[0], abs(len(one[0]) - len(word)), one[0]))
+        return self._first_stems(found, most)
+
+    def _add_stem(self, word: str, stem: str) -> bool:
+        """Add a word or another stem of a word; return whether the word is new."""
+        before = self._stems.get(word, ())
+        if stem not in before:
+            self._stems[word] = (*before, stem)
+            self._known_stems.add(stem)
+        return not before
+
+    def _first_stems(self, words: Iterable[tuple[str, int]], most: int) -> list[SimilarWord]:
+        found: dict[str, SimilarWord] = {}
+        for word, distance in words:
+            for stem in self._stems[word]:
+                found.setdefault(stem, SimilarWord(word, stem, distance))
+            if len(found) >= most:
+                break
+        return list(found.values())[:most]
