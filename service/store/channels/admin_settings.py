@@ -21,8 +21,7 @@ from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_plans import NOTABLE_GAP_CHANGE
 from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
-from service.store.channels.channel_records import CHANNEL_FIELDS, parse_state
-from service.store.channels.former_records import read_records
+from service.store.channels.channel_records import CHANNEL_FIELDS, parse_state, read_records
 from service.store.client import keys
 from service.store.client.connection import BatchedRepository, script_command
 

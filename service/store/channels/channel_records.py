@@ -29,6 +29,8 @@ from service.model import (
     PollResult,
     Validators,
 )
+from service.store.client import keys
+from service.store.client.connection import BatchingClient
 
 FIELDS = {
     "url": "canonical URL; a hash without it is no channel",
@@ -215,6 +217,14 @@ def _pack_updates(updates: UpdateHistory) -> _StoredUpdates:
     return _StoredUpdates(numbers, updates.since_s, updates.rhythm)
 
 
+async def read_records(
+    redis: BatchingClient, cids: Sequence[ChannelId], names: Sequence[str]
+) -> list[dict[bytes, bytes]]:
+    """Return the existing fields among ``names`` of channels, in the order of ``cids``."""
+    found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
+    return [existing_fields(names, values) for values in found]
+
+
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
     """Return the existing fields of a hash by name. ``values`` are the values of ``names``, in order.
 
@@ -290,27 +300,23 @@ def channel_fields(channel: Channel) -> list[str | bytes]:
     ]
 
 
-_RESULT: Final = struct.Struct("<B20sddIH")
-_PACKED_MARK: Final = 1
-"""First byte of a packed result. Results of former versions are msgpack maps, which do not begin with it."""
+_RESULT: Final = struct.Struct("<20sddIH")
 
 _USUAL_OUTCOME: Final = "unchanged"
 
 
 def pack_result(result: PollResult) -> bytes:
-    """Encode the result of a poll, usually in 43 bytes."""
+    """Encode the result of a poll, usually in 42 bytes."""
     outcome = "" if result.outcome == _USUAL_OUTCOME else result.outcome
     text = f"{outcome}\n{result.detail}" if result.detail else outcome
     node = bytes.fromhex(result.node)
-    numbers = _RESULT.pack(_PACKED_MARK, node, result.at_s, result.took_s, result.size_bytes, result.status)
+    numbers = _RESULT.pack(node, result.at_s, result.took_s, result.size_bytes, result.status)
     return numbers + text.encode()
 
 
 def unpack_result(packed: bytes) -> PollResult:
     """Decode the result of a poll."""
-    if packed[0] != _PACKED_MARK:
-        return msgspec.msgpack.decode(packed, type=PollResult)
-    _, node, at_s, took_s, size_bytes, status = _RESULT.unpack_from(packed)
+    node, at_s, took_s, size_bytes, status = _RESULT.unpack_from(packed)
     outcome, _, detail = packed[_RESULT.size :].decode().partition("\n")
     return PollResult(node.hex(), at_s, outcome or _USUAL_OUTCOME, status, detail, took_s, size_bytes)
 
@@ -321,8 +327,6 @@ def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
 
 
 def unpack_name(packed: bytes) -> frozenset[Pair]:
-    """Decode a content name, of this version of Coronet or a former one; it is empty if ``packed`` is empty."""
-    version, _, pairs = packed.partition(b" ")
-    if version.isdigit():
-        packed = brotli.decompress(pairs)
-    return frozenset(msgspec.msgpack.decode(packed, type=list[Pair])) if packed else frozenset()
+    """Decode a content name; it is empty if ``packed`` is empty."""
+    pairs = packed.partition(b" ")[2]
+    return frozenset(msgspec.msgpack.decode(brotli.decompress(pairs), type=list[Pair])) if pairs else frozenset()

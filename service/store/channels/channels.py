@@ -42,10 +42,10 @@ from service.store.channels.channel_records import (
     pack_name,
     pack_result,
     parse_state,
+    read_records,
     unpack_name,
     unpack_result,
 )
-from service.store.channels.former_records import convert_former, read_records
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.connection import BatchingClient, script_command
@@ -202,8 +202,6 @@ class Channels:
             [script_command("channel_adopt", (keys.channel(cid),), node, *STATE_FIELDS) for cid in cids]
         )
         records = [existing_fields(STATE_FIELDS, values) for values in found]
-        if await convert_former(self._redis, cids, records):
-            return await self.states(cids)
         return [parse_state(cid, fields) for cid, fields in zip(cids, records, strict=True)]
 
     async def predecessor(self, cid: ChannelId, version: int) -> Predecessor:
@@ -305,11 +303,7 @@ class Channels:
 
     async def deltas_of(self, cid: ChannelId, versions: Sequence[int]) -> list[Delta]:
         """Return the deltas of those of the ``versions`` that are still in the log, in order of version."""
-        names = version_log.fields_of_versions(versions)
-        found = await self._read_deltas(cid, versions, names)
-        if len(found) < len(versions) and await convert_former(self._redis, [cid]):
-            return await self._read_deltas(cid, versions, names)
-        return found
+        return await self._read_deltas(cid, versions, version_log.fields_of_versions(versions))
 
     async def _read_deltas(self, cid: ChannelId, versions: Sequence[int], names: Sequence[str]) -> list[Delta]:
         if not names:
@@ -446,7 +440,7 @@ class Channels:
 
 
 def _deleted_keys(cid: ChannelId) -> tuple[str, ...]:
-    own = (keys.channel, keys.former_channel_log, keys.poll_results, keys.incoming_moves, keys.fanout_units)
+    own = (keys.channel, keys.poll_results, keys.incoming_moves, keys.fanout_units)
     return tuple(key(cid) for key in own)
 
 

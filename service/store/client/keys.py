@@ -51,8 +51,6 @@ key                          type    contents
 ``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
 ``cn:{c:CID}``               hash    a channel with the log of its versions: see
                                      :data:`service.store.channels.channel_records.FIELDS`
-``cn:{c:CID}:log``           stream  the log as former versions of Coronet stored it: entry id ``VERSION-0``, ``d``
-                                     Delta (msgpack); deleted when the channel is first read
 ``cn:{c:CID}:polls``         list    its last 10 PollResults, newest first: see
                                      :func:`service.store.channels.channel_records.pack_result`
 ``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
@@ -295,7 +293,6 @@ reply = _key("cn:{q:*}")
 channel_registry = _key("cn:{g:*}:channels")
 hub_registry = _key("cn:{g:*}:hubs")
 channel = _key("cn:{c:*}")
-former_channel_log = _key("cn:{c:*}:log")
 poll_results = _key("cn:{c:*}:polls")
 incoming_moves = _key("cn:{c:*}:joining")
 fanout_units = _key("cn:{c:*}:units")

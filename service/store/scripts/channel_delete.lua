@@ -1,6 +1,6 @@
 -- Delete a channel. The first call keeps the site, by which its last subscriptions are found; the second deletes it,
 -- too.
--- KEYS: channel, log of a former version, poll results, incoming moves, units of its fan-out
+-- KEYS: channel, poll results, incoming moves, units of its fan-out
 -- ARGV: '' in the first call, '1' in the second
 local found = redis.call('HMGET', KEYS[1], 'url', 'site')
 if ARGV[1] == '1' then
