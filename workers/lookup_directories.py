@@ -48,7 +48,7 @@ MIN_LOOKUPS = 100.0
 """Lookups, halved at each maintenance, from which on a pair has a directory: reading one costs about as much."""
 MAX_ENTRIES = 50_000
 """Names of one directory; of more, the best are in it."""
-TARGET_DECAY = 0.9
+TARGET_DECAY = 0.98
 """Factor by which the greatest target of former lookups decreases at each maintenance."""
 _MAX_COUNTED_PAIRS = 1000
 _MAX_DESCRIBED = 2_000

@@ -30,6 +30,7 @@ from service.discovery.partial.strategies import (
     Strategy,
     cushion_needed,
     expected_coverage,
+    expected_lookup_cost,
     expected_storage,
     failing_share,
     round_robin_tolerance,
@@ -162,6 +163,25 @@ def test_metrics_match_an_enumeration_of_all_lookups(after: tuple[SimulatedDirec
     assert np.allclose(retrieval_chances(placed, target, possible), chances)
     if target <= coverage(placed):
         assert lookup_costs(placed, possible)[target] == pytest.approx(np.mean(costs))
+
+
+@pytest.mark.parametrize("strategy", [Hash(2), RandomServer(20), RoundRobin(2), Fixed(20), FullReplication()])
+@pytest.mark.parametrize("target", [15, 25, 35, 50])
+def test_the_expected_lookup_cost_is_that_of_placements(strategy: Strategy, target: int) -> None:
+    entries = [f"entry {number}" for number in range(100)]
+    costs = []
+    for seed in range(1 if isinstance(strategy, RoundRobin | FullReplication | Fixed) else 20):
+        servers = SimulatedDirectory(strategy, 10, random_numbers(seed))
+        servers.request(Place(tuple(f"{seed} {entry}" for entry in entries)))
+        placed = placement(servers.shares, [f"{seed} {entry}" for entry in entries])
+        curve = lookup_costs(placed, lookup_steps(strategy, 10))
+        costs.append(curve[target] if target < len(curve) else 10)
+    assert expected_lookup_cost(strategy, target, 100, 10) == pytest.approx(np.mean(costs), rel=0.05)
+
+
+def test_the_expected_lookup_cost_matches_the_papers_example() -> None:
+    """Figure 3: lookups of 15 of 100 entries, which are on 10 servers by Hash-2, ask 1.124 servers."""
+    assert expected_lookup_cost(Hash(2), 15, 100, 10) == pytest.approx(1.124, abs=0.01)
 
 
 @given(servers_after_updates(most_servers=5))

@@ -26,7 +26,13 @@ from service.discovery.partial.placement_metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.strategies import expected_coverage, expected_overhead, expected_storage, strategy_name
+from service.discovery.partial.strategies import (
+    expected_coverage,
+    expected_lookup_cost,
+    expected_overhead,
+    expected_storage,
+    strategy_name,
+)
 from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
 from service.discovery.query_parser import parse_query
 from service.errors import CoronetError, NotFound, StoreUnavailable
@@ -101,8 +107,8 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
 
     ``target`` is t, the number of entries that a lookup should return. ``entries`` is h, the number of entries, and
     ``servers`` is n, the number of workers. The other numbers follow from the paper's formulas: ``stored`` is the
-    number of copies on all workers, ``coverage`` the number of different entries that can be found, and
-    ``messages_per_update`` the number of messages per update.
+    number of copies on all workers, ``coverage`` the number of different entries that can be found, ``lookup_cost`` the
+    number of workers that a lookup asks, and ``messages_per_update`` the number of messages per update.
     """
 
     pair: str
@@ -113,6 +119,7 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
     updates_per_lookup: float
     stored: float
     coverage: float
+    lookup_cost: float
     messages_per_update: float
     reasons: tuple[DirectoryReason, ...]
 
@@ -323,6 +330,7 @@ def _memory_directory(chosen: DirectoryChoice) -> MemoryDirectory:
         updates_per_lookup=measured.updates_per_lookup,
         stored=expected_storage(*parameters),
         coverage=expected_coverage(*parameters),
+        lookup_cost=expected_lookup_cost(choice.strategy, measured.target, measured.entries, parameters[2]),
         messages_per_update=expected_overhead(*parameters),
         reasons=tuple(
             DirectoryReason(why.rule, _RULE_DESCRIPTIONS[why.rule], why.value, why.bound) for why in choice.reasons

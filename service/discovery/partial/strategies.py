@@ -5,7 +5,7 @@ lookup wants. The cushion is the number of entries beyond t that a server stores
 fail.
 """
 
-from math import ceil, exp, lgamma, log, log1p
+from math import ceil, erf, sqrt
 from typing import TypeAlias
 
 import msgspec
@@ -103,9 +103,10 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
     """Return the mean number of servers that a lookup of ``target`` entries asks (§4.2).
 
     A lookup that cannot find so many entries asks all servers. The paper gives ceil(t·n/(h·y)) for Round-Robin-y; it
-    measures the costs of RandomServer-x and Hash-y. The formula for these two is ours: k servers together store each
-    entry with probability 1 - (1 - x/h)^k or 1 - (1 - k/n)^y, independently of other entries, so the number of entries
-    that they store is binomially distributed. One server of RandomServer-x has exactly x entries.
+    measures the costs of RandomServer-x and Hash-y. The formula for these two is ours: a lookup asks another server if
+    k servers together store fewer than t entries, and the number of entries that they store is about normally
+    distributed. Of RandomServer-x, k servers store an entry with the probability 1 - (1 - x/h)^k, of Hash-y with
+    1 - (1 - k/n)^y.
     """
     match strategy:
         case FullReplication():
@@ -115,28 +116,24 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
         case RoundRobin(y):
             return float(min(max(ceil(target * servers / max(entries * min(y, servers), 1)), 1), servers))
         case RandomServer(x):
-            known = min(x, entries)
-            if target <= known:
-                return 1.0
-            missed = [(1 - known / max(entries, 1)) ** asked for asked in range(2, servers)]
+            missed = 1 - min(x, entries) / max(entries, 1)
+            both_missed = missed * (1 - min(x, entries) / max(entries - 1, 1))
+            chances = [(missed**asked, max(both_missed, 0.0) ** asked) for asked in range(1, servers)]
         case Hash(y):
-            missed = [(1 - asked / servers) ** y for asked in range(1, servers)]
-    too_few = sum(_binomial_below(target, entries, 1 - miss) for miss in missed)
-    return too_few + (2.0 if isinstance(strategy, RandomServer) and servers > 1 else 1.0)
+            chances = [((1 - asked / servers) ** y, (1 - asked / servers) ** (2 * y)) for asked in range(1, servers)]
+    return 1 + sum(_chance_of_fewer(target, entries, *chance) for chance in chances)
 
 
-def _binomial_below(count: int, trials: int, chance: float) -> float:
-    """Return the probability that fewer than ``count`` of ``trials`` independent trials succeed."""
-    if count > trials or chance <= 0:
-        return 1.0
-    if chance >= 1:
-        return 0.0
-    logs = lgamma(trials + 1), log(chance), log1p(-chance)
-    terms = (
-        exp(logs[0] - lgamma(k + 1) - lgamma(trials - k + 1) + k * logs[1] + (trials - k) * logs[2])
-        for k in range(count)
-    )
-    return min(sum(terms), 1.0)
+def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: float) -> float:
+    """Return the probability that servers store fewer than ``target`` of all entries.
+
+    ``missed`` is the probability that they do not store an entry, ``both_missed`` that they do not store either of two.
+    """
+    mean = entries * (1 - missed)
+    variance = entries * missed * (1 - missed) + entries * (entries - 1) * (both_missed - missed**2)
+    if variance < 1e-6:  # noqa: PLR2004 - rounding errors of the two terms
+        return float(round(mean) < target)
+    return 0.5 * (1 + erf((target - 0.5 - mean) / sqrt(2 * variance)))
 
 
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:

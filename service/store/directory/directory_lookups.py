@@ -152,9 +152,10 @@ class DirectoryLookups:
         if len(result.names) >= target or result.is_complete:
             DIRECTORY_LOOKUPS.labels("answered").inc()
             return result
-        if result.answers:
+        is_answered = result.answers == result.asked
+        if is_answered:
             self._insufficient[required] = None
-        DIRECTORY_LOOKUPS.labels("insufficient" if result.answers else "unanswered").inc()
+        DIRECTORY_LOOKUPS.labels("insufficient" if is_answered else "unanswered").inc()
         return None
 
     def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
