@@ -78,7 +78,7 @@ shards: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.shards $(ARGS)
 
-# A load of registrations and queries that grows tenfold in a minute, on one Redis and on a cluster: five minutes, JSON.
+# Queries of separate processes for one pair, a hundredfold within a minute, on a cluster and on one Redis: six minutes, JSON.
 matrices: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.matrices $(ARGS)
