@@ -14,6 +14,7 @@ _TASKS = {
     "channels": r"cn:\{c:",
     "polls": r"cn:\{h:",
     "key groups": r"cn:\{clash:",
+    "matrices": r"cn:\{mx\}",
     "directory": r"cn:\{m",
 }
 """The beginnings of keys by task."""

@@ -21,8 +21,11 @@ RING_CHANGE = RedisCost(1, 165)
 """A process reads one node that has joined or left the ring."""
 TICK = RedisCost(1, 130)
 """A node trims its inbox, four times per maintenance interval."""
-MAINTENANCE = RedisCost(12, 1_100)
-"""A node reads the policy, changes of the registry, and sizes of matrices, once per maintenance interval."""
+MAINTENANCE = RedisCost(17, 1_900)
+"""A node reads the policy, changes of the registry, and what has changed in the names of its lookup directories."""
+MATRIX_UPKEEP = RedisCost(8, 500)
+"""A node reads the sizes and the reported loads of the matrices of both directories, every ``MATRIX_UPKEEP_S``."""
+MATRIX_UPKEEP_S = 3.0
 KEYSPACE = RedisCost(1.1, 60)
 """The load of one of the keyspaces is measured, once per maintenance interval."""
 KEYSPACES = 256
@@ -75,6 +78,7 @@ def redis_costs(
         "changes of the ring": (RING_CHANGE, activity.ring_readings),
         "ticks": (TICK, nodes * 4 / interval_s),
         "maintenance": (MAINTENANCE, nodes / interval_s),
+        "upkeep of matrices": (MATRIX_UPKEEP, nodes / MATRIX_UPKEEP_S),
         "key groups": (KEYSPACE, KEYSPACES / interval_s),
         "inboxes at rest": (INBOX_READ, nodes / INBOX_WAIT_S),
         "messages": (INBOX_MESSAGE, activity.inbox_messages),

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from service.settings import Settings
-from service.simulate.fleet.costs import HEARTBEAT, KEYSPACE, MAINTENANCE
+from service.simulate.fleet.costs import HEARTBEAT, KEYSPACE, MAINTENANCE, MATRIX_UPKEEP
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring
@@ -34,4 +34,6 @@ async def test_a_worker_sends_the_commands_of_the_table(
     assert found["ring"] + heartbeats == pytest.approx(HEARTBEAT.commands * heartbeats, rel=0.1)
     maintenance = found["policy"] + found["registry"] + found["directory"]
     assert maintenance == pytest.approx(MAINTENANCE.commands * listings, rel=0.4)
+    upkeeps = tally.commands["matrices", "HGETALL"] / 4
+    assert found["matrices"] + 2 * upkeeps == pytest.approx(MATRIX_UPKEEP.commands * upkeeps, rel=0.25)
     assert found["key groups"] == pytest.approx(KEYSPACE.commands * measured_keyspaces, rel=0.25)
