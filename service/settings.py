@@ -199,8 +199,8 @@ class Settings(BaseModel):
     """Size in bytes of each worker's in-memory cache of channel content, for itself and for other workers (default:
     16 MiB)."""
     near_rtt_s: float = Field(default=0.005, gt=0)
-    """Round-trip time in seconds up to which two workers are neighbours in the same cluster and know each other's
-    cached content; links between clusters are few."""
+    """Round-trip time in seconds up to which two workers are near each other. While some are farther, workers exchange
+    filters that show their cached content, most of them with near workers."""
 
     keyspace_capacity: float = Field(default=1000.0, gt=0)
     """Maximum load of one part of the subscription index (a keyspace), in deliveries per second; 1,000 subscriptions

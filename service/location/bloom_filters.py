@@ -93,27 +93,28 @@ def best_hashes(width: int, rows: Sequence[float]) -> int:
     )
 
 
-def width_for(documents: float, max_rate: float) -> int:
+def width_for(documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> int:
     """Return the width in bits at which a filter with ``documents`` documents has the false-positive rate ``max_rate``.
 
     It is -n·ln(p)/ln(2)² for n documents and the rate p (0 < p < 1), but at least ``MIN_WIDTH`` and at most
-    ``MAX_WIDTH``.
+    ``max_width``.
     """
     if documents == inf:
-        return MAX_WIDTH
-    return min(MAX_WIDTH, max(MIN_WIDTH, ceil(-documents * log(max_rate) / log(2) ** 2)))
+        return max_width
+    return min(max_width, max(MIN_WIDTH, ceil(-documents * log(max_rate) / log(2) ** 2)))
 
 
-def next_shape(shape: FilterShape, fullest: float, max_rate: float) -> FilterShape:
+def next_shape(shape: FilterShape, fullest: float, max_rate: float, max_width: int = MAX_WIDTH) -> FilterShape:
     """Return a shape of the next generation if filters need another width, else ``shape`` itself.
 
     ``fullest`` is the number of documents in the fullest filter. Filters grow when the false-positive rate of this
-    filter exceeds ``max_rate``, and shrink when a quarter of their width suffices.
+    filter exceeds ``max_rate``, and shrink when a quarter of their width suffices. They grow to at most ``max_width``
+    bits.
     """
     needed = width_for(fullest, max_rate)
-    if shape.width >= MAX_WIDTH if needed > shape.width else 4 * HEADROOM * needed > shape.width:
+    if shape.width >= max_width if needed > shape.width else 4 * HEADROOM * needed > shape.width:
         return shape
-    width = width_for(HEADROOM * fullest, max_rate)
+    width = width_for(HEADROOM * fullest, max_rate, max_width)
     if width == shape.width:
         return shape
     return FilterShape(shape.generation + 1, width, best_hashes(width, [HEADROOM * max(fullest, 1)]), shape.depth)

@@ -24,7 +24,10 @@ from workers.peers.content_cache import LocatedContent
 from workers.peers.exchange import PeerExchange
 
 SECRET = "the fleet's"
-SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=0.5)
+SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=1e-9)
+"""Settings with which all workers are far from each other, so that they exchange filters."""
+NEAR = SETTINGS.model_copy(update={"near_rtt_s": 10.0})
+"""Settings with which all workers are near each other."""
 
 
 class Worker:
@@ -74,11 +77,11 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
 
 
 @contextlib.asynccontextmanager
-async def fleet(store: Store, size: int) -> AsyncIterator[list[Worker]]:
+async def fleet(store: Store, size: int, settings: Settings = SETTINGS) -> AsyncIterator[list[Worker]]:
     """Run workers that know each other, with evenly spaced ids."""
     async with contextlib.AsyncExitStack() as stack:
         ids = [f"{number * 16 // size:x}" + "0" * 39 for number in range(size)]
-        made = [await stack.enter_async_context(worker(store, node)) for node in ids]
+        made = [await stack.enter_async_context(worker(store, node, settings)) for node in ids]
         introduce(made)
         yield made
 

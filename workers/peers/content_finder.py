@@ -1,5 +1,7 @@
 """The search for a content at other workers: along attenuated filters (§II.C), then at the channel's owner.
 
+As long as all workers are near each other there are no filters, and the owner is asked at once.
+
 The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker,
 which the requesting worker then contacts. No worker therefore waits on behalf of others, no content is sent over
 several hops, and no worker can send a query in circles.
@@ -80,9 +82,11 @@ class ContentFinder:
         ``digest`` identifies the content of the channel at ``version``.
         """
         await self._overlay.wait_until_ready()
-        near, visited = await self._walk(version, digest)
-        if near is not None:
-            return near
+        visited: tuple[NodeId, ...] = ()
+        if self._overlay.has_far_peers:
+            near, visited = await self._walk(version, digest)
+            if near is not None:
+                return near
         owner = self._get_owner(channel_id)
         if owner is None or owner.id in visited:
             return None

@@ -1,13 +1,16 @@
 """The overlay network of workers: selects neighbours by round-trip time, and exchanges attenuated filters with them.
 
-An attenuated filter shows which contents can be found at a neighbour, or a few hops behind it. Messages between
-neighbours arrive in order and without gaps; after a gap, both ends start again from an empty state.
+An attenuated filter shows which contents can be found at a neighbour, or a few hops behind it. It saves requests to
+distant workers. As long as all workers are near each other, there are no neighbours and no filters: the owner of a
+channel is then as near as any worker that has its content.
+
+Messages between neighbours arrive in order and without gaps; after a gap, both ends start again from an empty state.
 """
 
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import sample
 
 import msgspec
@@ -29,11 +32,19 @@ PING, MESSAGES = "ping", "tell"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
 """Target for the fullest row. The rates of all links add up in a lookup that finds nothing."""
+MAX_FILTER_BITS = 1 << 19
+"""Maximum width of a row: 64 KiB."""
+MAX_ROW_DOCUMENTS = 64_000
+"""Documents for which a row of this width is wide enough."""
+MAX_ROW_WORKERS = 64
+"""Workers whose documents are in the fullest row of a fleet of any size."""
 _FIRST_WIDTH = 32 * MIN_WIDTH
 _NEW_MEASURED = 24
 _MEASURED_AGAIN = 4
 """Known workers, besides all neighbours, that are measured again in each round."""
 _PINGS = 4
+_DECISIVE_SAMPLES = 2 * _PINGS
+"""Number of pings of a worker before it counts as far. A busy machine delays some of them."""
 _SAMPLES = 12
 _PING_TIMEOUT_S = 2.0
 _CHANGE_DELAY_S = 0.1
@@ -152,7 +163,7 @@ class PeerStream:
 class NeighbourOverlay:
     """The neighbours of one worker, and the attenuated filters exchanged with them.
 
-    ``cached_digests`` returns the digests (hex) of the contents in this worker's cache.
+    ``cached_digests`` returns the digests (hex) of the contents in this worker's cache, the latest last.
     """
 
     def __init__(
@@ -163,11 +174,10 @@ class NeighbourOverlay:
         *,
         clock: Clock,
         tasks: BackgroundTasks,
-        cached_digests: Callable[[], Collection[str]],
+        cached_digests: Callable[[], Sequence[str]],
     ) -> None:
         """Create an overlay that knows no other workers yet."""
         self._worker_id = worker_id
-        self._near_s = limits.near_s
         self._client = client
         self._clock = clock
         self._tasks = tasks
@@ -175,13 +185,22 @@ class NeighbourOverlay:
         self._peers: dict[NodeId, Peer] = {}
         self._streams: dict[NodeId, PeerStream] = {}
         self._rtts_s: dict[NodeId, deque[float]] = {}
-        self._neighbourhood = Neighbourhood(worker_id, limits)
-        self._node = LocationNode(
-            worker_id, FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
-        )
+        self._limits = limits
+        self._neighbourhood, self._node = self._start()
+        self._has_far_peers = False
         self._change_timer: asyncio.TimerHandle | None = None
         self._rounds = 0
         self._ready = asyncio.Event()
+
+    def _start(self) -> tuple[Neighbourhood, LocationNode]:
+        """Return the state of a worker without neighbours and documents."""
+        shape = FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
+        return Neighbourhood(self._worker_id, self._limits), LocationNode(self._worker_id, shape)
+
+    @property
+    def has_far_peers(self) -> bool:
+        """Whether some workers are farther than ``near_rtt_s``, so that filters are exchanged."""
+        return self._has_far_peers
 
     def set_peers(self, peers: Iterable[Peer]) -> None:
         """Set the other workers in the ring, from which neighbours are selected."""
@@ -196,9 +215,9 @@ class NeighbourOverlay:
         self._peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait until neighbours have sent their filters, if this worker has just joined the ring.
+        """Wait, if this worker has just joined the ring, until it has measured the others, and has far ones' filters.
 
-        A search with these filters needs fewer requests.
+        A search with filters needs fewer requests to far workers.
         """
         if self._peers:
             await self._ready.wait()
@@ -224,7 +243,7 @@ class NeighbourOverlay:
 
     def on_cache_changed(self) -> None:
         """Send the changes of the cache to neighbours; changes in quick succession are sent together."""
-        if self._change_timer is None:
+        if self._has_far_peers and self._change_timer is None:
             self._change_timer = asyncio.get_running_loop().call_later(_CHANGE_DELAY_S, self._send_changes)
 
     async def maintain(self) -> None:
@@ -236,6 +255,8 @@ class NeighbourOverlay:
             return
         await self._measure()
         self._rounds += 1
+        if not self._has_far_peers:
+            return
         if self._rounds % _ROUNDS_PER_FORGET == 0:
             self._carry_out(self._neighbourhood.reset_declined())
             for neighbour in tuple(self._node.links):
@@ -243,7 +264,7 @@ class NeighbourOverlay:
         self._send(self._node.refresh())
         # The number of documents in a full row is unknown: the width is at most doubled, and examined again.
         fullest = min(self._node.fullest_row(), 2.0 * self._node.shape.width)
-        self._send(self._node.reshape(next_shape(self._node.shape, fullest, FALSE_POSITIVES)))
+        self._send(self._node.reshape(next_shape(self._node.shape, fullest, FALSE_POSITIVES, MAX_FILTER_BITS)))
         self._update_metrics()
 
     def on_batch(self, sender: NodeId, batch: StreamBatch) -> None:
@@ -276,6 +297,8 @@ class NeighbourOverlay:
             offer = Offer(number if kind == _OFFER else 0)
         except ValueError as error:
             raise PeerProtocolError(f"{sender[:8]} sent an unknown message.", reason="malformed") from error
+        if not self._has_far_peers:
+            return  # the sender asks again
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
             self._tasks.start(self._measure_and_respond(sender, offer))
         else:
@@ -287,16 +310,17 @@ class NeighbourOverlay:
         The round-trip time was unknown before.
         """
         if sender in self._peers:
-            await self._ping(self._peers[sender])
-        if sender in self._rtts_s:
-            self._carry_out(self._neighbourhood.on_measurements([(sender, min(self._rtts_s[sender]))]))
-        self._carry_out(self._neighbourhood.on_offer(sender, offer))
+            await self._measure_peer(self._peers[sender])
+        self._on_measured()
+        if self._has_far_peers:
+            self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     def _send_changes(self) -> None:
         self._change_timer = None
-        if not self._peers:
+        if not self._peers or not self._has_far_peers:
             return
-        cached, announced = set(self._cached_digests()), self._node.own.documents
+        most = MAX_ROW_DOCUMENTS // min(len(self._peers), MAX_ROW_WORKERS)
+        cached, announced = set(self._cached_digests()[-most:]), self._node.own.documents
         self._send(self._node.change(cached - announced, announced - cached))
 
     async def _measure(self) -> None:
@@ -312,13 +336,43 @@ class NeighbourOverlay:
             chosen += [*sample(again, min(len(again), _MEASURED_AGAIN)), *self._node.links]
         else:
             chosen += [node for node in self._node.links if len(self._rtts_s.get(node, ())) < _SAMPLES]
-        if not chosen:
-            return
-        await asyncio.gather(*(self._ping(self._peers[node]) for node in chosen if node in self._peers))
+        await asyncio.gather(*(self._measure_peer(self._peers[node]) for node in chosen if node in self._peers))
+        self._on_measured()
+
+    async def _measure_peer(self, peer: Peer) -> None:
+        """Measure the round-trip time to a worker, and twice if the worker seems to be far."""
+        await self._ping(peer)
+        if (
+            len(rtts_s := self._rtts_s.get(peer.id, ())) < _DECISIVE_SAMPLES
+            and min(rtts_s, default=0.0) > self._limits.near_s
+        ):
+            await self._ping(peer)
+
+    def _on_measured(self) -> None:
+        """Begin or end the exchange of filters if that is due, and select neighbours by the round-trip times."""
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
+        had_far_peers, self._has_far_peers = (
+            self._has_far_peers,
+            max(measured.values(), default=0.0) > self._limits.near_s,
+        )
+        if not self._has_far_peers:
+            if had_far_peers:
+                self._leave_neighbours()
+            if measured:
+                self._ready.set()
+            return
+        if not had_far_peers:
+            self.on_cache_changed()
         self._carry_out(self._neighbourhood.on_measurements(measured.items()))
         for node in self._node.links.keys() & measured.keys():
             self._send(self._node.add_link(node, measured[node]))
+
+    def _leave_neighbours(self) -> None:
+        """Return to the state without neighbours, because no worker is far."""
+        for neighbour in self._node.links:
+            self._send_frames(neighbour, _OFFER + bytes((Offer.DECLINE.value,)))
+        self._neighbourhood, self._node = self._start()
+        self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
         """Measure the round-trip time to a worker several times, and record the minimum.
@@ -368,6 +422,6 @@ class NeighbourOverlay:
 
     def _update_metrics(self) -> None:
         FILTER_BITS.set(self._node.shape.width)
-        near = sum(link.rtt_s <= self._near_s for link in self._node.links.values())
+        near = sum(link.rtt_s <= self._limits.near_s for link in self._node.links.values())
         NEIGHBOURS.labels("near").set(near)
         NEIGHBOURS.labels("far").set(len(self._node.links) - near)

@@ -1,6 +1,7 @@
 """Exchange of contents: found near by, at the owner or in the store; wrong ones are refused."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -11,10 +12,11 @@ from pydantic import SecretStr
 from service.errors import StoreUnavailable
 from service.location.content_cache import Content, digest_of, merge_latest, pack_entries
 from service.model import Change, Delta, Entry
-from service.net.peer_client import PeerClient
+from service.net.peer_client import Peer, PeerClient
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.peer_workers import (
+    NEAR,
     SETTINGS,
     Worker,
     fleet,
@@ -27,8 +29,9 @@ from tests.support.peer_workers import (
     some_content,
     worker,
 )
-from tests.support.waiting import until
+from tests.support.waiting import until, until_so
 from workers.peers.content_finder import encode_query
+from workers.peers.neighbour_overlay import NeighbourOverlay
 
 
 @pytest_asyncio.fixture
@@ -82,6 +85,53 @@ async def test_without_a_matching_filter_the_owner_is_requested(store: Store) ->
         overlay._ready.set()
         found = await asker.locate(channel, digest)
     assert (found.source, found.hops, found.worker) == ("owner", 1, owner.me.id)
+
+
+@pytest.mark.usefixtures("no_store")
+async def test_workers_that_are_near_each_other_request_the_owner_and_exchange_no_filters(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requested = list[str]()
+    request = PeerClient.request
+
+    async def recorded(self: PeerClient, peer: Peer, verb: str, body: bytes, **limits: float) -> bytes:
+        requested.append(verb)
+        return await request(self, peer, verb, body, **limits)  # type: ignore[arg-type]  # two numbers
+
+    monkeypatch.setattr(PeerClient, "request", recorded)
+    async with fleet(store, 3, NEAR) as near:
+        asker, other, owner = near
+        channel = await owned_by(store, owner, introduce(near, 2))
+        digest = owner.has(channel, some_content("news"))
+        assert other.has(channel, some_content("news")) == digest
+        located = await asker.locate(channel, digest)
+        assert (located.source, located.worker) == ("owner", owner.me.id)
+        for each in near:
+            assert each.peers._overlay is not None
+            await each.peers._overlay.maintain()
+        assert [each.neighbours for each in near] == [set(), set(), set()]
+    assert set(requested) == {"ping", "find"}
+    assert requested.count("find") == 1
+
+
+async def test_filters_are_exchanged_while_a_worker_is_far(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with worker(store, "8" + "0" * 39, NEAR) as one, worker(store, "c" + "0" * 39, NEAR) as other:
+        async with worker(store, "0" * 40, NEAR) as distant:
+            ping = NeighbourOverlay._ping
+
+            async def slow(self: NeighbourOverlay, peer: Peer) -> None:
+                await ping(self, peer)
+                if distant.me.id in (self._worker_id, peer.id):
+                    self._rtts_s[peer.id] = deque([20.0] * 8)
+
+            monkeypatch.setattr(NeighbourOverlay, "_ping", slow)
+            workers = [distant, one, other]
+            introduce(workers)
+            await linked(workers)
+            digest = other.has(await make_channel(store), some_content("news"))
+            await known(one, digest)
+        introduce([one, other], 2)
+        await until_so(lambda: not one.neighbours and not other.neighbours, "they are near each other again")
 
 
 async def test_a_content_from_the_store_is_cached(store: Store, three: list[Worker]) -> None:
