@@ -109,7 +109,7 @@ class EntryRegistrar:
         for entry, pairs in found.items():
             by_end.setdefault(entry.registered_until_s(now_s), []).append(ContentName(entry.name(channel.id), pairs))
         directory = self._store.entry_directory
-        await asyncio.gather(*(directory.register(names, until_s - now_s) for until_s, names in by_end.items()))
+        await asyncio.gather(*(directory.register(names, until_s) for until_s, names in by_end.items()))
 
     async def _add_words(self, channel: Channel, entries: Iterable[Entry]) -> None:
         """Add the words with which entries are registered to the vocabulary, for searches for similar words."""
@@ -119,8 +119,8 @@ class EntryRegistrar:
         await self._store.entry_directory.vocabulary.add(words)
 
     async def _withdraw(self, channel: Channel, entry: ListedEntry, pairs: Iterable[Pair], now_s: float) -> None:
-        kept_s = entry.registered_until_s(now_s) - now_s
-        await self._store.entry_directory.withdraw(entry.name(channel.id), pairs, kept_s)
+        until_s = entry.registered_until_s(now_s)
+        await self._store.entry_directory.withdraw(entry.name(channel.id), pairs, until_s)
 
 
 async def remove_channel(store: Store, cid: ChannelId) -> None:
@@ -141,4 +141,4 @@ async def _withdraw_all(store: Store, cid: ChannelId) -> None:
     if table is not None:
         await EntryRegistrar(store).withdraw(channel, table, time.time())
     if pairs:
-        await store.channel_directory.withdraw(cid, pairs, NAME_TTL_S)
+        await store.channel_directory.withdraw(cid, pairs, time.time() + NAME_TTL_S)

@@ -15,7 +15,7 @@ from operator import attrgetter
 import msgspec
 
 from service.discovery.av_pairs import ContentKind, Pair, attribute_of
-from service.discovery.candidates import MAX_WEIGHT, Candidate, Candidates, Clause, require_all
+from service.discovery.candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
 from service.discovery.discover import (
     MAX_CANDIDATES,
     NEW,
@@ -81,7 +81,7 @@ class _Document(msgspec.Struct, frozen=True):
     (Unix s), 0 for channels.
     """
 
-    candidate: Candidate
+    candidate: CandidateName
     score: ScoreParts
     channel: Channel
     subscribers: int
@@ -242,7 +242,7 @@ class Searcher:
         if pairs and query.about == "channel":
             found = await self._store.directory_lookups.lookup(pairs, first)
             if found is not None:
-                equal = [Candidate(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in found.names]
+                equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in found.names]
                 yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0)
         for most in (first, *others) if expanded.clauses else ():
             yield await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most)
@@ -257,7 +257,7 @@ class Searcher:
         return candidates
 
     async def _documents(
-        self, query: Query, candidates: Sequence[Candidate], importances: Sequence[float], language: str
+        self, query: Query, candidates: Sequence[CandidateName], importances: Sequence[float], language: str
     ) -> list[_Document]:
         """Return the documents of those candidates that are public, best first; see :meth:`find` for ``language``.
 
@@ -278,7 +278,7 @@ class Searcher:
 
     async def _entry_documents(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[CandidateName],
         public: Mapping[ChannelId, _PublicChannel],
         importances: Sequence[float],
         language: str,
@@ -298,7 +298,7 @@ class Searcher:
 
     async def _channel_documents(
         self,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[CandidateName],
         public: Mapping[ChannelId, _PublicChannel],
         importances: Sequence[float],
         language: str,

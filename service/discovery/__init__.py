@@ -23,7 +23,9 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``matrix``                addresses, sizes and partitions; the head's record and its transitions
 - ``cell``                  the commands of one cell and their effects
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size
-- ``registration_and_search``  the protocols of registration, queries and listings
+- ``postings``              what a cell stores about a name: its key, a weight and an expiry
+- ``registration``          the protocols of registrations and withdrawals
+- ``matrix_search``        the protocol of queries, which merges the postings of cells
 - ``replica_placement``     the change of size that loads of cells and nodes call for; nodes for replicas
 - ``matrix_resizing``       the protocol that makes cells match the head's record
 - ``partial``               partial lookup: a directory kept in several servers' memory

@@ -32,7 +32,7 @@ class Clause(msgspec.Struct, frozen=True):
     alternatives: tuple[WeightedPair, ...]
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class CandidateName(msgspec.Struct, frozen=True):
     """A name that satisfies all clauses.
 
     ``weights`` has, for each clause in order, factor * weight (up to 255) of the alternative that counts for the score,
@@ -62,7 +62,7 @@ class Candidates(msgspec.Struct, frozen=True):
     has. ``queried`` lists the matrices from which cells were read, and ``elapsed_s`` is the duration in seconds.
     """
 
-    found: tuple[Candidate, ...]
+    found: tuple[CandidateName, ...]
     total: int
     complete: bool
     frequencies: Mapping[Pair, int]

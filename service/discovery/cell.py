@@ -1,13 +1,16 @@
 """Commands of one cell of a matrix; each command is atomic in the cell's slot of Redis Cluster.
 
-A cell belongs to the matrix of one AV-pair. It has records of content names that contain the pair, and its
-*membership*: the cell's state in the matrix, and the matrix's size as the cell knows it. The cell (0,0) also has the
-matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state and expire unless they are
-refreshed. A cell without membership and records is *absent*: it never existed or was lost.
+A cell belongs to the matrix of one AV-pair. It has postings (:mod:`service.discovery.postings`) of names that contain
+the pair, and its *membership*: the cell's state in the matrix, and the matrix's size as the cell knows it. The cell
+(0,0) also has the matrix's record (:class:`service.discovery.matrix.Matrix`). All three are soft state and expire
+unless they are refreshed. A cell without membership is *absent*: it never existed or was lost.
 
-All writes are merges: the newer of two records stays, and only later epochs are accepted. Commands may therefore be
-repeated, arrive late or never arrive. The order of commands to different cells matters only where the protocols state
-it.
+Most matrices have one cell, and most of these have few names. Such a matrix has neither record nor membership: a head
+cell without membership is an open cell of a matrix of one cell, in epoch 0.
+
+All writes are merges: the valid one of two postings stays, and only later epochs are accepted. Commands may therefore
+be repeated, arrive late or never arrive. The order of commands to different cells matters only where the protocols
+state it.
 
 The answer to every command is a :class:`CellAnswer`; a command is *done* or *not done* according to the answer's
 ``done``.
@@ -18,7 +21,8 @@ from enum import StrEnum
 
 import msgspec
 
-from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey
+from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, head_address
+from service.discovery.postings import NameKey, Posting, unpack
 
 
 class CellState(StrEnum):
@@ -29,7 +33,7 @@ class CellState(StrEnum):
     FILLING = "filling"
     """Accepts names but may lack some: other replicas have to be asked as well."""
     CLOSED = "closed"
-    """Removed or about to be: accepts only newer records of names it has; other cells know more."""
+    """Removed or about to be: accepts only newer postings of names it has; other cells know more."""
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -39,78 +43,48 @@ class Membership(msgspec.Struct, frozen=True):
     size: MatrixSize
 
 
-class NameRecord(msgspec.Struct, frozen=True):
-    """A content name in a cell: its id ``name``, its ``version`` and its AV-pairs.
+class ReadState(msgspec.Struct, frozen=True):
+    """Command to return the cell's membership, its load, and the matrix's record if the cell has it.
 
-    ``version`` grows with each change of the name. A record without pairs is *withdrawn*: it matches no query, and is
-    kept so that older versions of the name are not stored again. ``expires_ms`` is a Unix time in ms and never earlier
-    than that of an older version.
+    If the cell has few postings, they are returned as well.
     """
 
-    name: str
-    version: int
-    pairs: frozenset[PairKey]
-    expires_ms: int
-
-    def as_withdrawn(self) -> "NameRecord":
-        """Return the withdrawn form of this record, which matches no query and replaces older versions of the name.
-
-        It is stored in cells in which the name is no longer registered.
-        """
-        return msgspec.structs.replace(self, pairs=frozenset())
+    place: CellAddress
 
 
-class Match(msgspec.Struct, frozen=True):
-    """A name that has all AV-pairs of a query, and the version of the name."""
+class ReadPostings(msgspec.Struct, frozen=True):
+    """Command to return the cell's membership and its postings.
 
-    name: str
-    version: int
-
-
-class ReadState(msgspec.Struct, frozen=True):
-    """Command to return the cell's membership, its load, and the matrix's record if the cell has it."""
+    If ``names`` is given, at least the postings of these names are returned.
+    """
 
     place: CellAddress
+    names: tuple[NameKey, ...] | None = None
 
 
 class ExpireNames(msgspec.Struct, frozen=True):
-    """Command to delete the cell's expired names, and to return the same as :class:`ReadState`.
+    """Command to delete the cell's expired postings, and to return the same as :class:`ReadState`.
 
-    Expired names count in the cell's load until they are deleted.
+    Expired postings count in the cell's load until they are deleted.
     """
 
     place: CellAddress
 
 
-class PutRecords(msgspec.Struct, frozen=True):
-    """Command to merge these records into the cell; done if all of them, or newer versions, are present afterwards.
+class PutPostings(msgspec.Struct, frozen=True):
+    """Command to merge packed ``postings`` into the cell; done if all of them, or valid newer ones, are present.
 
-    An open or filling cell stores all records. A closed cell stores only records of names that it already has, and an
-    absent cell stores none.
-
-    ``replace_only`` states that the names are registered in another partition. If a name is absent or withdrawn in this
-    cell, only the withdrawn form of its record is stored.
+    An open or filling cell stores all postings. A closed cell stores only postings of names that it already has. An
+    absent cell stores none, unless it is the head. Expired postings are dropped, and count as stored.
 
     ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the cell knows that the
-    matrix has more partitions now, it stores only records of names that it has and has not withdrawn. None means,
-    unless ``replace_only`` is true, that the records are copied from another cell, not registered.
+    matrix has more partitions now, it stores only postings of names that it has. None means that the postings are
+    copied from another cell, not registered.
     """
 
     place: CellAddress
-    records: tuple[NameRecord, ...]
-    replace_only: bool = False
+    postings: bytes
     assumed_size: MatrixSize | None = None
-
-
-class FindNames(msgspec.Struct, frozen=True):
-    """Command to return up to ``limit`` unexpired names that have all of ``pairs``.
-
-    An absent cell returns none, and the command is not done.
-    """
-
-    place: CellAddress
-    pairs: frozenset[PairKey]
-    limit: int
 
 
 class SetSize(msgspec.Struct, frozen=True):
@@ -126,7 +100,7 @@ class SetSize(msgspec.Struct, frozen=True):
 class OpenCell(msgspec.Struct, frozen=True):
     """Command to change the state of a cell to filling, if it is absent or was closed before the epoch of ``size``.
 
-    The cell keeps its records.
+    The cell keeps its postings.
     """
 
     place: CellAddress
@@ -143,7 +117,7 @@ class MarkFilled(msgspec.Struct, frozen=True):
 class CloseCell(msgspec.Struct, frozen=True):
     """Command to close an open or filling cell, if the matrix's size that it knows has an earlier epoch than ``size``.
 
-    The cell's records are deleted unless ``keep`` is true.
+    The cell's postings are deleted unless ``keep`` is true.
     """
 
     place: CellAddress
@@ -151,22 +125,22 @@ class CloseCell(msgspec.Struct, frozen=True):
     keep: bool
 
 
-class FetchRecords(msgspec.Struct, frozen=True):
-    """Command to return up to ``count`` records in the order of their names, including withdrawn records.
+class FetchPostings(msgspec.Struct, frozen=True):
+    """Command to return up to ``count`` postings in the order of their names' keys, including withdrawals.
 
-    The first of them has the next name after ``after``.
+    The first of them has the least key greater than ``after``.
     """
 
     place: CellAddress
-    after: str
+    after: NameKey
     count: int
 
 
-class DropRecords(msgspec.Struct, frozen=True):
-    """Command to delete these records from a closed cell, except records that have changed since they were read."""
+class DropPostings(msgspec.Struct, frozen=True):
+    """Command to delete these packed postings from a closed cell, except those that have changed since."""
 
     place: CellAddress
-    records: tuple[NameRecord, ...]
+    postings: bytes
 
 
 class UpdateMatrix(msgspec.Struct, frozen=True):
@@ -186,14 +160,14 @@ class UpdateMatrix(msgspec.Struct, frozen=True):
 Command = (
     ReadState
     | ExpireNames
-    | PutRecords
-    | FindNames
+    | ReadPostings
+    | PutPostings
     | SetSize
     | OpenCell
     | MarkFilled
     | CloseCell
-    | FetchRecords
-    | DropRecords
+    | FetchPostings
+    | DropPostings
     | UpdateMatrix
 )
 
@@ -202,7 +176,8 @@ class CellAnswer(msgspec.Struct, frozen=True):
     """The answer of a cell to a command: the cell's membership (None if it is absent), and the command's results.
 
     ``done`` states whether the command had its effect. ``load`` and ``matrix`` answer :class:`ReadState` and similar
-    commands, ``matches`` answer :class:`FindNames`, and ``records`` answer :class:`FetchRecords`.
+    commands. ``postings`` are packed, and answer :class:`ReadPostings`, :class:`FetchPostings` and, unless the cell has
+    more than a few, :class:`ReadState`; otherwise they are None.
     """
 
     member: Membership | None
@@ -211,44 +186,37 @@ class CellAnswer(msgspec.Struct, frozen=True):
     """The head's record, only after :class:`ReadState`, :class:`ExpireNames` and :class:`UpdateMatrix`."""
     load: CellLoad = CellLoad()
     done: bool = True
-    matches: tuple[Match, ...] = ()
-    records: tuple[NameRecord, ...] = ()
+    postings: bytes | None = None
 
     def is_in(self, *states: CellState) -> bool:
         """Return whether the cell is in one of these states."""
         return self.member is not None and self.member.state in states
 
 
-def newer(one: NameRecord, other: NameRecord) -> NameRecord:
-    """Return the newer of two records of the same name, which is the record to store.
+def merge_postings(
+    existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
+) -> tuple[dict[NameKey, Posting], bool]:
+    """Return the postings to write when a cell executes a :class:`PutPostings`, and whether the command is done.
 
-    The result does not depend on the order of the arguments.
+    ``existing`` are the cell's present postings by name, and ``member`` is its membership; None if it is absent.
     """
-    return max(one, other, key=lambda record: (record.version, bool(record.pairs), record.expires_ms))
-
-
-def merge_records(
-    existing: Mapping[str, NameRecord], command: PutRecords, member: Membership | None
-) -> dict[str, NameRecord]:
-    """Return the records to write, by name, when a cell executes a :class:`PutRecords`.
-
-    ``existing`` are the cell's present records of these names, and ``member`` is the cell's membership; None if the
-    cell is absent.
-    """
-    if member is None:
-        return {}
-    changed = {}
-    assumed_size = command.assumed_size or member.size
-    more = member.size.epoch > assumed_size.epoch and member.size.partitions > assumed_size.partitions
-    for record in command.records:
-        before = existing.get(record.name)
-        if (before is None and member.state is CellState.CLOSED) or (more and not (before and before.pairs)):
+    if member is None and command.place != head_address(command.place.pair):
+        return {}, False
+    size = member.size if member is not None else MatrixSize()
+    is_closed = member is not None and member.state is CellState.CLOSED
+    assumed_size = command.assumed_size or size
+    more = size.epoch > assumed_size.epoch and size.partitions > assumed_size.partitions
+    changed: dict[NameKey, Posting] = {}
+    done = True
+    for posting in unpack(command.postings):
+        before = existing.get(posting.name)
+        if posting.expires_s <= now_s:
             continue
-        arriving = record
-        if command.replace_only and (before is None or not before.pairs):
-            arriving = record.as_withdrawn()
-        changed[record.name] = arriving if before is None else newer(before, arriving)
-    return changed
+        if before is None and (is_closed or more):
+            done = False
+        elif before is None or posting.supersedes(before):
+            changed[posting.name] = posting
+    return changed, done
 
 
 def transition(member: Membership | None, command: Command) -> Membership | None:

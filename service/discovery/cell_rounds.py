@@ -56,7 +56,7 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
     if head.matrix is not None:
         return head.matrix.size
     sizes = yield from _probe_sizes(pair, limits)
-    return max(sizes, default=None)
+    return max(sizes, default=MatrixSize() if head.load.names else None)
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:

@@ -24,12 +24,11 @@ from service.discovery.cell import (
     CellAnswer,
     CellState,
     CloseCell,
-    DropRecords,
-    FetchRecords,
+    DropPostings,
+    FetchPostings,
     MarkFilled,
-    NameRecord,
     OpenCell,
-    PutRecords,
+    PutPostings,
     ReadState,
     SetSize,
     UpdateMatrix,
@@ -50,15 +49,16 @@ from service.discovery.matrix import (
     probe_addresses,
     recover_matrix,
 )
+from service.discovery.postings import last_name
 
-PAGE = 256
-"""Number of records that are copied in one round."""
+PAGE = 1000
+"""Number of postings that are copied in one round."""
 
 CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Run one pass for the matrix of an AV-pair; it copies up to ``page`` records per round.
+    """Run one pass for the matrix of an AV-pair; it copies up to ``page`` postings per round.
 
     Return the matrix's record if all cells match it at the end, or None if another pass is needed.
     """
@@ -141,36 +141,37 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 
 
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Copy records into the cells of one partition that are being filled; return False if another pass has to continue.
+    """Copy postings into the cells of a partition that are being filled; return False if another pass has to continue.
 
-    ``column`` has the partition's cells. Records are copied from an open cell, or, if no cell is open, between all of
-    these cells. A round copies up to ``page`` records.
+    ``column`` has the partition's cells. Postings are copied from an open cell, and from those that are being filled to
+    all others: a head cell that was lost may have stored names as if it were the only cell. A round copies up to
+    ``page`` postings.
     """
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
-    for source in opened[:1] or filling:
-        targets = [place for place in filling if place != source]
-        if targets and not (yield from _copy_records(source, targets, page)):
+    for source in (*opened[:1], *filling):
+        targets = [place for place in column if place != source and (place in filling or source in filling)]
+        if targets and not (yield from _copy_postings(source, targets, page)):
             return False
     answers = yield [MarkFilled(place, matrix.size.epoch) for place in filling]
     return all(answer.is_in(CellState.OPEN) for answer in answers)
 
 
-def _copy_records(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rounds[bool]:
-    after = ""
+def _copy_postings(source: CellAddress, targets: Sequence[CellAddress], page: int) -> Rounds[bool]:
+    after = -1
     while True:
-        (found,) = yield [FetchRecords(source, after, page)]
+        (found,) = yield [FetchPostings(source, after, page)]
         if found.member is None:
             return False
-        if not found.records:
+        if not found.postings:
             return True
-        if not (yield from _put_in_cells(targets, found.records)):
+        if not (yield from _put_in_cells(targets, found.postings)):
             return False
-        after = found.records[-1].name
+        after = last_name(found.postings)
 
 
-def _put_in_cells(targets: Sequence[CellAddress], records: tuple[NameRecord, ...]) -> Rounds[bool]:
-    answers = yield [PutRecords(place, records) for place in targets]
+def _put_in_cells(targets: Sequence[CellAddress], postings: bytes) -> Rounds[bool]:
+    answers = yield [PutPostings(place, postings) for place in targets]
     return all(answer.done for answer in answers)
 
 
@@ -182,10 +183,10 @@ def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[boo
         return False
     heirs = [CellAddress(pair, merge_target(last), row) for row in size.rows]
     for place in places:
-        while (found := (yield [FetchRecords(place, "", page)])[0]).records:
-            if not found.is_in(CellState.CLOSED) or not (yield from _put_in_cells(heirs, found.records)):
+        while (found := (yield [FetchPostings(place, -1, page)])[0]).postings:
+            if not found.is_in(CellState.CLOSED) or not (yield from _put_in_cells(heirs, found.postings)):
                 return False
-            yield [DropRecords(place, found.records)]
+            yield [DropPostings(place, found.postings)]
     return True
 
 

@@ -1,6 +1,7 @@
 """Upkeep of matrices: load reported by processes that only ask resizes them, and lost cells are restored."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ from service.store.directory.load_reports import ReportedCell
 from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer, NodeLoads
 
-KEPT_S = 600.0
+EXPIRES_S = time.time() + 600.0
 PAIR = "lang=en"
 SMALL = MatrixLimits(names=20, registrations_s=1e9, queries_s=100.0, partitions=8, replicas=4)
 
@@ -55,9 +56,9 @@ async def report_queries(directory: Directory, queries_s: float) -> None:
 
 async def test_load_that_a_process_reports_is_read_by_others(store: Store) -> None:
     asker, other = asking(store), asking(store)
-    await asker.register(names(3), KEPT_S)
+    await asker.register(names(3), EXPIRES_S)
     await asyncio.gather(*(asker.find(require_all([PAIR]), (), 2) for _ in range(100)))
-    await asker.load_reports.flush()
+    await asyncio.gather(asker.load_reports.flush(), *asker.load_reports._sending)
     loads = await other.load_reports.read()
     assert loads[ReportedCell(PAIR, 0, 0)].queries_s == pytest.approx(10, rel=0.2)
     assert ReportedCell("word=w1", 0, 0) not in loads, "cells that are rarely asked are not reported"
@@ -65,7 +66,7 @@ async def test_load_that_a_process_reports_is_read_by_others(store: Store) -> No
 
 async def test_queries_of_asking_processes_add_replicas_only_on_other_primaries(store: Store) -> None:
     directory, other = asking(store), asking(store)
-    await directory.register(names(5), KEPT_S)
+    await directory.register(names(5), EXPIRES_S)
     await found(other)
     balancer = MatrixBalancer(directory, await measured(store))
     for _ in range(4):
@@ -90,7 +91,7 @@ async def test_queries_of_asking_processes_add_replicas_only_on_other_primaries(
 async def test_any_lost_cell_is_restored(store: Store) -> None:
     directory = asking(store)
     for first in range(0, 300, 30):
-        await directory.register(names(300)[first : first + 30], KEPT_S)
+        await directory.register(names(300)[first : first + 30], EXPIRES_S)
         await passed(MatrixBalancer(directory, store.redis_node_loads), 3)
     balancer = MatrixBalancer(directory, store.redis_node_loads)
     await passed(balancer)
@@ -103,14 +104,14 @@ async def test_any_lost_cell_is_restored(store: Store) -> None:
         restored = dict(await directory.cells_of(PAIR))
         assert len(restored) == 8
         assert all(answer.is_in(CellState.OPEN) for answer in restored.values())
-    await directory.register(names(300), KEPT_S)
+    await directory.register(names(300), EXPIRES_S)
     assert await found(asking(store)) == 300
 
 
 async def test_a_lost_list_of_matrices_is_written_again(store: Store) -> None:
     directory = asking(store)
     balancer = MatrixBalancer(directory, store.redis_node_loads)
-    await directory.register(names(60), KEPT_S)
+    await directory.register(names(60), EXPIRES_S)
     await passed(balancer, 10)
     sizes = await directory.matrix_sizes()
     assert sizes[PAIR].partitions > 1
@@ -121,7 +122,7 @@ async def test_a_lost_list_of_matrices_is_written_again(store: Store) -> None:
 
 async def test_only_the_worker_that_owns_a_pair_resizes_its_matrix(store: Store) -> None:
     directory = asking(store)
-    await directory.register(names(60), KEPT_S)
+    await directory.register(names(60), EXPIRES_S)
     await directory.load_reports.flush()
     assert await MatrixBalancer(directory, store.redis_node_loads).maintain(lambda _: False) == 0
     assert PAIR not in await directory.matrix_sizes()

@@ -97,7 +97,7 @@ async def ask(process: asyncio.subprocess.Process, begin_s: float) -> list[Asked
 async def register(store: Store, first: int, count: int) -> None:
     """Register names that have the rare pair and one of the others."""
     names = [ContentName(f"{n:040x}", {RARE: 200, OTHERS[n % len(OTHERS)]: 100}) for n in range(first, first + count)]
-    await store.entry_directory.register(names, KEPT_S)
+    await store.entry_directory.register(names, time.time() + KEPT_S)
 
 
 async def observe(store: Store, begin_s: float, seen: list[Observation], missed: list[str]) -> None:

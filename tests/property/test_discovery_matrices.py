@@ -7,15 +7,17 @@ any order and any of them may be abandoned.
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.discovery.cell import CellAnswer, CellState, Command, NameRecord, UpdateMatrix
+from service.discovery.cell import CellAnswer, Command, UpdateMatrix
 from service.discovery.cell_rounds import find_or_create_matrix
 from service.discovery.matrix import (
     SECOND_ROWS,
     CellAddress,
+    Matrix,
     MatrixLimits,
     MatrixSize,
     RemovedPart,
@@ -26,15 +28,29 @@ from service.discovery.matrix import (
     home_partition,
 )
 from service.discovery.matrix_resizing import reconcile_matrix
-from service.discovery.registration_and_search import SearchOutcome, register, replace, search
+from service.discovery.matrix_search import PairClause, PairQuery, SearchOutcome, search
+from service.discovery.postings import Posting, name_key
+from service.discovery.registration import register, withdraw
 from tests.support.memory_cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3")
 NAMES = ("n0", "n1", "n2", "n3", "n4", "n5")
 LIMITS = MatrixLimits(partitions=8, replicas=4)
 ALL = 100
-NEVER_MS = 10**9
-TTL_MS = 1000
+TTL_S = 1000
+
+
+class NameRecord(msgspec.Struct, frozen=True):
+    """A version of a name: it has the AV-pairs ``pairs``, and its postings expire at ``expires_s``, which grows."""
+
+    name: str
+    version: int
+    pairs: frozenset[str]
+    expires_s: int
+
+    def posting(self, pair: str) -> Posting:
+        """Return the posting in the matrix of a pair: a withdrawal if the name does not have the pair."""
+        return Posting(name_key(self.name), int(pair in self.pairs), self.expires_s)
 
 
 class RunningProtocol:
@@ -71,7 +87,8 @@ class Matrices(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.cells = MemoryCells()
-        self.draws = {name: hash_of(name) for name in NAMES}
+        self.names = {name_key(name): name for name in NAMES}
+        self.expiries = dict.fromkeys(NAMES, 0)
         self.versions = dict.fromkeys(NAMES, 0)
         self.registered: dict[str, NameRecord] = {}
         """Of each name the record that is registered completely; while it changes, the one before."""
@@ -81,12 +98,14 @@ class Matrices(RuleBasedStateMachine):
         self.known: dict[str, MatrixSize] = {}
         self.running: list[RunningProtocol] = []
         self.lost_since_upkeep: set[str] = set()
+        self.lost_heads: set[str] = set()
+        self.oldest: dict[str, int] = {}
+        """Of each name the oldest version of which pairs may be found."""
 
     @initialize(wider=st.integers(0, 3), taller=st.integers(0, 1))
     def begin(self, *, wider: int, taller: int) -> None:
         """Start with matrices of some size that contain all names."""
         for pair in PAIRS:
-            self.cells.run(find_or_create_matrix(pair, LIMITS))
             for kind in [ResizeKind.INC_P] * wider + [ResizeKind.INC_R] * taller:
                 self.request(pair=pair, kind=kind, partition=0, replica=0, last=True, row=5)
                 self.finish()
@@ -103,14 +122,15 @@ class Matrices(RuleBasedStateMachine):
         if any(running.kind == "register" and running.about[0].name == name for running in self.running):
             return
         self.versions[name] += 1
-        record = NameRecord(name, self.versions[name], frozenset(pairs), self.cells.now_ms + TTL_MS)
+        record = NameRecord(name, self.versions[name], frozenset(pairs), self._next_expiry(name))
         self.written[name, record.version] = record
         if name in self.registered:
             before = self.registered[name]
-            self.registered[name] = NameRecord(name, before.version, before.pairs & record.pairs, before.expires_ms)
+            self.registered[name] = NameRecord(name, before.version, before.pairs & record.pairs, before.expires_s)
         for pair in PAIRS:
-            form = record if pair in pairs else record.as_withdrawn()
-            protocol = replace(pair, form, self.draws[name], LIMITS, self.known.get(pair) if remember else None)
+            protocol = (register if pair in pairs else withdraw)(
+                pair, record.posting(pair), self.known.get(pair) if remember else None
+            )
             self._start("register", protocol, (record, pair))
 
     @rule(name=st.sampled_from(NAMES), remember=st.booleans())
@@ -119,10 +139,10 @@ class Matrices(RuleBasedStateMachine):
         record = self.registered.get(name)
         if record is None or name in self.unfinished or any(r.about[0].name == name for r in self._of("register")):
             return
-        again = NameRecord(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
+        again = NameRecord(name, record.version, record.pairs, self._next_expiry(name))
         for pair in record.pairs:
             known = self.known.get(pair) if remember else None
-            self._start("refresh", register(pair, again, self.draws[name], LIMITS, known), (again, pair))
+            self._start("refresh", register(pair, again.posting(pair), known), (again, pair))
 
     @rule(pair=st.sampled_from(PAIRS), name=st.sampled_from(NAMES), known=st.sampled_from(("last", "first", None)))
     def refresh_alone(self, *, pair: str, name: str, known: str | None) -> None:
@@ -130,25 +150,24 @@ class Matrices(RuleBasedStateMachine):
         record = self.registered.get(name)
         if record is None or pair not in record.pairs or name in self.unfinished or pair in self.lost_since_upkeep:
             return
-        if (
-            any(running.about == pair for running in self._of("upkeep"))
-            or self.cells.matrices[head_address(pair)].leaving
-        ):
+        if any(running.about == pair for running in self._of("upkeep")) or self._matrix(pair).leaving:
             return
-        again = NameRecord(name, record.version, record.pairs, self.cells.now_ms + TTL_MS)
+        again = NameRecord(name, record.version, record.pairs, self._next_expiry(name))
         before = self._partitions_of(pair, name)
         size = self.known.get(pair) if known == "last" else MatrixSize() if known else None
-        self.cells.run(register(pair, again, self.draws[name], LIMITS, size))
-        its_home = home_partition(self.draws[name], self.cells.matrices[head_address(pair)].size.partitions)
+        self.cells.run(register(pair, again.posting(pair), size))
+        its_home = home_partition(name_key(name), self._matrix(pair).size.partitions)
         assert self._partitions_of(pair, name) - before <= {its_home}
 
     @rule(pairs=st.sets(st.sampled_from(PAIRS), min_size=1), draw=st.integers(0, 2**32 - 1), remember=st.booleans())
     def query(self, *, pairs: set[str], draw: int, remember: bool) -> None:
         """Query all names that have some pairs."""
         known = self.known if remember else {}
-        started = {name: record.version for name, record in self.registered.items()}
+        started = dict(self.oldest)
         self._start(
-            "query", search(frozenset(pairs), ALL, draw, LIMITS, known), (pairs, started, set(self._findable(pairs)))
+            "query",
+            search(query_for(pairs), draw, self.cells.now_s, known),
+            (pairs, started, set(self._findable(pairs))),
         )
 
     # what cells and workers do
@@ -163,9 +182,9 @@ class Matrices(RuleBasedStateMachine):
     )
     def request(self, *, pair: str, kind: ResizeKind, partition: int, replica: int, last: bool, row: int) -> None:
         """A cell requests growth or shrinking of its matrix."""
-        matrix = self.cells.matrices.get(head_address(pair))
-        if matrix is None:
+        if pair in self.lost_heads:
             return
+        matrix = self.cells.run(find_or_create_matrix(pair, LIMITS))
         at = CellAddress(pair, partition, replica)
         if last:
             at = CellAddress(pair, matrix.size.partitions - 1, matrix.size.rows[-1])
@@ -190,6 +209,7 @@ class Matrices(RuleBasedStateMachine):
         else:
             raise AssertionError("the matrix never settles")
         self.lost_since_upkeep.discard(pair)
+        self.lost_heads.discard(pair)
 
     @rule(pair=st.sampled_from(PAIRS), which=st.integers(0, 31), head=st.booleans())
     def lose(self, *, pair: str, which: int, head: bool) -> None:
@@ -199,19 +219,24 @@ class Matrices(RuleBasedStateMachine):
             return
         self.cells.lose(head_address(pair) if head else places[which % len(places)])
         self.lost_since_upkeep.add(pair)
+        if head:
+            self.lost_heads.add(pair)
+        self._prune()
         for name, record in list(self.registered.items()):
             if pair in record.pairs and not self._survives(pair, record):
                 del self.registered[name]
         for running in self._of("register", "refresh"):
             if running.about[1] == pair:
+                name, version = running.about[0].name, running.about[0].version
+                self.oldest[name] = min(version, self.oldest.get(name, version))
                 running.about = (running.about[0], pair, "hit")
 
-    @rule(after_ms=st.integers(1, TTL_MS))
-    def wait(self, after_ms: int) -> None:
+    @rule(after_s=st.integers(1, TTL_S))
+    def wait(self, after_s: int) -> None:
         """Time passes, and names expire."""
-        self.cells.now_ms += after_ms
+        self.cells.now_s += after_s
         for name, record in list(self.registered.items()):
-            if record.expires_ms <= self.cells.now_ms:
+            if record.expires_s <= self.cells.now_s:
                 del self.registered[name]
 
     # how it goes on
@@ -252,8 +277,8 @@ class Matrices(RuleBasedStateMachine):
         for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
             for known in ({}, self.known):
                 wanted = set(self._findable(pairs))
-                found = self.cells.run(search(frozenset(pairs), ALL, len(self.running), LIMITS, known))
-                self._check(found, pairs, wanted, {name: r.version for name, r in self.registered.items()})
+                found = self.cells.run(search(query_for(pairs), len(self.running), self.cells.now_s, known))
+                self._check(found, pairs, wanted, self.oldest)
 
     def teardown(self) -> None:
         self.finish()
@@ -287,58 +312,70 @@ class Matrices(RuleBasedStateMachine):
             self.known |= running.result.sizes
         elif running.kind in {"register", "refresh"}:
             record, pair = running.about[:2]
-            self.known[pair] = running.result.size
+            self.known[pair] = running.result
             if not any(r.about[0] == record for r in self._of(running.kind)):
                 self._complete(record)
 
     def _complete(self, record: NameRecord) -> None:
-        if record.version != self.versions[record.name] or record.expires_ms <= self.cells.now_ms:
+        if record.version != self.versions[record.name] or record.expires_s <= self.cells.now_s:
             return
         self.unfinished.discard(record.name)
         self.registered.pop(record.name, None)
         if all(self._survives(pair, record) for pair in record.pairs):
             self.registered[record.name] = record
+        if not any(len(r.about) > 2 for r in self._of("register", "refresh") if r.about[0].name == record.name):
+            self.oldest[record.name] = record.version
+
+    def _next_expiry(self, name: str) -> int:
+        self.expiries[name] = max(self.expiries[name] + 1, self.cells.now_s + TTL_S)
+        return self.expiries[name]
+
+    def _matrix(self, pair: str) -> Matrix:
+        return self.cells.matrices.get(head_address(pair), Matrix())
 
     def _of(self, *kinds: str) -> list[RunningProtocol]:
         return [running for running in self.running if running.kind in kinds]
 
     def _partitions_of(self, pair: str, name: str) -> set[int]:
-        live = {at: held.get(name) for at, held in self.cells.records.items() if at.pair == pair}
+        live = {at: held.get(name_key(name)) for at, held in self.cells.postings.items() if at.pair == pair}
         return {
             at.partition
-            for at, record in live.items()
-            if record and record.pairs and record.expires_ms > self.cells.now_ms
+            for at, posting in live.items()
+            if posting and posting.weight and posting.expires_s > self.cells.now_s
         }
 
     def _findable(self, pairs: set[str]) -> list[str]:
+        if pairs & self.lost_heads:
+            return []
         return [name for name, record in self.registered.items() if pairs <= record.pairs]
 
     def _survives(self, pair: str, record: NameRecord) -> bool:
         """Return whether a remaining cell has the name: only a refresh repairs losses."""
         matrix = self.cells.matrices.get(head_address(pair))
-        for at, held in self.cells.records.items():
+        for at, held in self.cells.postings.items():
             member = self.cells.members.get(at)
-            if at.pair != pair or member is None or record.name not in held:
+            posting = held.get(name_key(record.name))
+            if at.pair != pair or posting is None or (member is None and at != head_address(pair)):
                 continue
             leaves = matrix and matrix.leaving is RemovedPart.REPLICA and at.replica == matrix.size.rows[-1]
-            row_gone = member.state is CellState.CLOSED and leaves
-            if held[record.name].version >= record.version and held[record.name].pairs and not leaves and not row_gone:
+            if posting.expires_s >= record.expires_s and posting.weight and not leaves:
                 return True
         return False
 
     def _check(self, found: SearchOutcome, pairs: set[str], wanted: set[str], started: dict[str, int]) -> None:
         assert found.complete
-        names = [match.name for match in found.matches]
+        names = [self.names[key] for key in found.names.tolist()]
         assert len(names) == len(set(names))
         assert wanted <= set(names), f"{wanted - set(names)} not found by {pairs}"
-        for match in found.matches:
-            record = self.written[match.name, match.version]
-            assert pairs <= record.pairs, f"{match} does not match {pairs}"
-            assert match.version >= started.get(match.name, 0), f"{match} was replaced"
+        for name in names:
+            versions = range(started.get(name, 0), self.versions[name] + 1)
+            later = [self.written[name, version].pairs for version in versions if (name, version) in self.written]
+            assert pairs <= frozenset().union(*later), f"{name} does not match {pairs}"
 
 
-def hash_of(name: str) -> int:
-    return hash((name.encode()[-1], 1)) & 0xFFFFFFFF
+def query_for(pairs: set[str]) -> PairQuery:
+    """Return the query for all names that have these pairs."""
+    return PairQuery([PairClause(((pair, 1.0),)) for pair in sorted(pairs)], (), ALL, lambda *_: 1.0)
 
 
 PHASES = (Phase.reuse, Phase.generate, Phase.shrink)

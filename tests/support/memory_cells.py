@@ -5,21 +5,25 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from service.discovery import cell
-from service.discovery.cell import CellAnswer, CellState, Command, Match, Membership, NameRecord
+from service.discovery.cell import CellAnswer, CellState, Command, Membership
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, PairKey
+from service.discovery.postings import NameKey, Posting, pack, unpack
 
 T = TypeVar("T")
 
+FEW = 4
+"""Number of postings that are returned together with a cell's state."""
+
 
 class MemoryCells:
-    """The cells. Tests set the time ``now_ms`` and the ``rates`` that cells observe."""
+    """The cells. Tests set the time ``now_s`` and the ``rates`` that cells observe."""
 
     def __init__(self) -> None:
-        self.now_ms = 0
+        self.now_s = 0
         self.members: dict[CellAddress, Membership] = {}
         self.matrices: dict[CellAddress, Matrix] = {}
-        self.records: dict[CellAddress, dict[str, NameRecord]] = {}
+        self.postings: dict[CellAddress, dict[NameKey, Posting]] = {}
         self.rates: dict[CellAddress, tuple[float, float]] = {}
         self.command_counts: Counter[type[Command]] = Counter()
 
@@ -35,31 +39,30 @@ class MemoryCells:
         if after is not None:
             self.members[place] = after
         done = after is not None
-        matches: tuple[Match, ...] = ()
-        records: tuple[NameRecord, ...] = ()
+        postings: bytes | None = None
         match command:
-            case cell.PutRecords():
-                changed = cell.merge_records(stored, command, after)
+            case cell.PutPostings():
+                changed, done = cell.merge_postings(stored, command, after, self.now_s)
                 stored |= changed
-                done = len(changed) == len({record.name for record in command.records})
-            case cell.FindNames():
-                found = [record for record in stored.values() if record.pairs and command.pairs <= record.pairs]
-                matches = tuple(Match(record.name, record.version) for record in found[: command.limit])
-            case cell.FetchRecords():
-                names = sorted(name for name in stored if name > command.after)[: command.count]
-                records = tuple(stored[name] for name in names)
+            case cell.ReadState() if len(stored) <= FEW:
+                postings = pack(stored.values())
+            case cell.ReadPostings(names=names):
+                postings = pack(each for each in stored.values() if names is None or each.name in names)
+            case cell.FetchPostings():
+                ordered = sorted(name for name in stored if name > command.after)[: command.count]
+                postings = pack(stored[name] for name in ordered)
             case cell.CloseCell() if after is not before and not command.keep:
                 stored.clear()
-            case cell.DropRecords() if after is not None and after.state is CellState.CLOSED:
-                for record in command.records:
-                    if stored.get(record.name) == record:
-                        del stored[record.name]
+            case cell.DropPostings() if after is not None and after.state is CellState.CLOSED:
+                for posting in unpack(command.postings):
+                    if stored.get(posting.name) == posting:
+                        del stored[posting.name]
             case cell.UpdateMatrix():
                 done = self.matrices.get(place) == command.after
-        return CellAnswer(after, self.matrices.get(place), self._load(place), done, matches, records)
+        return CellAnswer(after, self.matrices.get(place), self._load(place), done, postings)
 
     def run(self, protocol: Rounds[T]) -> T:
-        """Execute all rounds of a dialogue without interleaving."""
+        """Execute all rounds of a protocol without interleaving."""
         try:
             commands = next(protocol)
             while True:
@@ -70,19 +73,18 @@ class MemoryCells:
 
     def lose(self, place: CellAddress) -> None:
         """Delete one cell's data."""
-        for part in (self.members, self.matrices, self.records):
+        for part in (self.members, self.matrices, self.postings):
             part.pop(place, None)
 
     def places_of(self, pair: PairKey) -> Sequence[CellAddress]:
         """Return the present and former cells of a pair."""
         return sorted(place for place in self.members if place.pair == pair)
 
-    def _live(self, place: CellAddress) -> dict[str, NameRecord]:
-        stored = self.records.setdefault(place, {})
-        for name in [name for name, record in stored.items() if record.expires_ms <= self.now_ms]:
+    def _live(self, place: CellAddress) -> dict[NameKey, Posting]:
+        stored = self.postings.setdefault(place, {})
+        for name in [name for name, posting in stored.items() if posting.expires_s <= self.now_s]:
             del stored[name]
         return stored
 
     def _load(self, place: CellAddress) -> CellLoad:
-        names = sum(bool(record.pairs) for record in self._live(place).values())
-        return CellLoad(names, *self.rates.get(place, (0.0, 0.0)))
+        return CellLoad(len(self._live(place)), *self.rates.get(place, (0.0, 0.0)))

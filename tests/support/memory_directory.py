@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from service.discovery.av_pairs import Pair
-from service.discovery.candidates import MAX_WEIGHT, Candidate, Candidates, Clause
+from service.discovery.candidates import MAX_WEIGHT, CandidateName, Candidates, Clause
 from service.discovery.text_search.ranking import clause_importance
 
 
@@ -35,6 +35,6 @@ class MemoryDirectory:
         for name in names:
             weights, pairs = zip(*(best[name] for best in matched), strict=True)
             score = sum(one * weight / MAX_WEIGHT for one, weight in zip(importances, weights, strict=True))
-            found.append(Candidate(name, score, weights, pairs))
+            found.append(CandidateName(name, score, weights, pairs))
         found.sort(key=lambda each: (-each.score, each.name))
         return Candidates(tuple(found[:most]), len(found), True, frequencies, (), 0.0)

@@ -121,6 +121,7 @@ class DirectoryRegistrar:
         described = await asyncio.gather(*(self._describe(state, counts[state.channel.id]) for state in states))
         previous = await self._store.channels.content_names(channel_ids)
         names: list[ContentName] = []
+        expires_s = self._clock.wall_s() + NAME_TTL_S
         words: dict[str, str] = {}
         for state, description, before in zip(states, described, previous, strict=True):
             channel_id = state.channel.id
@@ -129,13 +130,13 @@ class DirectoryRegistrar:
                 # First of all: a search that finds the channel by an obsolete pair checks the pairs stored here.
                 await self._store.channels.set_content_name(channel_id, state.channel.version, pairs)
             if before - pairs:
-                await self._store.channel_directory.withdraw(channel_id, before - pairs, NAME_TTL_S)
+                await self._store.channel_directory.withdraw(channel_id, before - pairs, expires_s)
             if description:
                 age_s = self._clock.wall_s() - state.channel.created_s
                 weights = attribute_weights(pairs, counts[channel_id], age_s)
                 names.append(ContentName(channel_id, description.pairs | weights))
                 words |= description.text.registered_words()
-        await self._store.channel_directory.register(names, NAME_TTL_S)
+        await self._store.channel_directory.register(names, expires_s)
         await self._store.channel_directory.vocabulary.add(words)
         public = {name.id for name in names}
         await self._schedule_checks([state.channel for state in states], public, now_s)

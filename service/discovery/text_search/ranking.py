@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from service.discovery.av_pairs import Pair
-from service.discovery.candidates import MAX_WEIGHT, Candidate, Clause
+from service.discovery.candidates import MAX_WEIGHT, CandidateName, Clause
 
 _DOCUMENTS: Final = 1_000_000
 """Number of documents in the formula of importance. Deviation from BM25: a constant, because no process knows it."""
@@ -60,7 +60,7 @@ def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
     return log(1 + _DOCUMENTS / max(count, 1))
 
 
-def score(candidate: Candidate, importances: Sequence[float], circumstances: Circumstances) -> ScoreParts:
+def score(candidate: CandidateName, importances: Sequence[float], circumstances: Circumstances) -> ScoreParts:
     """Return the score of a candidate; ``importances`` has the importance of each clause."""
     clauses = tuple(
         importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)

@@ -4,20 +4,19 @@ A name is registered with 20 messages, one for each of its attribute-value pairs
 of a slice are processed in order, and matrices grow between slices. All replicas of a partition receive a registration
 at the same time.
 
-*Limited* queries need only a few names and ask no more partitions than necessary, as production's ``find`` does. The
-paper does not specify how many partitions are enough (§IV.B.2). Production asks one partition. It then asks as many as
-the remaining names take if all partitions have the same density of names:
-:func:`service.discovery.registration_and_search.partitions_to_ask`.
+*Limited* queries need only a few names and ask no more partitions than necessary. The paper does not specify how many
+partitions are enough (§IV.B.2). Here one partition is asked first, and then as many as the remaining names take if all
+partitions have the same density of names: :func:`partitions_to_ask`. (Production ranks names by the cells of all pairs
+of a query: :mod:`service.discovery.matrix_search`.)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from service.discovery.matrix import MatrixSize, home_partition
-from service.discovery.registration_and_search import choose_matrix, partitions_to_ask, size_to_learn
+from service.discovery.matrix import MatrixSize, PairKey, home_partition
 from service.simulate.discovery.matrices import (
     DELAY_S,
     NODES,
@@ -397,3 +396,42 @@ class LimitedQueries(SimulatedQueries):
             matches += int(spread[asked].sum())
             sent_s += float(slowest(np.array([needed]), self._rng)[0])
         return result
+
+
+def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
+    """Return the AV-pair whose matrix size must be read next, before a matrix is chosen.
+
+    The result is None if the known sizes suffice. ``known`` are the sizes known so far. They suffice if they include a
+    matrix with a single partition, or all matrices. The random number ``draw`` selects one of several pairs. Deviation:
+    the paper reads all sizes at once; most matrices have one partition, so the first size usually suffices.
+    """
+    pairs = sorted(pairs)
+    if any(known[pair].partitions == 1 for pair in pairs if pair in known):
+        return None
+    unknown = [pair for pair in pairs if pair not in known]
+    return unknown[draw % len(unknown)] if unknown else None
+
+
+def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
+    """Return the AV-pair whose matrix is to be searched, because it has the fewest partitions.
+
+    If several matrices have equally few, the random number ``draw`` selects one of them.
+    """
+    fewest = min(size.partitions for size in sizes.values())
+    best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
+    return best[draw % len(best)]
+
+
+def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
+    """Return how many more partitions to ask in the next round.
+
+    So far, ``asked`` partitions have been asked and have returned ``matches`` matches; ``limit`` matches are wanted.
+    The first round asks one partition; each later round asks at most as many as have been asked before. Deviation: the
+    paper leaves open how many partitions are enough.
+    """
+    if matches >= limit:
+        return 0
+    if not asked:
+        return 1
+    needed = -(-(limit - matches) * asked // matches) if matches else asked
+    return min(needed, asked)

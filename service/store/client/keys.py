@@ -93,10 +93,11 @@ Directory and saved searches
 ===========================  ======  =====================================================================
 key                          type    contents
 ===========================  ======  =====================================================================
-``cn:{m:CELL}``              hash    a cell of a matrix: see ``scripts/cell_common.lua``; expires, like its other keys
-``cn:{m:CELL}:names``        hash    content name → its record
-``cn:{m:CELL}:index``        string  bit-sliced signatures of the names, once the cell has more than 64 records
-``cn:{m:CELL}:slots``        string  the name in each slot of the index, 64 bytes each
+``cn:{m:B}``                 hash    bucket B of all cells of matrices: id of a cell → its postings, or a header: see
+                                     ``scripts/cell_common.lua``; expires
+``cn:{m:B}:ID``              hash    a cell with more than a few postings, ID is its id; see there; expires
+``cn:{nm:B}:ABOUT``          hash    bucket B of all content names: key of the name (8 bytes) → expiry (Unix time in
+                                     s, 4 bytes), name; expires
 ``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
 ``cn:{ld}:announced``        zset    announcements of directories in the workers' memory: DirectoryAnnouncement
@@ -232,6 +233,7 @@ key                                  type    contents
 import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from functools import lru_cache
 
 from service.clash.key_groups import Keyspace
 from service.discovery.matrix import CellAddress
@@ -354,10 +356,31 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
     return table, f"{table}:pages", f"{table}:records", f"{table}:channels", f"{table}:ends"
 
 
-def cell(address: CellAddress) -> tuple[str, str, str, str]:
-    """Return the four keys of a matrix cell: its state, its names, their index, and the names by slot of the index."""
-    own = f"cn:{{m:{address.pair.encode('latin-1').hex()}:{address.partition}:{address.replica}}}"
-    return own, f"{own}:names", f"{own}:index", f"{own}:slots"
+CELL_BUCKETS = 1 << 14
+"""Number of buckets of cells; few enough that a bucket is filled, and many enough that its hash stays small."""
+_CACHED_CELLS = 100_000
+
+
+@lru_cache(_CACHED_CELLS)
+def cell_id(address: CellAddress) -> bytes:
+    """Return the id of a matrix cell, the rendezvous point H(pair, p, r): 64 bits, those of the pair for cell (0,0)."""
+    pair = address.pair.encode("latin-1")
+    if address.partition == address.replica == 0:
+        return pair
+    return hashlib.blake2b(pair + b"%d:%d" % (address.partition, address.replica), digest_size=8).digest()
+
+
+@lru_cache(_CACHED_CELLS)
+def cell(address: CellAddress) -> tuple[str, str]:
+    """Return the two keys of a matrix cell: the hash of its bucket, and the hash of its own."""
+    ident = cell_id(address)
+    bucket = f"cn:{{m:{int.from_bytes(ident) % CELL_BUCKETS:04x}}}"
+    return bucket, f"{bucket}:{urlsafe_b64encode(ident)[:-1].decode()}"
+
+
+def names_bucket(about: str, bucket: int) -> str:
+    """Return the key of a bucket of the content names of the directory ``about``, "channel" or "entry"."""
+    return f"cn:{{nm:{bucket:04x}}}:{about}"
 
 
 def requeued_dead_letter(uid: UserId, letter: str) -> str:

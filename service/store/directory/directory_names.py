@@ -1,6 +1,7 @@
 """The names of AV-pairs, as the lookup directories in the workers' memory list them."""
 
 from collections.abc import Hashable, Sequence
+from heapq import nlargest
 
 from service.discovery.av_pairs import Pair
 from service.discovery.partial.node_share import NamesOfPair
@@ -21,11 +22,13 @@ class DirectoryNames:
 
         Raises :class:`service.errors.CellsUnavailable`.
         """
-        mark = await self._directory.content_mark(pair)
+        weights = await self._directory.weights_of(pair)
+        mark = hash(frozenset(weights.items()))
         if mark == known_mark:
             return None
-        records = await self._directory.names(pair, max_count)
-        return NamesOfPair([(record.name, 1) for record in records], len(records), mark)
+        best = nlargest(max_count, weights, key=lambda key: (weights[key], -key))
+        names = await self._directory.resolve(best)
+        return NamesOfPair([(names[key], weights[key]) for key in best if key in names], len(weights), mark)
 
     async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
         """Return all AV-pairs of each name, in order; none for a channel that is not registered."""

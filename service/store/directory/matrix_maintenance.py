@@ -23,6 +23,7 @@ from service.discovery.matrix import (
     cell_addresses,
     head_address,
 )
+from service.discovery.postings import POSTING_BYTES
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
 from service.store.directory.cells import MatrixCells, pair_key
@@ -85,25 +86,28 @@ class MaintainedMatrices:
         self._texts[key] = pair
         return key
 
-    async def _led(self, dialogue: Rounds[T]) -> T:
+    async def _run(self, protocol: Rounds[T], *, is_query: bool = False) -> T:
+        """Run a protocol with cells, and count its registrations or, if it is a query, its queries."""
         try:
-            commands = next(dialogue)
+            commands = next(protocol)
             while True:
                 answers = await self.cells.carry_out(commands)
-                self._count(commands, answers)
-                commands = dialogue.send(answers)
+                self._count(commands, answers, is_query=is_query)
+                commands = protocol.send(answers)
         except StopIteration as stopped:
             result: T = stopped.value
             return result
 
-    def _count(self, commands: Sequence[Command], answers: Sequence[CellAnswer]) -> None:
+    def _count(self, commands: Sequence[Command], answers: Sequence[CellAnswer], *, is_query: bool = False) -> None:
         """Count the queries and registrations among these commands, for the reports of the cells' loads."""
         for command, answer in zip(commands, answers, strict=True):
             pair = self._texts.get(command.place.pair)
-            if pair is None or not answer.is_in(CellState.OPEN):
+            if pair is None or answer.is_in(CellState.CLOSED, CellState.FILLING):
                 continue
             reported = ReportedCell(pair, command.place.partition, command.place.replica)
-            if isinstance(command, cell.FindNames):
+            if isinstance(command, cell.PutPostings):
+                self.load_reports.count_registrations(
+                    reported, len(command.postings) // POSTING_BYTES, answer.load.names
+                )
+            elif is_query and answer.postings is not None and (answer.postings or answer.member):
                 self.load_reports.count_query(reported)
-            elif isinstance(command, cell.PutRecords):
-                self.load_reports.count_registrations(reported, len(command.records), answer.load.names)

@@ -1,203 +1,189 @@
--- A cell of a matrix: names with their records, and an index of bit-sliced signatures.
--- KEYS: cell, names, index, slots
--- ARGV: 1 digest (8 bytes) of the cell's own pair, further ones by script
--- names: hash, name → record: slot (3 bytes), version (6), expiry in ms (6), digest of each pair (8 each). A record
--- without pairs is a withdrawn name.
--- index: string, a matrix of ROWS rows with one bit per slot. A cell with more than INDEXED_FROM records has it. Each
--- pair has two rows, by its digest; the bit of a name's slot is set in both rows of each of its pairs. The
--- conjunction of the rows of several pairs, about 500 bytes each for 4,000 names, contains all names that have all of
--- the pairs, and a few others, which the records rule out.
--- slots: string, the name of each slot, padded with zeros to WIDTH bytes.
-local CELL, NAMES, INDEX, SLOTS = unpack(KEYS)
-local OWN = ARGV[1]
-local INDEXED_FROM, ROWS, LEAST_BITS, WIDTH, HEAD = 64, 512, 128, 64, 15
-local WINDOW = 20
-local LIFE_MS, SLACK_MS = 86400000, 300000
-local clock = redis.call('TIME')
-local now_ms = clock[1] * 1000 + math.floor(clock[2] / 1000)
+-- A cell of a matrix: its postings and, if its matrix has or had several cells, its membership.
+-- KEYS: 1 shared hash of the cells of a bucket, 2 own hash of the cell
+-- ARGV: 1 id of the cell (8 bytes), further ones by script
+-- A posting has SIZE bytes: see service.discovery.postings. A cell with up to FEW postings and without membership is a
+-- field of the shared hash, ID → postings: so small that Redis keeps the hash as a listpack, without a key for each.
+-- Other cells have a hash of their own, and in the shared hash ID → number of bits (1 byte), expiry of the own hash (4).
+-- The own hash has pages of postings, BITS.PAGE → postings; the page of a posting is the first BITS bits of its name.
+-- Other fields: m membership, x record of the matrix, n number of postings (only if there are several pages).
+local SHARED, CELL = unpack(KEYS)
+local ID = ARGV[1]
+local SIZE, FEW, LEAST, PAGE, MOST_BITS = 13, 4, 2, 64, 12
+local LIFE_S, SLACK_S = 86400, 3600
+local now_s = tonumber(redis.call('TIME')[1])
 
--- Return the fields of the cell: m membership, x record of the matrix, n number of names, w and q windows of
--- registrations and queries (see counted), bits of each row, h number of slots ever used, f free slots, u expiry of the
--- keys (ms), c cursor of the sweep. Scripts set `fresh` when they create a key, which does not expire yet.
 local function look()
-  local found = redis.call('HMGET', CELL, 'm', 'n', 'w', 'q', 'x', 'bits', 'h', 'f', 'u', 'c')
-  return {m = found[1], n = tonumber(found[2] or 0), w = found[3] or '', q = found[4] or '', x = found[5],
-    bits = tonumber(found[6] or 0), h = tonumber(found[7] or 0), f = found[8] or '', u = tonumber(found[9] or 0),
-    c = found[10] or '0'}
-end
-
--- Return the reply of all scripts: {membership, matrix, number of names, w, q, now in ms, 1 if done, further results}.
-local function answer(cell, done, ...)
-  return {cell.m, cell.x, cell.n, cell.w, cell.q, string.format('%d', now_ms), done and 1 or 0, ...}
-end
-
--- Count events in a window 'COUNT BEGAN LAST_COUNT LAST_BEGAN'; windows are consecutive and last at least a second, so
--- that a batch is not a rate. Return the window, and true if it is a new one.
-local function counted(window, events)
-  local count, began, last, before = string.match(window, '^(%d+) (%d+) (%d+) (%d+)$')
-  if not began then
-    return string.format('%d %d 0 0', events, now_ms)
+  local held = redis.call('HGET', SHARED, ID) or ''
+  if #held % SIZE == 0 then
+    return {few = held, n = #held / SIZE}
   end
-  count = count + events
-  if count >= WINDOW and now_ms - began >= 1000 then
-    return string.format('0 %d %d %s', now_ms, count, began), true
+  local found = redis.call('HMGET', CELL, 'm', 'x', 'n')
+  local cell = {bits = string.byte(held), until_s = struct.unpack('>I4', held, 2), m = found[1], x = found[2]}
+  cell.n = found[3] and tonumber(found[3]) or redis.call('HSTRLEN', CELL, '0.0') / SIZE
+  if not cell.m and redis.call('EXISTS', CELL) == 0 then
+    cell.until_s = 0 -- the hash is created, and has no expiry
   end
-  return string.format('%d %s %s %s', count, began, last, before)
+  return cell
 end
 
-local function kept_until(cell, until_ms)
-  if cell.fresh or until_ms + SLACK_MS > cell.u then
-    cell.u = math.max(cell.u, until_ms + 2 * SLACK_MS)
-    redis.call('HSET', CELL, 'u', string.format('%d', cell.u))
-    local at = string.format('%d', cell.u)
-    for i = 1, cell.bits > 0 and 4 or 2 do
-      redis.call('PEXPIREAT', KEYS[i], at)
+-- Return the reply of all scripts: {membership, matrix, number of postings, 1 if done}.
+local function answer(cell, done)
+  return {cell.m or false, cell.x or false, cell.n, done and 1 or 0}
+end
+
+local function expiry_s(postings, at)
+  return (struct.unpack('>I4', postings, at + 9))
+end
+
+local function unexpired(postings)
+  local kept = {}
+  for at = 1, #postings, SIZE do
+    if expiry_s(postings, at) > now_s then
+      kept[#kept + 1] = string.sub(postings, at, at + SIZE - 1)
     end
   end
+  return #kept * SIZE == #postings and postings or table.concat(kept)
 end
 
-local function has(record, digest)
-  local at = string.find(record, digest, HEAD + 1, true)
-  while at and (at - HEAD - 1) % 8 ~= 0 do
-    at = string.find(record, digest, at + 1, true)
+local function place_of(postings, name)
+  local at = string.find(postings, name, 1, true)
+  while at and (at - 1) % SIZE ~= 0 do
+    at = string.find(postings, name, at + 1, true)
   end
   return at
 end
 
-local function rows_of(digest)
-  local a, b, c, d = string.byte(digest, 1, 4)
-  return (a * 256 + b) % ROWS, (c * 256 + d) % ROWS
-end
-
--- Collected arguments of BITFIELD: one command for many bits is much cheaper. Numbers are formatted here, because Redis
--- would convert them with 17 digits.
-local steps, waiting = {}, 0
-local function send_marks()
-  if waiting > 0 then
-    redis.call('BITFIELD', INDEX, unpack(steps, 1, waiting))
-    waiting = 0
+-- Return whether a posting is valid instead of that at `at`: the later one, then a withdrawal, then the greater weight.
+local function supersedes(posting, postings, at)
+  local mine, other = expiry_s(posting, 1), expiry_s(postings, at)
+  if mine ~= other then
+    return mine > other
   end
+  local weight, before = string.byte(posting, 9), string.byte(postings, at + 8)
+  return weight ~= before and before ~= 0 and (weight == 0 or weight > before)
 end
 
--- Set or clear the bits of a record's pairs. Clearing may clear bits of other pairs of the record: they are set again.
-local function mark(cell, record, slot, bit)
-  local bits, n = cell.bits, waiting
-  for at = HEAD + 1, #record, 8 do
-    if string.sub(record, at, at + 7) ~= OWN then
-      local a, b, c, d = string.byte(record, at, at + 3)
-      steps[n + 1], steps[n + 2], steps[n + 4] = 'SET', 'u1', bit
-      steps[n + 3] = string.format('%d', (a * 256 + b) % ROWS * bits + slot)
-      steps[n + 5], steps[n + 6], steps[n + 8] = 'SET', 'u1', bit
-      steps[n + 7] = string.format('%d', (c * 256 + d) % ROWS * bits + slot)
-      n = n + 8
+local function merge(postings, arriving, accepts)
+  local done = true
+  for _, posting in ipairs(arriving) do
+    local at = place_of(postings, string.sub(posting, 1, 8))
+    if not at then
+      if accepts then
+        postings = postings .. posting
+      end
+      done = done and accepts
+    elseif supersedes(posting, postings, at) then
+      postings = string.sub(postings, 1, at - 1) .. posting .. string.sub(postings, at + SIZE)
     end
   end
-  waiting = n
-  if n > 4000 then
-    send_marks()
-  end
+  return postings, done
 end
 
-local function widen(cell)
-  send_marks()
-  local rows, bytes = {}, cell.bits / 8
-  local room = string.rep('\0', bytes)
-  for row = 0, ROWS - 1 do
-    rows[row + 1] = redis.call('GETRANGE', INDEX, row * bytes, (row + 1) * bytes - 1) .. room
-  end
-  redis.call('SET', INDEX, table.concat(rows))
-  cell.bits, cell.fresh = cell.bits * 2, true
+local function page_of(posting, bits)
+  local first, second = string.byte(posting, 1, 2)
+  return bits .. '.' .. math.floor((first * 256 + second) / 2 ^ (16 - bits))
 end
 
-local function take_slot(cell, name)
-  local slot
-  if #cell.f > 0 then
-    slot = struct.unpack('>I3', cell.f, #cell.f - 2)
-    cell.f = string.sub(cell.f, 1, -4)
-  else
-    slot = cell.h
-    cell.h = cell.h + 1
-    if cell.h > cell.bits then
-      widen(cell)
-    end
+-- Return the postings by page.
+local function by_page(postings, bits)
+  local found = {}
+  for at = 1, #postings, SIZE do
+    local posting = string.sub(postings, at, at + SIZE - 1)
+    local page = page_of(posting, bits)
+    found[page] = found[page] or {}
+    table.insert(found[page], posting)
   end
-  redis.call('SETRANGE', SLOTS, slot * WIDTH, name .. string.rep('\0', WIDTH - #name))
-  return slot
+  return found
 end
 
-local function build_index(cell)
-  cell.bits, cell.h, cell.f, cell.fresh = LEAST_BITS, 0, '', true
-  redis.call('SET', INDEX, string.rep('\0', ROWS * LEAST_BITS / 8))
-  local held = redis.call('HGETALL', NAMES)
+-- Write all postings anew, in 2 ^ bits pages, without expired ones.
+local function write_pages(cell, bits)
+  local held, before, all = redis.call('HGETALL', CELL), {}, {}
   for i = 1, #held, 2 do
-    local slot = take_slot(cell, held[i])
-    redis.call('HSET', NAMES, held[i], struct.pack('>I3', slot) .. string.sub(held[i + 1], 4))
-    mark(cell, held[i + 1], slot, '1')
+    if string.find(held[i], '.', 1, true) then
+      before[held[i]] = held[i + 1]
+      all[#all + 1] = unexpired(held[i + 1])
+    end
   end
-end
-
--- Store a record in place of `before`, which is nil or false for none.
-local function keep(cell, name, before, record)
-  local slot
-  if cell.bits > 0 then
-    if before then
-      slot = struct.unpack('>I3', before)
-      if string.sub(before, HEAD + 1) ~= string.sub(record, HEAD + 1) then
-        mark(cell, before, slot, '0')
-        mark(cell, record, slot, '1')
-      end
+  all = table.concat(all)
+  cell.n, cell.bits = #all / SIZE, bits
+  if bits > 0 then
+    redis.call('HSET', CELL, 'n', cell.n)
+  end
+  for page, postings in pairs(by_page(all, bits)) do
+    local after = table.concat(postings)
+    if before[page] ~= after then
+      redis.call('HSET', CELL, page, after)
+    end
+    before[page] = nil
+  end
+  for page in pairs(before) do
+    redis.call('HDEL', CELL, page)
+  end
+  if bits == 0 then
+    redis.call('HDEL', CELL, 'n')
+  end
+  if not cell.m and cell.n <= LEAST then
+    redis.call('DEL', CELL)
+    if #all > 0 then
+      redis.call('HSET', SHARED, ID, all)
     else
-      slot = take_slot(cell, name)
-      mark(cell, record, slot, '1')
+      redis.call('HDEL', SHARED, ID)
     end
-  end
-  redis.call('HSET', NAMES, name, struct.pack('>I3', slot or 0) .. string.sub(record, 4))
-  cell.n = cell.n + (#record > HEAD and 1 or 0) - (before and #before > HEAD and 1 or 0)
-end
-
-local function forget(cell, name, before)
-  redis.call('HDEL', NAMES, name)
-  cell.n = cell.n - (#before > HEAD and 1 or 0)
-  cell.fresh = cell.fresh or cell.n == 0
-  if cell.bits > 0 then
-    local slot = struct.unpack('>I3', before)
-    mark(cell, before, slot, '0')
-    redis.call('SETRANGE', SLOTS, slot * WIDTH, string.rep('\0', WIDTH))
-    cell.f = cell.f .. struct.pack('>I3', slot)
-    if cell.n == 0 and redis.call('EXISTS', NAMES) == 0 then
-      waiting = 0
-      redis.call('DEL', INDEX, SLOTS)
-      cell.bits, cell.h, cell.f = 0, 0, ''
-    end
+    cell.few, cell.bits, cell.until_s = all, nil, nil
+  else
+    redis.call('HSET', SHARED, ID, struct.pack('>BI4', bits, cell.until_s))
   end
 end
 
-local function expires_ms(record)
-  return struct.unpack('>I6', record, 10)
-end
-
--- Delete expired records among some of the names, and of more names while many of them have expired.
-local function sweep(cell)
-  for _ = 1, 8 do
-    local found = redis.call('HSCAN', NAMES, cell.c, 'COUNT', 16)
-    local expired = 0
-    cell.c = found[1]
-    for i = 1, #found[2], 2 do
-      if expires_ms(found[2][i + 1]) <= now_ms then
-        forget(cell, found[2][i], found[2][i + 1])
-        expired = expired + 1
-      end
-    end
-    if expired < 4 then
-      return
-    end
+local function fit_pages(cell)
+  local bits = cell.bits
+  while cell.n > PAGE * 2 ^ bits and bits < MOST_BITS do
+    bits = bits + 1
+  end
+  while cell.n < PAGE / 8 * 2 ^ bits and bits > 0 do
+    bits = bits - 1
+  end
+  if bits ~= cell.bits or (not cell.m and cell.n <= LEAST) then
+    write_pages(cell, bits)
   end
 end
 
-local function write(cell)
-  if cell.bits == 0 and cell.n >= INDEXED_FROM / 2 and redis.call('HLEN', NAMES) > INDEXED_FROM then
-    build_index(cell)
+-- Move the postings of a small cell into a hash of its own.
+local function enlarge(cell, postings)
+  if #postings > 0 then
+    redis.call('HSET', CELL, '0.0', postings)
   end
-  send_marks()
-  redis.call('HSET', CELL, 'n', cell.n, 'w', cell.w, 'bits', cell.bits, 'h', cell.h, 'f', cell.f, 'c', cell.c)
+  cell.few, cell.bits, cell.until_s, cell.n = nil, 0, 0, #postings / SIZE
+end
+
+-- Let the keys exist at least until then.
+local function keep_until(cell, until_s)
+  if cell.bits and until_s > cell.until_s then
+    cell.until_s = until_s + SLACK_S
+    redis.call('HSET', SHARED, ID, struct.pack('>BI4', cell.bits, cell.until_s))
+    redis.call('EXPIREAT', CELL, cell.until_s)
+  end
+  if redis.call('TTL', SHARED) < (cell.until_s or until_s) - now_s then
+    redis.call('EXPIREAT', SHARED, (cell.until_s or until_s) + SLACK_S)
+  end
+end
+
+-- Delete what has expired in the shared hash.
+local function sweep_shared()
+  local held = redis.call('HGETALL', SHARED)
+  for i = 1, #held, 2 do
+    local before = held[i + 1]
+    local after = before
+    if #before % SIZE == 0 then
+      after = unexpired(before)
+    elseif struct.unpack('>I4', before, 2) <= now_s then
+      after = ''
+    end
+    if after == '' then
+      redis.call('HDEL', SHARED, held[i])
+    elseif after ~= before then
+      redis.call('HSET', SHARED, held[i], after)
+    end
+  end
 end

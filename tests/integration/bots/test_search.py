@@ -1,5 +1,7 @@
 """Search and saved searches: users find public channels and their own, never the private channels of others."""
 
+import time
+
 import pytest
 
 from service.model import Change, Channel, Entry
@@ -38,7 +40,7 @@ async def test_a_second_user_finds_only_public_channels(person: Person, store: S
     await register_names(store, [(channels[0].id, 9), (channels[1].id, 2), (channels[2].id, 3)])
     for channel in channels[:2]:  # as if they had been everybody's once
         pairs = frozenset({"tag=python", "host=example.org"})
-        await store.channel_directory.register([ContentName(channel.id, dict.fromkeys(pairs, 1))], 600.0)
+        await store.channel_directory.register([ContentName(channel.id, dict.fromkeys(pairs, 1))], time.time() + 600.0)
         await store.entry_directory.register(
             [ContentName(entry_name(channel.id, "new"), dict.fromkeys(pairs, 1))], 600.0
         )

@@ -1,5 +1,6 @@
 """Public channels are registered in the directory with their present pairs; private ones are not."""
 
+import time
 from collections.abc import Collection
 from datetime import date
 
@@ -161,7 +162,9 @@ async def test_an_outdated_share_in_memory_is_not_shown(
 async def test_an_outdated_cell_is_not_shown(store: Store, registrar: DirectoryRegistrar) -> None:
     channel = await channel_with(store, 3)
     await name(store, registrar, channel)
-    await store.channel_directory.register([ContentName(channel.id, dict.fromkeys({"tag=rust"}, 1))], 600.0)
+    await store.channel_directory.register(
+        [ContentName(channel.id, dict.fromkeys({"tag=rust"}, 1))], time.time() + 600.0
+    )
     assert (await store.channel_directory.find(require_all(["tag=rust"]), (), 10)).found
     assert await found(store, "tag=rust") == []
     assert await found(store, "tag=python") == [channel.id]
@@ -178,6 +181,6 @@ async def test_private_results_do_not_hide_public_ones(store: Store, registrar: 
     everybodys = await channel_with(store, 3)
     await name(store, registrar, everybodys)
     others = [ContentName(f"{number:040x}", dict.fromkeys({"tag=python"}, 1)) for number in range(30)]
-    await store.channel_directory.register(others, 600.0)
+    await store.channel_directory.register(others, time.time() + 600.0)
     for _ in range(5):
         assert await found(store, "tag=python limit 1") == [everybodys.id]

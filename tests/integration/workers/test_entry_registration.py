@@ -105,7 +105,7 @@ async def test_an_entry_is_not_found_by_a_pair_that_it_does_not_have(store: Stor
     channel = await public_channel(store)
     await publish(store, channel, Change("addition", SNAKES))
     name = ContentName(entry_name(channel.id, SNAKES.key), {"tag=rust": 1})
-    await store.entry_directory.register([name], 600.0)
+    await store.entry_directory.register([name], time.time() + 600.0)
     assert await registered(store, "tag=rust") == 1
     assert await titles(store, "tag=rust") == []
 

@@ -41,7 +41,7 @@ async def looked_up(store: Store, *pairs: str, target: int = MAX_CANDIDATES) -> 
 
 
 async def test_any_worker_finds_channels_in_memory_after_maintenance(store: Store, start_worker: StartWorker) -> None:
-    await store.channel_directory.register(NAMES, 600.0)
+    await store.channel_directory.register(NAMES, time.time() + 600.0)
     for name in NAMES:
         await store.redis.call("HSET", keys.channel(name.id), "name", pack_name(1, name.pairs.keys()))
     await start_worker()
@@ -96,7 +96,7 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
 async def test_a_worker_that_does_not_answer_delays_few_lookups(
     store: Store, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await store.channel_directory.register(NAMES, 600.0)
+    await store.channel_directory.register(NAMES, time.time() + 600.0)
     await start_worker()
     await start_worker()
     for _ in range(3):
@@ -117,7 +117,7 @@ async def test_a_worker_that_does_not_answer_delays_few_lookups(
 
 
 async def test_a_lookup_without_an_answer_is_given_up(store: Store, start_worker: StartWorker) -> None:
-    await store.channel_directory.register(NAMES, 600.0)
+    await store.channel_directory.register(NAMES, time.time() + 600.0)
     worker = await start_worker()
     await until(lambda: looked_up(store, WORKING, target=20), "a worker has a share of the directory")
     worker.cancel()

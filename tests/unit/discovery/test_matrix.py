@@ -25,7 +25,7 @@ from service.discovery.matrix import (
     recover_matrix,
     resize_requests,
 )
-from service.discovery.registration_and_search import choose_matrix, partitions_to_ask, size_to_learn
+from service.simulate.discovery.queries import choose_matrix, partitions_to_ask, size_to_learn
 
 LIMITS = MatrixLimits(partitions=8, replicas=4)
 

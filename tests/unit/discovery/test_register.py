@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.discovery.cell import FindNames, NameRecord, UpdateMatrix
+from service.discovery.cell import ReadPostings, UpdateMatrix
 from service.discovery.cell_rounds import find_or_create_matrix
 from service.discovery.matrix import (
     CellAddress,
@@ -14,13 +14,14 @@ from service.discovery.matrix import (
     head_address,
 )
 from service.discovery.matrix_resizing import reconcile_matrix
-from service.discovery.registration_and_search import register, replace, search
+from service.discovery.matrix_search import read_matrix
+from service.discovery.postings import Posting, pack
+from service.discovery.registration import register, withdraw
 from tests.support.memory_cells import MemoryCells
 
 PAIR = "a=1"
 LIMITS = MatrixLimits(partitions=8, replicas=4)
-NAME = NameRecord("n", 1, frozenset({PAIR}), 1000)
-DRAW = 5
+NAME = Posting(5, 1, 1000)
 """At home in partition 5 of eight; before, in 1 of four and of two."""
 
 
@@ -43,37 +44,41 @@ def grow(cells: MemoryCells, *kinds: ResizeKind) -> None:
 
 def partitions_of(cells: MemoryCells) -> list[int]:
     """Return the partitions that contain the name."""
-    live = {at: held.get(NAME.name) for at, held in sorted(cells.records.items())}
-    return [at.partition for at, record in live.items() if record and record.expires_ms > cells.now_ms]
+    live = {at: held.get(NAME.name) for at, held in sorted(cells.postings.items())}
+    return [at.partition for at, record in live.items() if record and record.expires_s > cells.now_s]
+
+
+def names_found(cells: MemoryCells) -> list[int]:
+    return list(cells.run(read_matrix(PAIR, 0, cells.now_s, None))[0].tolist())
 
 
 def test_refreshing_finds_the_name_with_any_cached_size() -> None:
     cells = cells_after_growth(ResizeKind.INC_P, ResizeKind.INC_P, ResizeKind.INC_P)
-    at = cells.run(register(PAIR, NAME, DRAW, LIMITS))
-    for known in (None, MatrixSize(), MatrixSize(1), at.size):
-        assert cells.run(register(PAIR, NAME, DRAW, LIMITS, known)) == at
+    size = cells.run(register(PAIR, NAME))
+    for known in (None, MatrixSize(), MatrixSize(1), size):
+        assert cells.run(register(PAIR, NAME, known)) == size
     assert partitions_of(cells) == [5]
 
 
 def test_a_refresh_after_growth_moves_the_name_and_leaves_a_copy_that_expires() -> None:
     cells = cells_after_growth(ResizeKind.INC_P)
-    assert cells.run(register(PAIR, NAME, DRAW, LIMITS)).partition == 1
+    cells.run(register(PAIR, NAME))
+    assert partitions_of(cells) == [1]
     grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
-    cells.now_ms = 500
-    again = NameRecord(NAME.name, 1, NAME.pairs, 1500)
-    assert cells.run(register(PAIR, again, DRAW, LIMITS)).partition == 5
+    cells.now_s = 500
+    cells.run(register(PAIR, Posting(NAME.name, 1, 1500)))
     assert partitions_of(cells) == [1, 5]
-    cells.now_ms = 1000
-    assert [match.name for match in cells.run(search(NAME.pairs, 9, 0, LIMITS)).matches] == [NAME.name]
+    cells.now_s = 1000
+    assert names_found(cells) == [NAME.name]
     assert partitions_of(cells) == [5]
 
 
-def test_a_changed_name_is_replaced_in_all_partitions() -> None:
+def test_a_withdrawn_name_is_not_found_in_any_partition() -> None:
     cells = cells_after_growth(ResizeKind.INC_P)
-    cells.run(register(PAIR, NAME, DRAW, LIMITS))
+    cells.run(register(PAIR, NAME))
     grow(cells, ResizeKind.INC_P, ResizeKind.INC_P)
-    cells.run(replace(PAIR, NameRecord(NAME.name, 2, frozenset(), 1500), DRAW, LIMITS))
-    assert cells.run(search(NAME.pairs, 9, 0, LIMITS)).matches == ()
+    cells.run(withdraw(PAIR, Posting(NAME.name, 0, 1000)))
+    assert names_found(cells) == []
 
 
 def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
@@ -81,7 +86,7 @@ def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
     cells = cells_after_growth(ResizeKind.INC_R)
     lost = CellAddress(PAIR, 0, 1)
     cells.lose(lost)
-    dialogue = register(PAIR, NAME, DRAW, LIMITS, cells.run(find_or_create_matrix(PAIR, LIMITS)).size)
+    dialogue = register(PAIR, NAME, cells.run(find_or_create_matrix(PAIR, LIMITS)).size)
     first, second = next(dialogue)
     assert second.place == lost
     refused = cells.carry_out(second)
@@ -90,5 +95,4 @@ def test_a_replica_that_opens_during_registration_gets_the_name() -> None:
     with pytest.raises(StopIteration):
         dialogue.send([cells.carry_out(again)])
     for row in range(2):
-        found = cells.carry_out(FindNames(CellAddress(PAIR, 0, row), frozenset({PAIR}), 9)).matches
-        assert [match.name for match in found] == [NAME.name], f"replica {row}"
+        assert cells.carry_out(ReadPostings(CellAddress(PAIR, 0, row))).postings == pack([NAME]), f"replica {row}"

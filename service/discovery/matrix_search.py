@@ -1,0 +1,336 @@
+"""The protocol of queries: which cells are read, in what order, and how their postings are merged (§IV.B.2).
+
+A query first reads the state of one cell of each pair's matrix, which tells about how many names have the pair. Few
+postings come with the state. The clause with the fewest names is the *driver* (the paper's two-pass optimisation): the
+cells of its pairs are read whole. The names found there are the only ones that can satisfy the query. Of the other
+pairs, whole matrices are read if they are small; otherwise only the postings of these names, in the partitions in which
+each name can be registered. If the driver has many names, a part of its partitions is read first, and more of them only
+if that gives fewer names than wanted.
+
+Cached sizes of matrices may be outdated; the answers of cells correct them. A replica that is not open may lack names.
+In this case all other replicas of the partition are read; if none is open, their combined postings count. Instead of a
+removed partition, its merge target is read, even if it was read before, because the names have moved there by then. All
+cells of a matrix know of new partitions before anything is stored in these. Any answer therefore states whether there
+are more partitions to read.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import count as count_from
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from service.discovery.cell import CellAnswer, CellState, ReadPostings, ReadState
+from service.discovery.cell_rounds import Rounds, latest_size, run_together
+from service.discovery.matrix import CellAddress, MatrixSize, PairKey, cell_addresses, head_address
+from service.discovery.postings import NameKeys, PostingArray, parse, valid_postings
+from service.errors import CellsUnavailable
+
+MAX_ROUNDS = 64
+FIRST_POSTINGS = 20_000
+"""Number of the driver's postings that are read first; more are read if they contain too few names that match."""
+MAX_POSTINGS = 250_000
+"""Number of postings of one pair after which no more of its partitions are read."""
+_ALWAYS_WHOLE = 1_000
+"""Number of postings up to which a matrix is read whole."""
+_POSTINGS_PER_LOOKUP = 48
+"""Number of postings that a cell reads to look one name up."""
+_MOST_STATES = 64
+
+_Wanted = Mapping[int, "tuple[int, ...] | None"]
+"""The partitions to read: of each partition the names of which postings are needed, or None for all postings."""
+
+
+class PairClause(msgspec.Struct, frozen=True):
+    """A clause of a query: the keys of alternative AV-pairs, each with its factor in (0, 1]."""
+
+    alternatives: tuple[tuple[PairKey, float], ...]
+
+
+class SearchOutcome(msgspec.Struct, frozen=True):
+    """The names that satisfy a query: arrays with one row for each of them, the best first.
+
+    ``scores`` are the sums over all clauses of the clause's importance * factor * weight. ``weights`` and ``choices``
+    have one column for each clause: factor * weight of the alternative that counts, and its index. ``total``,
+    ``complete`` and ``frequencies`` are those of :class:`service.discovery.candidates.Candidates`. ``sizes`` are the
+    sizes of the matrices that were read, and ``cells`` the numbers of cells read, by pair.
+    """
+
+    names: NameKeys
+    scores: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    choices: NDArray[np.int64]
+    total: int
+    complete: bool
+    frequencies: Mapping[PairKey, int]
+    sizes: Mapping[PairKey, MatrixSize]
+    cells: Mapping[PairKey, int]
+
+
+class PairQuery(msgspec.Struct, frozen=True):
+    """A query for the ``most`` best names that satisfy all clauses (at least one) and have no ``excluded`` pair.
+
+    ``importance`` returns the importance of a clause from its index and the document frequencies of its alternatives.
+    """
+
+    clauses: Sequence[PairClause]
+    excluded: Collection[PairKey]
+    most: int
+    importance: Callable[[int, Sequence[int]], float]
+
+
+def search(query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, MatrixSize]) -> Rounds[SearchOutcome]:
+    """Return the names that satisfy a query.
+
+    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``known`` has cached sizes of matrices.
+    Raises :class:`CellsUnavailable` if the cells keep changing.
+    """
+    clauses, excluded = query.clauses, query.excluded
+    asked = dict.fromkeys(pair for clause in clauses for pair, _ in clause.alternatives)
+    readers = {pair: MatrixReader(pair, known.get(pair), draw, now_s) for pair in (*asked, *excluded)}
+    yield from run_together([reader.read_state() for reader in readers.values()])
+    driver = min(clauses, key=lambda clause: _frequency(clause, readers))
+    leading = [readers[pair] for pair, _ in driver.alternatives]
+    others = [reader for reader in readers.values() if reader not in leading]
+    share, names = min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers))), np.empty(0, np.uint64)
+    while _frequency(driver, readers):
+        small = [reader for reader in others if not reader.is_whole and reader.frequency <= _ALWAYS_WHOLE]
+        yield from run_together(
+            [*(each.read_share(share) for each in leading), *(each.read_share(1) for each in small)]
+        )
+        names = _union(reader.content()[0] for reader in leading)
+        yield from run_together([reader.read_names(names) for reader in others])
+        names = _satisfying(names, clauses, excluded, readers)
+        if share >= 1 or len(names) >= query.most or max(reader.postings for reader in leading) >= MAX_POSTINGS:
+            break
+        share = min(1.0, 2 * share)
+    weights, choices = _weights(names, clauses, readers)
+    importances = [
+        query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
+        for index, clause in enumerate(clauses)
+    ]
+    scores = weights @ np.array(importances)
+    best = np.lexsort((names, -scores))[: query.most]
+    return SearchOutcome(
+        names[best],
+        scores[best],
+        weights[best],
+        choices[best],
+        len(names),
+        all(reader.is_whole for reader in leading),
+        {pair: reader.frequency for pair, reader in readers.items()},
+        {pair: reader.size for pair, reader in readers.items()},
+        {pair: reader.cells for pair, reader in readers.items()},
+    )
+
+
+def read_matrix(
+    pair: PairKey, draw: int, now_s: float, known: MatrixSize | None
+) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
+    """Return the sorted names that have an AV-pair, their weights, and the size of the pair's matrix."""
+    reader = MatrixReader(pair, known, draw, now_s)
+    yield from reader.read_state()
+    yield from reader.read_share(1)
+    return (*reader.content(), reader.size)
+
+
+class MatrixReader:
+    """What one query has read of the matrix of one AV-pair.
+
+    ``frequency`` is the approximate number of names with the pair, ``size`` the newest known size of the matrix,
+    ``cells`` the number of cells read, and ``postings`` the number of postings read.
+    """
+
+    def __init__(self, pair: PairKey, known: MatrixSize | None, draw: int, now_s: float) -> None:
+        self.size = known or MatrixSize()
+        self.frequency = 0
+        self.cells = 0
+        self.postings = 0
+        self._pair, self._draw, self._now_s = pair, draw, now_s
+        self._parts: list[PostingArray] = []
+        self._read: set[int] = set()
+        """Partitions that have been read whole."""
+        self._content: tuple[NameKeys, NDArray[np.uint8]] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all partitions have been read."""
+        return len(self._read) >= self.size.partitions
+
+    def content(self) -> tuple[NameKeys, NDArray[np.uint8]]:
+        """Return the names that were read and are registered, sorted, and their weights."""
+        if self._content is None:
+            postings = valid_postings(self._parts, self._now_s)
+            self._content = postings["name"].astype(np.uint64), postings["weight"]
+        return self._content
+
+    def read_state(self) -> Rounds[None]:
+        """Read the state of one cell, and from it the frequency."""
+        partition = self._draw % self.size.partitions
+        place = CellAddress(self._pair, partition, self._row(partition))
+        (answer,) = yield [ReadState(place)]
+        self.cells += 1
+        if answer.member is None and self.size != MatrixSize():
+            # The known size is outdated, or the cell is lost.
+            places = list(dict.fromkeys((head_address(self._pair), *cell_addresses(self._pair, self.size))))
+            answers = yield [ReadState(each) for each in places[:_MOST_STATES]]
+            present = [each for each in answers if each.member is not None]
+            answer, self.size = answers[0], latest_size(MatrixSize(), *answers)
+            names = max((each.load.names for each in present), default=answer.load.names)
+        else:
+            self.size = latest_size(self.size, answer)
+            names = answer.load.names
+        # One cell without names says nothing about the others.
+        self.frequency = names if self.size == MatrixSize() else max(1, names) * self.size.partitions
+        if self.size.partitions == 1 and answer.postings is not None and _is_open(answer, place, self.size):
+            self._add(answer)
+            self._read.add(0)
+
+    def read_share(self, share: float) -> Rounds[None]:
+        """Read this share of the partitions whole."""
+
+        def wanted(size: MatrixSize) -> _Wanted:
+            number = max(1, round(share * size.partitions))
+            return {(self._draw + place) % size.partitions: None for place in range(number)}
+
+        if not self.is_whole:
+            yield from self._read_cells(wanted)
+
+    def read_names(self, names: NameKeys) -> Rounds[None]:
+        """Read at least the postings of these names."""
+        if self.is_whole or not len(names) or not self.frequency:
+            return
+        places = 1 + (self.size.partitions - 1).bit_length() / 2
+        if self.frequency <= max(_ALWAYS_WHOLE, places * len(names) * _POSTINGS_PER_LOOKUP):
+            yield from self.read_share(1)
+        else:
+            yield from self._read_cells(lambda size: _partitions_of(names, size.partitions))
+
+    def _read_cells(self, wanted: Callable[[MatrixSize], _Wanted]) -> Rounds[None]:
+        asked: dict[int, dict[int, CellAnswer]] = {}
+        """Of each partition the replicas that have been read, with their answers."""
+        settled, targets = set(self._read), dict[int, tuple[int, ...] | None]()
+        for _ in range(MAX_ROUNDS):
+            todo = {
+                number: names for number, names in {**wanted(self.size), **targets}.items() if number not in settled
+            }
+            if not todo:
+                return
+            commands = [
+                ReadPostings(CellAddress(self._pair, number, row), names)
+                for number, names in todo.items()
+                for row in self._rows_to_read(number, asked.get(number, {}))
+            ]
+            answers = yield commands
+            self.cells += len(commands)
+            self.size = latest_size(self.size, *answers)
+            for command, answer in zip(commands, answers, strict=True):
+                asked.setdefault(command.place.partition, {})[command.place.replica] = answer
+                self._add(answer)
+            for number in sorted(todo, reverse=True):
+                target = self._settle(number, asked.get(number, {}), settled)
+                if todo[number] is None and number in settled:
+                    self._read.add(number)
+                if target is not None:
+                    settled.discard(target)
+                    self._read.discard(target)
+                    asked.pop(target, None)
+                    targets[target] = todo[number] if targets.get(target, todo[number]) == todo[number] else None
+        raise CellsUnavailable(f"The cells of {self._pair} kept changing while they were read. Ask again.")
+
+    def _settle(self, number: int, answers: Mapping[int, CellAnswer], settled: set[int]) -> int | None:
+        """Add a partition to ``settled`` if no more of its replicas must be read.
+
+        If the partition is being removed, return its merge target, the partition that takes over its names.
+        """
+        if not answers:
+            return None
+        if any(_is_open(answer, CellAddress(self._pair, number, row), self.size) for row, answer in answers.items()):
+            settled.add(number)
+        elif not self._rows_to_read(number, answers):
+            settled.add(number)
+            if number and any(answer.is_in(CellState.CLOSED) for answer in answers.values()):
+                return number - (1 << number.bit_length() - 1)
+        return None
+
+    def _rows_to_read(self, number: int, answers: Mapping[int, CellAnswer]) -> list[int]:
+        if not answers:
+            return [self._row(number)]
+        return [row for row in self.size.rows if row not in answers]
+
+    def _row(self, partition: int) -> int:
+        return self.size.rows[(self._draw // self.size.partitions + partition) % self.size.replicas]
+
+    def _add(self, answer: CellAnswer) -> None:
+        if answer.postings:
+            self._parts.append(parse(answer.postings))
+            self.postings += len(self._parts[-1])
+            self._content = None
+
+
+def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
+    """Return whether a cell has all names of its partition; a head without membership is the only cell of a matrix."""
+    if answer.member is None:
+        return place == head_address(place.pair) and size.partitions * size.replicas == 1
+    return answer.is_in(CellState.OPEN)
+
+
+def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> int:
+    return sum(readers[pair].frequency for pair, _ in clause.alternatives)
+
+
+def _partitions_of(names: NameKeys, partitions: int) -> _Wanted:
+    """Return the names by partition in which each of them can be registered, while there are so many partitions."""
+    bits = (partitions - 1).bit_length()
+    homes = (names & np.uint64((1 << bits) - 1)).astype(np.int64)
+    if bits:
+        homes = np.where(homes < partitions, homes, homes - (1 << bits - 1))
+    found: dict[int, set[int]] = {}
+    for bit in range(bits + 1):
+        for number, name in zip((homes & ((1 << bit) - 1)).tolist(), names.tolist(), strict=True):
+            found.setdefault(number, set()).add(name)
+    return {number: tuple(own) for number, own in found.items()}
+
+
+def _union(parts: Iterable[NameKeys]) -> NameKeys:
+    found = list(parts)
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+
+
+def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the position of each name in the sorted array ``within``, and whether it is there."""
+    places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
+    return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
+
+
+def _satisfying(
+    names: NameKeys,
+    clauses: Sequence[PairClause],
+    excluded: Iterable[PairKey],
+    readers: Mapping[PairKey, MatrixReader],
+) -> NameKeys:
+    for clause in clauses:
+        has = np.zeros(len(names), np.bool_)
+        for pair, _ in clause.alternatives:
+            has |= _where(names, readers[pair].content()[0])[1]
+        names = names[has]
+    for pair in excluded:
+        names = names[~_where(names, readers[pair].content()[0])[1]]
+    return names
+
+
+def _weights(
+    names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the greatest factor * weight of each name's alternatives, and the alternative's index, by clause."""
+    weights = np.zeros((len(names), len(clauses)))
+    choices = np.zeros((len(names), len(clauses)), np.int64)
+    for column, clause in enumerate(clauses):
+        for index, (pair, factor) in zip(count_from(), clause.alternatives, strict=False):
+            within, held = readers[pair].content()
+            places, has = _where(names, within)
+            own = np.where(has, factor * held[places], 0.0) if len(within) else np.zeros(len(names))
+            better = own > weights[:, column]
+            weights[better, column], choices[better, column] = own[better], index
+    return weights, choices

@@ -1,0 +1,101 @@
+"""Postings: what the cells of an AV-pair's matrix store about each name that has the pair.
+
+A posting is a record of fixed size: the name's key, the pair's weight in the name, and its expiry. The expiry is also
+its version. Of two postings of a name in one matrix, the one that expires later is valid; if both expire in the same
+second, a withdrawal is. So writes may be repeated, and may arrive in any order. A name that changes therefore has to be
+registered with a later expiry than before.
+
+Packed (big-endian), a posting has 13 bytes:
+
+====  ===================================================================================
+size  content
+====  ===================================================================================
+8     key of the name (:func:`name_key`)
+1     weight of the pair in the name, 1 to 255; 0 if the name is withdrawn from the pair
+4     expiry (Unix time in seconds)
+====  ===================================================================================
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+NameKey = int
+"""The key of a content name: a digest of 64 bits."""
+
+PostingArray = NDArray[Any]
+"""Postings as an array of ``POSTING_TYPE``."""
+
+NameKeys = NDArray[np.uint64]
+
+POSTING_TYPE: Final = np.dtype([("name", ">u8"), ("weight", "u1"), ("expires_s", ">u4")])
+POSTING_BYTES: Final = POSTING_TYPE.itemsize
+NO_POSTINGS: Final[PostingArray] = np.empty(0, POSTING_TYPE)
+
+_FORMAT = struct.Struct(">QBI")
+_CACHED_NAMES = 20_000
+
+
+@lru_cache(_CACHED_NAMES)
+def name_key(name: str) -> NameKey:
+    """Return the key of a content name: 64 bits of BLAKE2b. Its low bits determine the partition."""
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest())
+
+
+class Posting(msgspec.Struct, frozen=True, order=True):
+    """A posting; ``weight`` is 0 if the name is withdrawn. ``expires_s`` is a Unix time in seconds."""
+
+    name: NameKey
+    weight: int
+    expires_s: int
+
+    def supersedes(self, other: "Posting") -> bool:
+        """Return whether this posting replaces an earlier posting of the same name."""
+        return (self.expires_s, not self.weight, self.weight) > (other.expires_s, not other.weight, other.weight)
+
+
+def pack(postings: Iterable[Posting]) -> bytes:
+    """Return postings in the format of cells, one after the other."""
+    return b"".join(_FORMAT.pack(each.name, each.weight, each.expires_s) for each in postings)
+
+
+def unpack(packed: bytes) -> list[Posting]:
+    """Return the postings that :func:`pack` has packed."""
+    return [Posting(*fields) for fields in _FORMAT.iter_unpack(packed)]
+
+
+def parse(packed: bytes) -> PostingArray:
+    """Return packed postings as an array, without copying them."""
+    return np.frombuffer(packed, POSTING_TYPE)
+
+
+def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
+    """Return the postings that count, sorted by name: of each name the valid one, unless it is expired or withdrawn.
+
+    ``parts`` are the contents of different cells of one matrix, which may have postings of the same names.
+    """
+    if not parts:
+        return NO_POSTINGS
+    postings = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    names = postings["name"].astype(np.uint64)
+    if len(parts) > 1:
+        expiries, weights = postings["expires_s"].astype(np.int64), postings["weight"].astype(np.int64)
+        order = np.lexsort((expiries * 512 + np.where(weights == 0, 256, weights), names))
+        names, postings = names[order], postings[order]
+        is_last = np.append(names[1:] != names[:-1], True)[: len(names)]
+        postings = postings[is_last]
+    else:
+        postings = postings[np.argsort(names)]
+    kept: PostingArray = postings[(postings["weight"] > 0) & (postings["expires_s"] > int(now_s))]
+    return kept
+
+
+def last_name(packed: bytes) -> NameKey:
+    """Return the name key of the last of these packed postings, of which there must be at least one."""
+    return int.from_bytes(packed[-POSTING_BYTES : 8 - POSTING_BYTES])

@@ -1,0 +1,54 @@
+"""The table of content names by their keys: cells refer to names by keys of 8 bytes.
+
+The names are in ``BUCKETS`` hashes, which are so small that Redis keeps them as listpacks. A name is stored whenever it
+is registered, and expires with its registration.
+"""
+
+import struct
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from service.discovery.av_pairs import ContentKind
+from service.discovery.postings import NameKey, name_key
+from service.store.client import connection as redis
+from service.store.client import keys
+from service.store.client.connection import BatchingClient
+
+BUCKETS = 1 << 14
+_EXPIRY = struct.Struct(">I")
+
+
+class NamesTable:
+    """The names of one directory. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, client: BatchingClient, about: ContentKind) -> None:
+        """Create the table of the names of channels or of entries, as ``about`` states."""
+        self._redis = client
+        self._about = about
+
+    async def put(self, names: Iterable[str], expires_s: int) -> None:
+        """Store names until ``expires_s`` (Unix time), unless they are already stored for longer."""
+        expiry = _EXPIRY.pack(expires_s)
+        by_bucket: dict[str, list[redis.Value]] = {}
+        for name in names:
+            key = name_key(name)
+            by_bucket.setdefault(self._bucket(key), []).extend((_field(key), expiry + name.encode()))
+        await self._redis.call_many(
+            [redis.script_command("names_put", (bucket,), *parts) for bucket, parts in by_bucket.items()]
+        )
+
+    async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
+        """Return the names with these keys; those that are not registered any more are left out."""
+        held = await self._redis.call_many([("HGET", self._bucket(key), _field(key)) for key in name_keys])
+        now_s = time.time()
+        found: Mapping[NameKey, bytes] = {key: value for key, value in zip(name_keys, held, strict=True) if value}
+        return {
+            key: value[_EXPIRY.size :].decode() for key, value in found.items() if _EXPIRY.unpack_from(value)[0] > now_s
+        }
+
+    def _bucket(self, key: NameKey) -> str:
+        return keys.names_bucket(self._about, key % BUCKETS)
+
+
+def _field(key: NameKey) -> bytes:
+    return key.to_bytes(8)
