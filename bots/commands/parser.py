@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.av_pairs import ATTRIBUTES
+from service.discovery.query_tokens import is_field
 from service.feeds.urls import looks_like_url
 
 _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
@@ -26,8 +26,12 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "list": ("ls", "subscriptions", "feeds", "liste", "abos", "abonnements", "lista", "suscripciones"),
     "find": (
-        *("search", "discover", "suche", "suchen", "finde", "finden", "chercher", "cherche", "trouver", "recherche"),
+        *("search", "suche", "suchen", "finde", "finden", "chercher", "cherche", "trouver", "recherche"),
         *("buscar", "busca", "encontrar"),
+    ),
+    "discover": (
+        *("browse", "explore", "entdecken", "entdecke", "stöbern", "découvrir", "decouvrir", "explorer", "parcourir"),
+        *("descubrir", "descubre", "explorar"),
     ),
     "more": ("next", "mehr", "weiter", "plus", "suite", "más", "mas", "siguiente"),
     "watch": ("watches", "beobachten", "beobachte", "surveiller", "surveille", "vigilar", "vigila"),
@@ -142,15 +146,14 @@ class UnknownCommand(msgspec.Struct, frozen=True):
 
 Command = SubscribeCommand | VerbCommand | YesNoCommand | NumberCommand | UnknownCommand
 
-_READ_ONLY: Final = ("list", "find", "more", "show", "why", "status", "help", "hello")
+_READ_ONLY: Final = ("list", "find", "discover", "more", "show", "why", "status", "help", "hello")
 """Verbs of commands that change nothing."""
 
 DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
 
 VERBS: Final = (
-    *("subscribe", "unsubscribe", "list", "find", "watch", "unwatch", "show", "why", "status", "quiet", "digest"),
-    *("timezone", "language", "pause", "resume", "set", "filter", "export", "import", "forget"),
-    "help",
+    *("subscribe", "unsubscribe", "list", "find", "discover", "watch", "unwatch", "show", "why", "status", "quiet"),
+    *("digest", "timezone", "language", "pause", "resume", "set", "filter", "export", "import", "forget", "help"),
 )
 """Verbs with a help text; they are also the nodes of ad-hoc commands."""
 
@@ -314,7 +317,7 @@ def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per
 
 
 def _suggestion(verb: str, rest: str) -> str:
-    if verb.partition("=")[0].lower() in ATTRIBUTES:
+    if is_field(re.split("[:=]", verb, maxsplit=1)[0]) and not verb.endswith((":", "=")):
         return f"find {verb} {rest}".strip()
     for known in (VERBS, GUESSABLE_WORDS):
         near = difflib.get_close_matches(verb.lower()[:20], known, n=1, cutoff=0.7)

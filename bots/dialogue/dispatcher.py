@@ -7,10 +7,7 @@ user's channels, the bot asks which one is meant. If the message was about none 
 because of a saved search, the command is for the saved search.
 """
 
-from datetime import UTC, datetime
 from typing import NoReturn, cast
-
-import msgspec
 
 from bots.commands.parser import (
     DEFAULT_ENTRY_COUNT,
@@ -27,7 +24,7 @@ from bots.commands.parser import (
     parse,
     parse_entry_count,
 )
-from bots.dialogue import settings, settings_parser, subscriptions
+from bots.dialogue import searches, settings, settings_parser, subscriptions
 from bots.dialogue.request_handler import Requests
 from bots.replies.base import QuestionReply, Reply
 from bots.replies.conversation import (
@@ -47,12 +44,11 @@ from bots.replies.conversation import (
 )
 from bots.replies.help import HelpReply, MissingArgument
 from bots.replies.search import (
-    NoMoreResults,
+    ConfirmWatch,
+    Listing,
     NoSuchSavedSearch,
     SavedSearchDeleted,
-    SavedSearchList,
     SearchResults,
-    SearchSaved,
 )
 from bots.replies.subscriptions import (
     ChooseFeed,
@@ -63,9 +59,8 @@ from bots.replies.subscriptions import (
     OfferPageMonitoring,
     SubscriptionList,
 )
-from service.discovery.query_parser import parse_query, parse_watch, saved_search_text
 from service.errors import CoronetError
-from service.feeds.urls import canonical_url, looks_like_url, page_url
+from service.feeds.urls import canonical_url, page_url
 
 
 async def answer(
@@ -201,15 +196,13 @@ async def _execute(requests: Requests, command: Command, pending_question: Quest
         case VerbCommand("language", words=words):
             return await settings.change_language(requests, words)
         case VerbCommand("find", words=words):
-            return await _search(requests, words)
+            return await searches.find(requests, words)
+        case VerbCommand("discover", words=words):
+            return await searches.discover(requests, words)
         case VerbCommand("more"):
-            return (
-                await _more(requests, pending_question)
-                if isinstance(pending_question, SearchResults)
-                else NoMoreResults()
-            )
+            return await searches.more(requests, pending_question)
         case VerbCommand("watch", words=words):
-            return await _watch(requests, words)
+            return await searches.watch(requests, words)
         case VerbCommand("unwatch", target) if not target.number:
             return MissingArgument("unwatch")
         case VerbCommand("unwatch", target):
@@ -246,12 +239,12 @@ async def _pick(requests: Requests, number: int, pending_question: QuestionReply
     match pending_question:
         case ChooseFeed(options, initial_settings) if 1 <= number <= len(options):
             return await subscriptions.subscribe(requests, canonical_url(options[number - 1].url), initial_settings)
-        case SearchResults(hits=hits) if 1 <= number <= len(hits):
-            channel = hits[number - 1].channel
+        case (SearchResults() | Listing()) as results if 1 <= number <= len(results.hits):
+            channel = results.hits[number - 1].channel
             return await subscriptions.subscribe(requests, channel.url, (), as_page=channel.kind == "page")
         case ChooseSubscription(command, options) if any(option.number == number for option in options):
             return await _execute(requests, parse(command.format(number)), None)
-        case ChooseFeed() | SearchResults() | ChooseSubscription():
+        case ChooseFeed() | SearchResults() | Listing() | ChooseSubscription():
             return pending_question
         case _:
             return await subscriptions.show(requests, SubscriptionTarget(number=number), DEFAULT_ENTRY_COUNT)
@@ -266,40 +259,9 @@ async def _decide(requests: Requests, pending_question: QuestionReply | None, *,
             return await subscriptions.unsubscribe_all(requests)
         case OfferPageMonitoring(url, initial_settings):
             return await subscriptions.probe(requests, url, initial_settings, as_page=True)
+        case ConfirmWatch(text):
+            return await searches.watch(requests, text, is_confirmed=True)
         case CommandSuggestion(command):
             return await _execute(requests, parse(command), None)
         case _:
             return NothingChanged() if pending_question else NoPendingQuestion()
-
-
-async def _search(requests: Requests, text: str) -> Reply:
-    if not text.strip():
-        return MissingArgument("find")
-    query = parse_query(text, datetime.fromtimestamp(requests.now_s(), UTC).date())
-    # One hit more than is shown tells whether there are more.
-    hits = await requests.search(msgspec.structs.replace(query, limit=query.limit + 1))
-    return SearchResults(text, query, hits[: query.limit], 0, has_more=len(hits) > query.limit)
-
-
-async def _more(requests: Requests, results: SearchResults) -> Reply:
-    """Return the reply with the next hits of a search; ``results`` is the previous reply.
-
-    The order of hits can differ from search to search. Therefore the search is repeated with a limit that includes all
-    hits shown so far, and those hits are left out.
-    """
-    shown, limit = results.hits, results.query.limit
-    hits = await requests.search(msgspec.structs.replace(results.query, limit=2 * len(shown) + limit + 1))
-    new = tuple(hit for hit in hits if hit not in shown)
-    if not new:
-        return NoMoreResults()
-    return SearchResults(
-        results.query_text, results.query, (*shown, *new[:limit]), len(shown), has_more=len(new) > limit
-    )
-
-
-async def _watch(requests: Requests, text: str) -> Reply:
-    if not text.strip():
-        return SavedSearchList(await requests.watches())
-    if "=" not in text and looks_like_url(text):
-        return CommandSuggestion(f"subscribe {text.strip()}")
-    return SearchSaved(await requests.watch(parse_watch(text), saved_search_text(text)))

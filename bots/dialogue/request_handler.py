@@ -8,7 +8,7 @@ handlers, decide on policy like limits.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -22,7 +22,8 @@ from bots.replies.base import SubscribedChannel
 from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.query import Query, SearchHit
+from service.discovery.discover import DiscoverAnswer, DiscoverOrder
+from service.discovery.query import Query, SearchAnswer, SearchHit
 from service.discovery.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
@@ -178,14 +179,31 @@ class ReadRequests:
         """Return the user's preferences by subscription number; ``FOR_ALL`` is the number for all subscriptions."""
         return (await self._store.preferences.of_users([self._uid]))[0]
 
-    async def search(self, query: Query) -> tuple[SearchHit, ...]:
-        """Return the channels and entries that match a query.
+    async def search(self, query: Query) -> SearchAnswer:
+        """Return the channels or entries that match a query. Raises CellsUnavailable.
 
         Matches in private channels to which the user is subscribed come first.
         """
         search = Searcher(self._store, self.limits.public_from_subscribers)
-        own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query))
-        return (*own, *public.hits)[: query.limit]
+        language = (await self.user_settings()).effective_language
+        own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
+        hits = self._without_small_counts((*own, *public.hits))
+        has_more = public.has_more or len(hits) > query.limit
+        return SearchAnswer(hits[: query.limit], () if own else public.corrections, has_more)
+
+    async def discover(self, order: DiscoverOrder, language: str, topic: str, limit: int) -> DiscoverAnswer:
+        """Return up to ``limit`` public channels in this order, of a language and a topic unless they are "".
+
+        Raises BadQuery for an invalid language or topic, and CellsUnavailable.
+        """
+        search = Searcher(self._store, self.limits.public_from_subscribers)
+        answer = await search.discover(order, language, topic, limit)
+        return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
+
+    def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
+        """Return search results without the numbers of subscribers that are too small to be told."""
+        least = self.limits.public_from_subscribers
+        return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
 
     async def watches(self) -> tuple[SavedSearch, ...]:
         """Return the user's saved searches in the order of their numbers."""

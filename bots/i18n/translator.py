@@ -122,8 +122,8 @@ class Translator:
         return str(get_day_names("wide", locale=self._locale)[number])
 
     def language_name(self, language: str) -> str:
-        """Return the name of ``language`` in this translator's language."""
-        return str(self._locale.languages[language])
+        """Return the name of ``language`` (ISO 639) in this translator's language, or the code if it has no name."""
+        return str(self._locale.languages.get(language, language))
 
     def _format_numbers(self, values: dict[str, object]) -> dict[str, object]:
         return {

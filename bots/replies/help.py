@@ -48,20 +48,25 @@ HELP: Final = {
         gettext_noop("`list news`: only those with “news” in the title or URL. Also: ls."),
     ),
     "find": HelpTopic(
-        gettext_noop("`find tag=python lang=en`: search for channels by topic"),
+        gettext_noop("`find rust async`: search for channels, or for entries of the last three days"),
         gettext_noop(
-            "You can also search for words in the title, and by `author=`, `host=`, `domain=`, `updates=daily` "
-            "and more. `type=entry` searches for entries, `limit 20` shows more at once, `more` shows the next "
-            "results. Searches cover your own channels and public ones: those that several people follow or an admin "
-            "has listed."
+            '`"a phrase"`, `-word` (without it), `rust OR go`, `pyth*` (beginning of a word); `title:`, `tag:`, '
+            "`author:`, `lang:en`, `site:example.org`. `type:entry` or `after:yesterday` searches for entries only, "
+            "`limit 20` shows more at once, `more` shows the next results. Searches cover your own channels and public "
+            "ones: those that several people follow or an admin has listed."
         ),
     ),
+    "discover": HelpTopic(
+        gettext_noop("`discover`: browse popular and new channels"),
+        gettext_noop("`discover new`, `discover linux`, `discover lang:fr`, `discover new linux`: narrow it down."),
+    ),
     "watch": HelpTopic(
+        gettext_noop("`watch rust -game`: save a search and get every new entry in public channels that matches it"),
         gettext_noop(
-            '`watch tag=python`, `watch "a phrase"` or `watch /regular expression/`: save a search and get every '
-            "new entry in public channels that matches it"
+            "It takes what `find` takes, and also `watch /regular expression/`. You see at once what it would have "
+            "found in the last three days. Each match tells you which saved search found it. `watch` alone lists your "
+            "saved searches."
         ),
-        gettext_noop("Each match tells you which saved search found it. `watch` alone lists your saved searches."),
     ),
     "unwatch": HelpTopic(
         gettext_noop("`unwatch #2`: delete a saved search"),
@@ -180,7 +185,8 @@ _TITLES: Final = {
     "subscribe": gettext_noop("Subscribe to a feed or page"),
     "unsubscribe": gettext_noop("Unsubscribe"),
     "list": gettext_noop("My subscriptions"),
-    "find": gettext_noop("Find channels"),
+    "find": gettext_noop("Search"),
+    "discover": gettext_noop("Discover channels"),
     "watch": gettext_noop("Save a search"),
     "unwatch": gettext_noop("Delete a saved search"),
     "show": gettext_noop("Latest entries of a subscription"),

@@ -13,7 +13,7 @@ from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import QuestionReply, title
 from bots.replies.help import command_title
-from bots.replies.search import SearchResults
+from bots.replies.search import Listing, SearchResults
 from bots.replies.subscriptions import ChooseFeed
 from bots.xmpp.adhoc import Field, Form, Options
 from service.feeds.parsing.html_text import one_line
@@ -45,6 +45,8 @@ _SETTINGS: Final = (
     ("format", gettext_noop("Entry format ($title, $link, …)")),
 )  # fmt: skip
 
+_ORDERS: Final = (("popular", gettext_noop("popular ones")), ("new", gettext_noop("new ones")))
+
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "subscribe": (
             Field("url", gettext_noop("Address of a site, feed or page"), required=True),
@@ -52,8 +54,16 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
         ),
     "unsubscribe": (_SUBSCRIPTIONS,),
     "list": (),
-    "find": (Field("words", gettext_noop("Words, or e.g. tag=python lang=en"), required=True),),
-    "watch": (Field("words", gettext_noop("“A phrase”, tag=python, or /regular expression/")),),
+    "find": (Field("words", gettext_noop("Words, “a phrase”, -without, tag:python, lang:en"), required=True),),
+    "discover": (
+            Field(
+                "order", gettext_noop("Which channels"), "list-single", options=_ORDERS, values=("popular",),
+            ),
+            Field("words", gettext_noop("Topic (none: all)")),
+        ),
+    "watch": (
+            Field("words", gettext_noop("As for a search, or /regular expression/ (none: show your saved searches)")),
+        ),
     "unwatch": (_SAVED_SEARCH,),
     "show": (_SUBSCRIPTION, Field("count", gettext_noop("Number of entries"), values=("3",))),
     "why": (_SUBSCRIPTION,),
@@ -154,9 +164,12 @@ def question_form(question: QuestionReply, instructions: str, translator: Transl
                 _label(f"{one_line(option.title, 80) or 'Feed'}: {one_line(option.url, 300)}") for option in offered
             ]
             return Form(translator.gettext("Which one?"), instructions, (_numbered(labels, (), translator),))
-        case SearchResults(hits=hits, has_more=has_more):
-            labels = [_label(title(hit.channel)) for hit in hits]
-            others = (("more", translator.gettext("Show more")),) if has_more else ()
+        case SearchResults() | Listing():
+            labels = [
+                _label(f"{one_line(hit.entry.title, 80)} · {title(hit.channel)}" if hit.entry else title(hit.channel))
+                for hit in question.hits
+            ]
+            others = (("more", translator.gettext("Show more")),) if question.has_more else ()
             return Form(
                 translator.gettext("Subscribe to one of these?"), instructions, (_numbered(labels, others, translator),)
             )
@@ -168,7 +181,7 @@ def question_form(question: QuestionReply, instructions: str, translator: Transl
 def form_to_answer(question: QuestionReply, values: Values) -> str:
     """Return the text answer for a submitted form; without a selected option the answer is "no"."""
     selected = one_line("".join(values.get("answer", ())[:1]), 100)
-    if isinstance(question, ChooseFeed | SearchResults):
+    if isinstance(question, ChooseFeed | SearchResults | Listing):
         return selected or "no"
     return "yes" if selected in ("1", "true") else "no"
 

@@ -93,22 +93,22 @@ _HASHTAG = re.compile(r"#([^\W\d_][\w-]*)[.,;:!?]*")
 _HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
 
 
-def parse_query(text: str, today: date) -> Query:
+def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
     """Return the query of a ``find`` command; ``text`` is the command's argument.
 
-    ``today`` is the date at the user's place, to which days such as ``after:yesterday`` refer. Raises
-    :class:`BadQuery` for invalid syntax.
+    ``today`` is the date to which days such as ``after:yesterday`` refer, and ``limit`` the limit of a query that
+    names none. Raises :class:`BadQuery` for invalid syntax.
     """
     if _expression(text):
         raise pattern_error()
-    tokens, limit = _take_limit(tokenize(text))
+    tokens, own_limit = _take_limit(tokenize(text))
     tokens, kind = _take_kind(tokens)
     tokens, after = _take_after(tokens, today)
     if after is not None and kind == "channel":
         raise BadQuery("“{name}” only works for entries (add type:entry).", name="after")
     about: ContentKind = "entry" if after is not None else kind or "channel"
     all_of, none_of = _conditions(tokens, about)
-    return Query(about, all_of, none_of, after, limit)
+    return Query(about, all_of, none_of, after, own_limit or limit)
 
 
 def parse_watch(text: str) -> SearchCondition:
@@ -151,7 +151,7 @@ def _expression(text: str) -> str:
 
 
 def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
-    """Return the tokens without the limit, and the limit."""
+    """Return the tokens without the limit, and the limit; 0 without one."""
     limits = [token for token in tokens if token.name == "limit"]
     others = [token for token in tokens if token.name != "limit"]
     last = others[-2:]
@@ -159,7 +159,7 @@ def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
         limits, others = [*limits, last[1]], others[:-2]
     if len(limits) > 1:
         raise BadQuery("There is more than one limit. Please give only one.")
-    return others, _limit(limits[0].value) if limits else DEFAULT_LIMIT
+    return others, _limit(limits[0].value) if limits else 0
 
 
 def _limit(text: str) -> int:

@@ -18,7 +18,7 @@ from service.errors import BadQuery
 
 MAX_QUERY_CHARS: Final = 3000
 
-_SYNONYMS: Final = {
+FIELD_SYNONYMS: Final = {
     synonym: name
     for name, synonyms in {
         "title": "titel titre titulo",
@@ -56,7 +56,7 @@ _TOKEN = re.compile(
     (?P<minus>[-\u2010-\u2013\u2212](?=[^\s\-\u2010-\u2014\u2212|]))?
     (?:
         (?P<bar>\|+)
-      | (?:(?P<spaced>(?i:{"|".join(sorted(_FIELDS | _SYNONYMS.keys()))}))\s?=\s?(?=[^\s=])
+      | (?:(?P<spaced>(?i:{"|".join(sorted(_FIELDS | FIELD_SYNONYMS.keys()))}))\s?=\s?(?=[^\s=])
           |(?P<attached>[^\W\d_]\w*)(?:=(?=[^\s=])|:(?=[^\s:/|])))
         (?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]+))
       | (?P<before>[+~!^])?"(?P<phrase>(?:[^"\\]|\\.)*)"(?P<behind>[~^*][^\s"|]*)?
@@ -121,7 +121,7 @@ def tokenize(text: str) -> list[Token]:
 def is_field(name: str) -> bool:
     """Return whether a word before a colon is the name of a field: ``tag``, ``Sprache``."""
     folded = fold(name)
-    return folded in _FIELDS or folded in _SYNONYMS
+    return folded in _FIELDS or folded in FIELD_SYNONYMS
 
 
 def _is_lowercase_or(token: Token) -> bool:
@@ -131,7 +131,7 @@ def _is_lowercase_or(token: Token) -> bool:
 def _is_main_field(name: str) -> bool:
     """Return whether a word before a colon and a space is rather a field without value than part of a title."""
     folded = fold(name)
-    return _SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
+    return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
 
 
 def _token(match: re.Match[str]) -> Token:
@@ -158,7 +158,7 @@ def _token(match: re.Match[str]) -> Token:
 
 def _field_token(match: re.Match[str], source: str, *, is_excluded: bool) -> Token:
     written = match["spaced"] or match["attached"]
-    name = _SYNONYMS.get(fold(written), fold(written))
+    name = FIELD_SYNONYMS.get(fold(written), fold(written))
     if name in _BEFORE:
         raise BadQuery(
             "“{name}:” isn't supported. You can search from a day on: `after:2026-11-01` or `after:3d`.", name=written
@@ -192,7 +192,7 @@ def _refuse_unknown_field(name: str, source: str) -> None:
     if not source.startswith(f"{name}=") and re.match(r'[^\W\d_]{3,}:["\w]', source) is None:
         return
     folded = fold(name)
-    near = get_close_matches(folded[:20], [*_FIELDS, *_SYNONYMS], n=1, cutoff=0.6)
+    near = get_close_matches(folded[:20], [*_FIELDS, *FIELD_SYNONYMS], n=1, cutoff=0.6)
     if suggested := _FOREIGN_FIELDS.get(folded, near[0] if near else ""):
         raise BadQuery(
             "I don't know “{name}”. Did you mean “{near}:”? To search for it as text, put it in quotation marks.",
@@ -264,8 +264,8 @@ def _is_parenthesized_field(word: str) -> bool:
 
 def _grouping_error() -> BadQuery:
     return BadQuery(
-        "Parentheses aren't supported, nor needed: `rust OR go async` finds async together with rust or go. To leave "
-        "out several words, put a minus before each."
+        "Parentheses aren't supported, and you don't need them: `rust OR go async` finds async together with rust or "
+        "go. To leave out several words, put a minus before each."
     )
 
 

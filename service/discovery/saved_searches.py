@@ -93,7 +93,8 @@ class SearchableEntry:
     @cached_property
     def keys(self) -> frozenset[str]:
         """The keys under which a saved search that it matches can be stored, without the beginnings of words."""
-        language = text_language([*self.title_words, *self._other_fields[0]], self._declared_language)
+        every_word = list(chain(self.title_words, *self._other_fields))
+        language = text_language(every_word, self._declared_language)
         title_stems, title_texts = _keys_of_words(self.title_words, language)
         others = [_keys_of_words(field, language) for field in self._other_fields]
         return frozenset(

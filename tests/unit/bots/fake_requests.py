@@ -1,5 +1,6 @@
 """Requests answered from plain values, to test dialogues without XMPP, Redis or workers."""
 
+from collections import defaultdict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
@@ -9,8 +10,25 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
 from bots.replies.base import QuestionReply, Reply, SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.query import Query, SearchHit
+from service.discovery.discover import (
+    DiscoverAnswer,
+    DiscoverCandidate,
+    DiscoverOrder,
+    arrange_listing,
+    discover_pairs,
+)
+from service.discovery.query import (
+    Condition,
+    Correction,
+    PairCondition,
+    PhraseCondition,
+    Query,
+    SearchAnswer,
+    SearchHit,
+    WordCondition,
+)
 from service.discovery.saved_searches import SavedSearch, SearchCondition
+from service.discovery.word_analysis import words
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription
@@ -23,6 +41,8 @@ from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
 NOW_S = 1_700_000_000.0
 T = TypeVar("T")
+TOPICS: dict[ChannelId, tuple[str, ...]] = defaultdict(tuple)
+"""The tags of channels."""
 
 
 def feed(url: str, title: str) -> Channel:
@@ -33,6 +53,22 @@ def feed(url: str, title: str) -> Channel:
 def page(url: str, title: str) -> Channel:
     """A page, or a part of one."""
     return Channel(channel_id(url), url, title=title, version=1, kind="page")
+
+
+def _is_match(query: Query, hit: SearchHit, new: dict[str, str]) -> bool:
+    """Return whether a channel or entry has the words and tags of a query, with some words replaced."""
+    own = set(words(f"{hit.channel.title if hit.entry is None else hit.entry.title} {hit.snippet}"))
+
+    def has(condition: Condition) -> bool:
+        match condition:
+            case WordCondition(word):
+                return new.get(word, word) in own
+            case PhraseCondition(found):
+                return own.issuperset(found)
+            case PairCondition(pair):
+                return pair in {f"lang={hit.channel.language}", *(f"tag={tag}" for tag in TOPICS[hit.channel.id])}
+
+    return all(any(map(has, group)) for group in query.all_of) and not any(map(has, query.none_of))
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
@@ -60,7 +96,9 @@ class Person:
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
     directory: tuple[SearchHit, ...] = ()
-    """What a search for tag=python finds."""
+    """Public channels, and entries of them."""
+    corrections: tuple[Correction, ...] = ()
+    """Words that nothing has, and those that are found instead."""
     watches: dict[int, SavedSearch] = field(default_factory=dict)
     new_urls: int = 0
     workers: int = 2
@@ -165,8 +203,30 @@ class FakeRequests:
     async def set_user_settings(self, user_settings: UserSettings) -> None:
         self.person.user_settings = user_settings
 
-    async def search(self, query: Query) -> tuple[SearchHit, ...]:
-        return self.person.directory[: query.limit] if "tag=python" in query.pairs else ()
+    async def search(self, query: Query) -> SearchAnswer:
+        replaced = tuple(each for each in self.person.corrections if f'"{each.word}"' in repr(query).replace("'", '"'))
+        new = {each.word: each.replacement for each in replaced}
+        found = [
+            hit
+            for hit in self.person.directory
+            if (hit.entry is not None) == (query.about == "entry") and _is_match(query, hit, new)
+        ]
+        return SearchAnswer(tuple(found[: query.limit]), replaced if found else (), len(found) > query.limit)
+
+    async def discover(self, order: DiscoverOrder, language: str, topic: str, limit: int) -> DiscoverAnswer:
+        channels = [hit for hit in self.person.directory if hit.entry is None]
+        candidates = [
+            DiscoverCandidate(
+                hit.channel,
+                hit.subscribers,
+                frozenset(
+                    ("status=ok", f"lang={hit.channel.language}", *(f"tag={tag}" for tag in TOPICS[hit.channel.id]))
+                    + (("age=new",) if hit.channel.created_s else ())
+                ),
+            )
+            for hit in channels
+        ]
+        return arrange_listing(order, discover_pairs(order, language, topic), candidates, limit)
 
     async def watches(self) -> tuple[SavedSearch, ...]:
         return tuple(self.person.watches.values())

@@ -7,11 +7,11 @@ from service import errors
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
-from service.discovery.query import SearchHit
+from service.discovery.query import Correction, SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.coordination.requests import ProbeReply
-from tests.unit.bots.fake_requests import NOW_S, Person, feed, page
+from tests.unit.bots.fake_requests import NOW_S, TOPICS, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
 HOURLY, POPULAR = "https://hourly.example/feed", "https://popular.example/feed"
@@ -42,6 +42,56 @@ TROUBLES: dict[str, ProbeReply | errors.CoronetError] = {
 }
 
 
+def listed(url: str, title: str, about: str, snippet: str, *, subscribers: int = 0, is_new: bool = False) -> SearchHit:
+    """A public channel; ``about`` is its language and its tags, stars are around the hits in the snippet."""
+    language, *topics = about.split()
+    channel = structs.replace(feed(url, title), language=language, created_s=NOW_S if is_new else 0.0)
+    TOPICS[channel.id] = tuple(topics)
+    return marked(SearchHit(channel, subscribers=subscribers), snippet)
+
+
+def marked(hit: SearchHit, snippet: str) -> SearchHit:
+    """A result with a snippet that has stars around its hits."""
+    parts = snippet.split("*")
+    ends = [sum(map(len, parts[: number + 1])) for number in range(len(parts))]
+    return structs.replace(hit, snippet="".join(parts), hits=tuple(zip(ends[::2], ends[1::2], strict=False)))
+
+
+_CHANNELS = (
+    listed("https://planet.example/rss", "Planet Python", "en python", "What is new in *Python*", subscribers=1_240),
+    listed("https://tutor.example/feed", "Python Tutor", "en python tutorials", "*Python* in a day", subscribers=86),
+    listed("https://snakes.example/feed", "Snakes", "en python games", "A board game in *Python*", subscribers=9),
+    listed(BLOG, "A Blog", "en python travel", "Why I left *Python* for a week", subscribers=3, is_new=True),
+    listed("https://kernel.example/atom", "Kernel Weekly", "en linux", "*Linux* 7.0 is out", subscribers=410),
+    listed("https://pinguin.example/feed", "Pinguin", "de linux", "*Linux* auf alten Laptops", subscribers=95),
+    listed("https://sciences.example/rss", "Sciences du jour", "fr science", "Une comète visible", subscribers=310),
+    listed("https://cocina.example/rss", "Cocina de mercado", "es recetas", "Tres sopas de otoño", subscribers=57),
+)
+_RUST = listed("https://rust.example/feed", "Rust Digest", "en rust", "").channel
+_HOURLY = structs.replace(feed(HOURLY, "Hourly"), language="en")
+DIRECTORY = (
+    *_CHANNELS,
+    *(
+        marked(SearchHit(_RUST, Entry(str(number), title, f"https://rust.example/{number}")), snippet)
+        for number, (title, snippet) in enumerate(
+            (
+                ("Async closures arrive", "The next *Rust* release lets closures await without boxing."),
+                ("A borrow checker you can read", "How *Rust* explains its errors now, with examples."),
+                ("Ferris goes to space", "A satellite runs *Rust*, and its authors tell how."),
+                ("What is left of unsafe", "An audit of the *Rust* standard library."),
+            ),
+            1,
+        )
+    ),
+    *(
+        marked(
+            SearchHit(_HOURLY, Entry(str(number), f"Headlines at {number}", f"{HOURLY}/{number}")), "The latest *news*"
+        )
+        for number in range(100)
+    ),
+)
+
+
 def visitor() -> Person:
     """Somebody new, in front of a small web."""
     first = Entry("a", "Summer arrived", "https://news.example/summer")
@@ -62,10 +112,8 @@ def visitor() -> Person:
             f"page {LIST}": ProbeReply(page(LIST, "Prices")),
             **TROUBLES,
         },
-        directory=(
-            *(SearchHit(feed(f"https://python{number}.example/feed", f"Python {number}")) for number in range(1, 4)),
-            SearchHit(feed(BLOG, "A Blog")),
-        ),
+        directory=DIRECTORY,
+        corrections=(Correction("pyhton", "python"), Correction("rsut", "rust")),
         nodes={channel_id(NEWS): node_uri("pubsub.example", channel_id(NEWS))},
         reasons={
             channel_id(NEWS): polled(3, 900.0, BindingConstraint.NONE),

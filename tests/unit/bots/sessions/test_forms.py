@@ -18,7 +18,7 @@ from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
-from service.discovery.query import SearchHit
+from service.discovery.query import SearchAnswer, SearchHit
 from service.discovery.query_parser import parse_query
 from service.model import FeedLink
 from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
@@ -78,8 +78,9 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 
 
 def test_questions_are_answered_as_in_chat() -> None:
+    answer = SearchAnswer((SearchHit(MINE[0].channel),), has_more=True)
     choose = ChooseFeed((FeedLink("https://news.example/feed", "News"),))
-    found = SearchResults("x", parse_query("tag=x", date(2026, 11, 1)), (SearchHit(MINE[0].channel),), 0, has_more=True)
+    found = SearchResults("x", parse_query("tag=x", date(2026, 11, 1)), answer)
     assert forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
     assert forms.form_to_answer(choose, {}) == "no"
     assert forms.form_to_answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"
