@@ -56,7 +56,7 @@ MIXED_NAMES = 17_000
 MIXED_QUERIES = 83_000
 """Number of queries among registrations (§VI.E)."""
 
-STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 4
+STEPS = len(RATES) * len(FIG_9) + len(PARTITIONS) - 3 + 2 * len(QUERY_RATES) + 5
 
 
 class RegistrationPoint(msgspec.Struct, frozen=True):
@@ -142,8 +142,10 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
     fig_13: tuple[tuple[float, float, float], ...]
     """Every 0.5 s: the rates observed by the nodes of partitions 1, 16 and 32 of a popular pair."""
     fig_14_to_16: tuple[MixedLoadResult, ...]
-    product: RegistrationPoint
-    """Coronet's variant: the better of two partitions, and no refusals because a matrix grows."""
+    home: RegistrationPoint
+    """With the product's choice of partitions, and no refusals because a matrix grows."""
+    two_choices: RegistrationPoint
+    """With the less loaded of two partitions, and no refusals because a matrix grows."""
     limited: QueryPoint
     """Queries for a limited number of names, optimised, at the highest rate of Figure 11."""
 
@@ -168,7 +170,7 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     fig_9 = [measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES]
     known = {point.partitions: point for point in fig_9 if (point.names, point.rate_s) == ("skewed", 5000)}
     fig_10 = [known.get(most) or measure_registrations("skewed", 5000, most) for most in PARTITIONS]
-    product = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.PRODUCT)
+    two_choices = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.TWO_CHOICES)
     fig_11 = []
     for scheme in Scheme:
         for rate_s in QUERY_RATES:
@@ -180,15 +182,18 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
         report(f"{scheme} queries among registrations")
     limited = _run_queries(None, names["skewed"], queries, QUERY_RATES[-1], rng)
     report("queries for a few names")
+    sampled = _sample_rates(names["skewed"], rng)
+    home = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.HOME)
     return DiscoveryOutcome(
         "discovery",
         seed,
         tuple(fig_9),
         tuple(fig_10),
         tuple(fig_11),
-        _sample_rates(names["skewed"], rng),
+        sampled,
         tuple(mixed),
-        product,
+        home,
+        two_choices,
         limited,
     )
 

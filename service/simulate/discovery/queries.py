@@ -35,8 +35,10 @@ class PartitionChoice(StrEnum):
 
     PAPER = "paper"
     """A random partition; refused while the matrix grows."""
-    PRODUCT = "product"
-    """The less loaded of two partitions; refused only because of load."""
+    HOME = "home partition"
+    """The product's: the home partition of the name's digest; refused only because of load."""
+    TWO_CHOICES = "two choices"
+    """The less loaded of two partitions; refused only because of load. The product's clients do not know the loads."""
 
 
 class Registrations:
@@ -114,20 +116,13 @@ class Registrations:
             return
         several = sizes > 1
         which, pair, sizes = which[several], pair[several], sizes[several]
-        one, other = (self._draw_partitions(sizes) for _ in range(2))
+        if self.way is PartitionChoice.HOME:
+            self.partition[which] = _home_partitions(_digests(self._name[which]), sizes)
+            return
+        one, other = (_home_partitions(self._rng.integers(2**32, size=len(sizes)), sizes) for _ in range(2))
         at_s = self._chosen_s[which]
         less = self._load_share(pair, one, at_s) <= self._load_share(pair, other, at_s)
         self.partition[which] = np.where(less, one, other)
-
-    def _draw_partitions(self, sizes: Ints) -> Ints:
-        """Draw a random partition in each matrix; ``sizes`` has the matrices' numbers of partitions."""
-        result = np.empty(len(sizes), dtype=np.int64)
-        draws = self._rng.integers(2**32, size=len(sizes))
-        for size in np.unique(sizes):
-            of = sizes == size
-            table = np.array([home_partition(draw, int(size)) for draw in range(1 << int(size - 1).bit_length())])
-            result[of] = table[draws[of] % len(table)]
-        return result
 
     def _load_share(self, pair: Ints, partition: Ints, at_s: Floats) -> Floats:
         node = node_of(pair, partition, np.zeros_like(pair), self._matrices.salt)
@@ -150,6 +145,24 @@ class Registrations:
         limits = self._matrices.limits
         refused: Bools = (rates > limits.registrations_s) | (self.accepted_counts[node] > limits.names)
         return refused | self._matrices.growing[pair] if self.way is PartitionChoice.PAPER else refused
+
+
+def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
+    """Return the home partition of each draw in a matrix with the corresponding number of partitions in ``sizes``."""
+    result = np.empty(len(sizes), dtype=np.int64)
+    for size in np.unique(sizes):
+        of = sizes == size
+        table = np.array([home_partition(draw, int(size)) for draw in range(1 << int(size - 1).bit_length())])
+        result[of] = table[draws[of] % len(table)]
+    return result
+
+
+def _digests(names: Ints) -> Ints:
+    """Return a pseudorandom number of 31 bits for each number of a name, always the same one."""
+    with np.errstate(over="ignore"):
+        mixed = (names.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ mixed >> np.uint64(31)) * np.uint64(0x94D049BB133111EB)
+    return (mixed >> np.uint64(33)).astype(np.int64)
 
 
 class TimedEvents:
