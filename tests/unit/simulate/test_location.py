@@ -14,6 +14,7 @@ from service.simulate.location.experiment import STEPS, LocationOutcome, Locatio
 from service.simulate.location.graph import REACHED, OverlayKind, ServerDistances, distances, overlay, reached
 from service.simulate.location.network import TapestryMesh, UpdateAlgorithm
 from service.simulate.location.report import JOBS, page, plot, plot_run, table
+from service.simulate.location.shipped_experiment import fleet_filters
 from service.simulate.location.static_experiment import ALGORITHMS_INDEX_BYTES
 
 SMALL = LocationSetup(servers=60, documents=10, queries=4, files=600, reads=3)
@@ -36,7 +37,8 @@ def graph() -> ServerDistances:
 
 def found(outcome: LocationOutcome) -> dict[str, list[Any]]:
     """Return the outcomes as the page's jobs would return them."""
-    return {"static": [outcome.static] * 7, "dynamic": [outcome.dynamic] * 7}
+    fleets = (fleet_filters(6, 2, 2, np.random.default_rng(1)),)
+    return {"static": [outcome.static] * 3, "dynamic": [outcome.dynamic] * 3, "shipped": [fleets] * 3}
 
 
 def test_every_run_is_reported(outcome: LocationOutcome, reports: list[str]) -> None:
@@ -88,7 +90,7 @@ def test_the_table_and_the_page_show_the_results(outcome: LocationOutcome) -> No
     text = page(found(outcome))
     assert "{" not in text
     assert text.count("eached") >= 7
-    assert len(JOBS) == 14
+    assert len(JOBS) == 9
 
 
 def test_plots_are_drawn(outcome: LocationOutcome, tmp_path: Path) -> None:
@@ -159,3 +161,10 @@ def test_file_sizes_match_the_paper_and_caches_keep_their_limit() -> None:
         assert sum(stream.sizes[each] for each in cached[server]) <= CACHE_BYTES
     for file, holders in enumerate(caches.holders):
         assert holders == {stream.disks[file]} | {server for server in range(20) if file in cached[server]}
+
+
+def test_the_width_of_filters_follows_the_neighbourhood_and_not_the_fleet() -> None:
+    small, large = (fleet_filters(workers, 4, 2, np.random.default_rng(1)) for workers in (40, 120))
+    assert large.shown_workers < 2 * small.shown_workers
+    assert max(small.most_links, large.most_links) < 20
+    assert large.width < 2 * small.width

@@ -1,0 +1,169 @@
+"""The overlay of the product's workers and the widths of their filters, in fleets of up to 500 workers.
+
+Workers negotiate their links with production's :class:`~service.location.neighbours.Neighbourhood`, by their round-trip
+times: workers of a site are less than 1 ms apart, sites 10 to 160 ms. How many documents a row of a filter has is
+measured with production's nodes and one document per worker. The width that follows from it is that of
+:func:`~service.location.bloom_filters.next_shape`, with the product's limits.
+
+The limits are those of ``workers.peers.neighbour_overlay``, which this package must not import; a test compares them.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import log
+from statistics import fmean
+
+import msgspec
+import numpy as np
+
+from service.location.bloom_filters import (
+    HEADROOM,
+    MIN_WIDTH,
+    FilterShape,
+    best_hashes,
+    estimate_documents,
+    false_positive_rate,
+    next_shape,
+)
+from service.location.neighbours import Effect, Neighbourhood, NeighbourLimits, SendOffer
+from service.simulate.location.graph import Edges, ServerDistances
+from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm, name
+from service.simulate.schedulers.publication_trace import Floats
+
+FLEETS = ((3, 3, 2), (50, 5, 2), (500, 10, 2), (500, 100, 2), (50, 5, 3), (500, 10, 3))
+"""Numbers of workers and of sites, and numbers of rows of a filter (its depth)."""
+NEAR_S = 0.005
+"""The default of the setting ``near_rtt_s``."""
+FALSE_POSITIVES = 0.02
+MAX_FILTER_BITS = 1 << 19
+DOCUMENTS = 4_000
+"""The most contents that a worker's filter shows."""
+_ROUNDS = 6
+_PROBE_BITS = 1 << 14
+_MAX_SHAPES = 64
+DEPTH = 2
+"""The depth of the product's filters."""
+
+
+class FleetFilters(msgspec.Struct, frozen=True):
+    """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``DOCUMENTS`` contents.
+
+    ``depth`` is the number of rows of a filter.
+
+    ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown_workers`` is the
+    number of workers whose contents the fullest row of a filter has. ``width`` is the number of bits of a row, and
+    ``unbounded_width`` the number that the target rate of false positives would require. ``rate`` is the rate of the
+    fullest row, and ``mean_rate`` that of all rows. ``bytes`` is the mean size of a worker's received filters.
+    """
+
+    workers: int
+    sites: int
+    depth: int
+    links: float
+    most_links: int
+    shown_workers: float
+    width: int
+    unbounded_width: float
+    rate: float
+    mean_rate: float
+    bytes: float
+
+
+def shipped(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, ...]:
+    """Return the filters of all fleets; ``report`` is called with a text after each."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for workers, sites, depth in FLEETS:
+        found.append(fleet_filters(workers, sites, depth, rng))
+        report(f"{workers} workers in {sites} sites")
+    return tuple(found)
+
+
+def fleet_filters(workers: int, sites: int, depth: int, rng: np.random.Generator) -> FleetFilters:
+    """Return the filters of one fleet, whose sites are at random places."""
+    rtts_s = _round_trip_times_s(workers, sites, rng)
+    edges = negotiate(rtts_s)
+    none = np.zeros_like(rtts_s, dtype=np.int64)
+    distances = ServerDistances(rtts_s / 2, np.zeros_like(rtts_s), none, np.arange(workers))
+    probe = FilterShape(1, _PROBE_BITS, 1, depth)
+    network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
+    for worker in range(workers):
+        network.change(worker, [str(worker)])
+        network.deliver_all()
+    rows = [
+        estimate_documents(probe, bits.bit_count())
+        for node in network.nodes
+        for link in node.links.values()
+        for bits in link.received[1:]
+    ]
+    fullest = DOCUMENTS * max(rows)
+    shape = _shape_for(fullest, depth)
+    links = [len(node.links) for node in network.nodes]
+    return FleetFilters(
+        workers=workers,
+        sites=sites,
+        depth=depth,
+        links=fmean(links),
+        most_links=max(links),
+        shown_workers=max(rows),
+        width=shape.width,
+        unbounded_width=-HEADROOM * fullest * log(FALSE_POSITIVES) / log(2) ** 2,
+        rate=false_positive_rate(shape.width, shape.hashes, fullest),
+        mean_rate=fmean(false_positive_rate(shape.width, shape.hashes, DOCUMENTS * row) for row in rows),
+        bytes=shape.width / 8 * depth * fmean(links),
+    )
+
+
+def _round_trip_times_s(workers: int, sites: int, rng: np.random.Generator) -> Floats:
+    """Return the round-trip times between all pairs of workers, of shape (workers, workers)."""
+    places = rng.random((sites, 2))
+    site = np.arange(workers) % sites
+    between = np.linalg.norm(places[site][:, None] - places[site][None, :], axis=2)
+    far_s = 0.010 + 0.150 * between / 2**0.5
+    noise_s = rng.uniform(0.0002, 0.001, (workers, workers))
+    rtts_s = np.where(site[:, None] == site[None, :], 0.0, far_s) + (noise_s + noise_s.T) / 2
+    np.fill_diagonal(rtts_s, 0.0)
+    return np.asarray(rtts_s)
+
+
+def negotiate(rtts_s: Floats) -> Edges:
+    """Return the links on which workers with these round-trip times agree, as pairs of their numbers."""
+    limits = NeighbourLimits(NEAR_S)
+    nodes = [Neighbourhood(name(worker), limits) for worker in range(len(rtts_s))]
+    number = {node.node_id: worker for worker, node in enumerate(nodes)}
+    offers: deque[tuple[int, SendOffer]] = deque()
+
+    def queue(sender: int, effects: Sequence[Effect]) -> None:
+        offers.extend((sender, effect) for effect in effects if isinstance(effect, SendOffer))
+
+    for worker, node in enumerate(nodes):
+        queue(worker, node.on_measurements((name(peer), rtt_s) for peer, rtt_s in enumerate(rtts_s[worker].tolist())))
+    for _ in range(_ROUNDS):
+        while offers:
+            sender, sent = offers.popleft()
+            to = number[sent.to]
+            queue(to, nodes[to].on_offer(nodes[sender].node_id, sent.offer))
+        for worker, node in enumerate(nodes):
+            queue(worker, node.reset_declined())
+    return sorted(
+        {
+            (min(worker, number[peer]), max(worker, number[peer]))
+            for worker, node in enumerate(nodes)
+            for peer in node.links
+        }
+    )
+
+
+def _shape_for(fullest: float, depth: int) -> FilterShape:
+    """Return the shape at which filters with ``fullest`` documents in their fullest row stop changing."""
+    width = 32 * MIN_WIDTH
+    shape = FilterShape(0, width, best_hashes(width, [width / 10]), depth)
+    for _ in range(_MAX_SHAPES):
+        changed = next_shape(shape, min(fullest, 2.0 * shape.width), FALSE_POSITIVES)
+        if changed.width > MAX_FILTER_BITS:
+            hashes = best_hashes(MAX_FILTER_BITS, [HEADROOM * fullest])
+            return FilterShape(changed.generation, MAX_FILTER_BITS, hashes, depth)
+        if changed is shape:
+            break
+        shape = changed
+    return shape
