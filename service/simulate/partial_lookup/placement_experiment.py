@@ -155,6 +155,8 @@ class PlacementSampler:
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
         self._numbers = count()
+        self._salt = int(rng.integers(1 << 32))
+        """Part of the names of entries, by which the hash functions of different seeds are independent."""
 
     def draw(self, strategy: Strategy, instances: int, placed: int = ENTRIES) -> Iterator[Bools]:
         """Yield up to ``instances`` random placements by a strategy.
@@ -164,7 +166,7 @@ class PlacementSampler:
         """
         for _ in range(instances if isinstance(strategy, RandomServer | Hash) else 1):
             number = next(self._numbers)
-            entries = [f"{number}/{entry}" for entry in range(ENTRIES)]
+            entries = [f"{self._salt}/{number}/{entry}" for entry in range(ENTRIES)]
             servers = SimulatedDirectory(strategy, SERVERS, self._rng.random)
             servers.request(Place(tuple(entries[:placed])))
             yield placement(servers.shares, entries)
