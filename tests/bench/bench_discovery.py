@@ -3,11 +3,16 @@
 100,000 names of 12 pairs with the skew of feeds (Zipf) are registered through one process; then one process sends
 concurrent queries of 1 to 4 pairs of a name, with limit 10, while maintenance runs.
 
+With ``--channels N``, the memory of Redis is measured for N channels and three entries a day of each for three days. A
+channel has 24 pairs; an entry has 9 attributes, 8 words of its title, and the 40 rarest of 120 words of its text. Words
+have a Zipf-Mandelbrot distribution over two million. The growth of used_memory includes cells, names, and vocabulary.
+100,000 channels take ten times as much as 10,000: there are more names a word, and rare words share keys.
+
 Finally, without Redis, entries of 47 words are matched with 100,000 saved searches. One in ten is a phrase of two
 words; the others have 1 to 4 pairs of an entry: words, tags, an author, a channel or a domain, with the same popularity
 as in entries, including the most frequent ones. No search is for a language only. Prints JSON.
 
-``python -m tests.bench.bench_discovery [--names N] [--queries N] [--standing N]``
+``python -m tests.bench.bench_discovery [--names N] [--queries N] [--standing N] [--channels N]``
 """
 
 import argparse
@@ -16,9 +21,11 @@ import json
 import random
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
+
+import numpy as np
 
 from service.discovery.candidates import require_all
 from service.discovery.names import DeclaredMetadata, entry_pairs
@@ -34,7 +41,7 @@ from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
 from service.store import Store, connect
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer
 
 AT_ONCE = 500
@@ -186,6 +193,82 @@ def measure_matching(count: int) -> dict[str, float | bool]:
     }
 
 
+class ZipfWords:
+    """Texts of random words; the number of a word is its rank by frequency."""
+
+    def __init__(self) -> None:
+        self._drawn = np.random.default_rng(8)
+        self._shares = np.cumsum((np.arange(2_000_000) + 2.7) ** -1.07)
+
+    def rarest(self, count: int, length: int) -> list[str]:
+        """Return the rarest ``count`` distinct words of a text of ``length`` words."""
+        ranks = np.searchsorted(self._shares, self._drawn.random(length) * self._shares[-1])
+        return [f"word{rank}" for rank in np.unique(ranks)[::-1][:count].tolist()]
+
+
+async def used_memory(store: Store) -> int:
+    return int((await store.redis.call("INFO", "memory"))["used_memory"])
+
+
+async def measure_memory(channels: int) -> dict[str, int]:
+    """Return the bytes of Redis for each channel and each entry."""
+    words, drawn = ZipfWords(), random.Random(9)  # noqa: S311 - repeatable, not secret
+    languages, tags, authors = (
+        Zipf(drawn, "lang=l{}", 30),
+        Zipf(drawn, "tag=tag {}", 5_000),
+        Zipf(drawn, "author=a{}", 30_000),
+    )
+    ids = [f"{number:040x}" for number in range(channels)]
+
+    def site(number: int) -> list[str]:
+        return [f"host=site{number}.example", f"domain=site{number}.example", "tld=example", *languages.some(1)]
+
+    def channel(number: int) -> ContentName:
+        attributes = [*site(number), "type=feed", "status=ok", "updates=daily", "generator=wordpress", *tags.some(4)]
+        return named(ids[number], [*attributes, *authors.some(2)], words.rarest(10, 12))
+
+    def entry(number: int) -> ContentName:
+        of = number % channels
+        attributes = [f"channel={ids[of]}", *site(of), *tags.some(3), *authors.some(1)]
+        return named(f"{ids[of]}/{number:08x}", attributes, words.rarest(8, 9) + words.rarest(40, 120))
+
+    def named(name: str, attributes: list[str], own: list[str]) -> ContentName:
+        return ContentName(
+            name, dict.fromkeys(attributes, 9) | {f"word={word}": 1 + drawn.randrange(255) for word in own}
+        )
+
+    async def registered(directory: Directory, made: Callable[[int], ContentName], count: int) -> tuple[int, int]:
+        """Return the bytes per name of all keys, and of the vocabulary alone."""
+        before, of_words = await used_memory(store), 0
+        for first in range(0, count, AT_ONCE):
+            names = [made(number) for number in range(first, min(count, first + AT_ONCE))]
+            await directory.register(names, EXPIRES_S)
+            own = {pair.removeprefix("word=") for name in names for pair in name.pairs if pair.startswith("word=")}
+            stored = await used_memory(store)
+            await directory.vocabulary.add({word: word for word in own})
+            of_words += await used_memory(store) - stored
+        return (await used_memory(store) - before) // count, of_words // count
+
+    with tempfile.TemporaryDirectory() as folder:
+        async with PrivateRedis(Path(folder)) as redis:
+            store = await connect(Settings(redis_url=redis.url))
+            keeping = asyncio.create_task(maintain(store))
+            per_channel, words_per_channel = await registered(store.channel_directory, channel, channels)
+            per_entry, words_per_entry = await registered(store.entry_directory, entry, 9 * channels)
+            keeping.cancel()
+            total = await used_memory(store)
+            await store.close()
+    return {
+        "channels": channels,
+        "entries": 9 * channels,
+        "bytes_per_channel_name": per_channel,
+        "vocabulary_bytes_per_channel_name": words_per_channel,
+        "bytes_per_entry": per_entry,
+        "vocabulary_bytes_per_entry": words_per_entry,
+        "used_memory": total,
+    }
+
+
 async def measure(names: int, queries: int) -> dict[str, object]:
     drawn = random.Random(7)  # noqa: S311 - repeatable, not secret
     made = population(names)
@@ -226,8 +309,10 @@ def main() -> None:
     parser.add_argument("--names", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=20_000)
     parser.add_argument("--standing", type=int, default=100_000)
+    parser.add_argument("--channels", type=int, default=0)
     given = parser.parse_args()
     found = asyncio.run(measure(given.names, given.queries)) if given.names else {}
+    found |= asyncio.run(measure_memory(given.channels)) if given.channels else {}
     print(json.dumps(found | (measure_matching(given.standing) if given.standing else {}), indent=1))  # noqa: T201 - its output
 
 

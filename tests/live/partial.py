@@ -109,7 +109,7 @@ class Searches:
         await self._store.redis.call_many(
             [("HSET", keys.channel(name.id), "name", pack_name(1, name.pairs.keys())) for name in new]
         )
-        await self._store.channel_directory.register(new, KEPT_S)
+        await self._store.channel_directory.register(new, time.time() + KEPT_S)
         self._names += new
 
     def _new_name(self, number: int) -> ContentName:
@@ -122,7 +122,7 @@ class Searches:
         place = self._random.randrange(len(self._names))
         old, self._names[place] = self._names[place], self._names[-1]
         self._names.pop()
-        await self._store.channel_directory.withdraw(old.id, old.pairs, KEPT_S)
+        await self._store.channel_directory.withdraw(old.id, old.pairs, time.time() + KEPT_S)
         await self._add(1)
 
     async def search(self) -> None:
