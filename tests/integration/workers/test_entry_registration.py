@@ -183,21 +183,33 @@ async def test_a_new_owner_does_not_register_entries_again(store: Store) -> None
     assert await registered(store, "tag=reptiles") == 0, "the last check was less than a day ago"
 
 
-async def test_a_fan_out_that_was_interrupted_is_completed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("part", "step"), [("entry_directory", "register"), ("entry_directory", "withdraw"), ("public_entries", "replace")]
+)
+async def test_what_an_owner_began_is_completed_by_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch, part: str, step: str
+) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise StoreUnavailable("The owner was killed here.")
+
     channel = await public_channel(store)
     await publish(store, channel, Change("addition", SNAKES))
     with monkeypatch.context() as context:
-
-        async def fails(*_: object) -> bool:
-            raise StoreUnavailable("It stopped here.")
-
-        context.setattr(store.public_entries, "replace", fails)
+        context.setattr(getattr(store, part), step, fails)
         with pytest.raises(StoreUnavailable):
             await publish(store, channel, Change("replacement", EDITED), Change("addition", CRABS), base=2)
     assert await titles(store, "tag=crustaceans") == []
     await fan_out(store, channel)
     assert sorted(await titles(store, "host=example.org")) == ["On crabs", "On turtles"]
     assert await registered(store, "tag=reptiles") == 0
+    await store.subscriptions.unsubscribe("reader0@localhost", channel.id)
+    if step != "register":
+        with monkeypatch.context() as context:
+            context.setattr(getattr(store, part), step, fails)
+            with pytest.raises(StoreUnavailable):
+                await upkeep(store, channel)
+    await upkeep(store, channel)
+    assert await registered(store, "host=example.org") == 0
 
 
 async def test_a_removed_channel_has_no_entries(store: Store) -> None:
