@@ -122,9 +122,9 @@ class Searcher:
     async def explain(self, query: Query, language: str = "") -> SearchExplanation:
         """Return the answer of :meth:`find`, and how it was found."""
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
-        expanded = expand(query, vocabulary)
+        expanded = expand(query, vocabulary, language)
         found = await self._find_expanded(expanded, language)
-        tolerant = expanded if found.answer.hits else expand(query, vocabulary, tolerant=True)
+        tolerant = expanded if found.answer.hits else expand(query, vocabulary, language, tolerant=True)
         return found if tolerant == expanded else await self._find_expanded(tolerant, language)
 
     async def discover(
@@ -204,13 +204,13 @@ class Searcher:
 
     async def _find_expanded(self, expanded: ExpandedQuery, language: str) -> SearchExplanation:
         """Return the best results of an expanded query; see :meth:`find`."""
-        query, limit = expanded.query, expanded.query.limit
+        limit = expanded.query.limit
         candidates, matching = Candidates((), 0, True, {}, (), 0.0), list[_Match]()
         importances: tuple[float, ...] = ()
         whole = True
         async for candidates in self._candidates(expanded):
             importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
-            documents = await self._documents(query, candidates.found, importances, language)
+            documents = await self._documents(expanded, candidates.found, importances, language)
             whole = candidates.complete and len(candidates.found) == candidates.total
             # One match more than is shown tells that there are more.
             matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
@@ -257,27 +257,29 @@ class Searcher:
         return candidates
 
     async def _documents(
-        self, query: Query, candidates: Sequence[CandidateName], importances: Sequence[float], language: str
+        self, expanded: ExpandedQuery, candidates: Sequence[CandidateName], importances: Sequence[float], language: str
     ) -> list[_Document]:
         """Return the documents of those candidates that are public, best first; see :meth:`find` for ``language``.
 
         Entries that were published before ``query.after`` are left out.
         """
+        query = expanded.query
         public = await self._read_public(channel_ids_of(candidate.name for candidate in candidates))
         candidates = [candidate for candidate in candidates if candidate.name.partition("/")[0] in public]
         if query.about == "entry":
-            documents = await self._entry_documents(candidates, public, importances, language)
+            documents = await self._entry_documents(expanded, candidates, public, importances, language)
             if query.after is not None:
                 after_s = datetime.combine(query.after, datetime.min.time(), UTC).timestamp()
                 documents = [one for one in documents if one.time_s >= after_s]
         else:
-            documents = await self._channel_documents(candidates, public, importances, language)
+            documents = await self._channel_documents(expanded, candidates, public, importances, language)
         # Stable: the candidates are in the order of their relevance and then of their names.
         documents.sort(key=lambda one: (-one.score.total, -one.time_s))
         return documents
 
     async def _entry_documents(
         self,
+        expanded: ExpandedQuery,
         candidates: Sequence[CandidateName],
         public: Mapping[ChannelId, _PublicChannel],
         importances: Sequence[float],
@@ -291,13 +293,15 @@ class Searcher:
             entry, detected_s = msgspec.structs.astuple(entries[candidate.name])
             channel, subscribers = msgspec.structs.astuple(public[channel_id_of(candidate.name)])
             time_s = detected_s if entry.published is None else min(entry.published, detected_s)
-            preferred = _is_in_language(channel, language)
-            total = score(candidate, importances, Circumstances(subscribers, preferred, now_s - time_s))
+            as_written = expanded.share_as_written(f"{entry.title}\n{entry.summary}")
+            known = Circumstances(as_written, _is_in_language(channel, language), subscribers, now_s - time_s)
+            total = score(candidate, importances, known)
             documents.append(_Document(candidate, total, channel, subscribers, entry=entry, time_s=time_s))
         return documents
 
     async def _channel_documents(
         self,
+        expanded: ExpandedQuery,
         candidates: Sequence[CandidateName],
         public: Mapping[ChannelId, _PublicChannel],
         importances: Sequence[float],
@@ -307,8 +311,9 @@ class Searcher:
         names = await self._store.channels.content_names([candidate.name for candidate in candidates])
         for candidate, pairs in zip(candidates, names, strict=True):
             channel, subscribers = msgspec.structs.astuple(public[candidate.name])
-            preferred = _is_in_language(channel, language)
-            total = score(candidate, importances, Circumstances(subscribers, preferred, None))
+            as_written = expanded.share_as_written(channel.title)
+            known = Circumstances(as_written, _is_in_language(channel, language), subscribers, None)
+            total = score(candidate, importances, known)
             documents.append(_Document(candidate, total, channel, subscribers, pairs))
         return documents
 

@@ -138,11 +138,11 @@ def stem(word: str, language: str) -> str:
 
 @lru_cache(_CACHED_WORDS)
 def query_stems(word: str) -> tuple[str, ...]:
-    """Return the distinct stems of a folded word in all product languages, and the word itself.
+    """Return the distinct stems of a folded word in all product languages, and the word itself as the first.
 
     The word itself finds documents in other languages, whose words are not stemmed.
     """
-    return tuple(dict.fromkeys([*(_stem(word, language) for language in LANGUAGES), word]))
+    return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
 
 
 def text_language(found: Sequence[str], declared: str) -> str:
@@ -166,7 +166,7 @@ def _stem(word: str, language: str) -> str:
     if not word.isalpha():
         return word
     stemmed: str = _STEMMERS[language].stemWord(word)
-    return stemmed or word
+    return word if stemmed in ("", word) else _stem(stemmed, language)
 
 
 _STEMMERS: Final = {language: Stemmer.Stemmer(language) for language in LANGUAGES}

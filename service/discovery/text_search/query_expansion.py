@@ -22,13 +22,15 @@ from service.discovery.candidates import Clause, WeightedPair
 from service.discovery.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
-from service.discovery.word_analysis import is_distinctive, query_stems, stem
+from service.discovery.word_analysis import LANGUAGES, fold, is_distinctive, query_stems, stem
 
 MAX_SIMILAR_STEMS: Final = 8
 """Maximum number of stems of similar words that stand for a misspelt word."""
 MAX_PREFIX_STEMS: Final = 16
 """Maximum number of stems that stand for a prefix."""
 
+_FOREIGN_FACTOR = 0.8
+"""Factor of a stem in another language than the asker's, in which the word is probably written."""
 _PREFIX_FACTOR = 0.8
 _DISTANCE_FACTOR = 0.5
 """Factor of a similar word for each wrong letter."""
@@ -52,6 +54,12 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         return all(
             any(self._holds(condition, text, pairs) for condition in group) for group in query.all_of
         ) and not any(_holds_as_written(condition, text, pairs) for condition in query.none_of)
+
+    def share_as_written(self, text: str) -> float:
+        """Return the share (0 to 1) of the query's words that occur in a text as they are written, but for case."""
+        asked = [word for condition in self._conditions() for word in _words_of(condition)]
+        folded = fold(text)
+        return sum(word in folded for word in asked) / len(asked) if asked else 0.0
 
     def corrections(self, text: SearchableText, pairs: AbstractSet[Pair]) -> Iterator[Correction]:
         """Yield the words of the query instead of which a matching document has a similar word."""
@@ -89,7 +97,7 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         return any(_has_stem(stemmed, text, pairs) for stemmed in stems)
 
 
-def expand(query: Query, vocabulary: Vocabulary, *, tolerant: bool = False) -> ExpandedQuery:
+def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
     """Return the expansion of a query; if ``tolerant``, similar words stand also for words that are registered."""
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
@@ -97,29 +105,29 @@ def expand(query: Query, vocabulary: Vocabulary, *, tolerant: bool = False) -> E
             known = any(map(vocabulary.has_stem, query_stems(condition.word)))
             if tolerant or not known:
                 similar[condition.word] = tuple(vocabulary.similar(condition.word, MAX_SIMILAR_STEMS))
-    clauses = (clause for group in query.all_of for clause in _clauses(group, vocabulary, similar))
+    clauses = (clause for group in query.all_of for clause in _clauses(group, vocabulary, similar, language))
     excluded = frozenset(pair for condition in query.none_of for pair in _excluded_pairs(condition))
     return ExpandedQuery(query, tuple(dict.fromkeys(clauses)), excluded, {w: f for w, f in similar.items() if f})
 
 
 def _clauses(
-    group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]]
+    group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[Clause]:
     """Yield the clauses of a group of alternatives: one, or one for each word if it consists of a phrase."""
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
         for word in group[0].words:
             if is_distinctive(word):
-                yield Clause(tuple(_word_pairs(WordCondition(word), vocabulary, {})))
+                yield Clause(tuple(_word_pairs(WordCondition(word), vocabulary, {}, language)))
         return
     factors: dict[Pair, float] = {}
     for condition in group:
-        for each in _alternatives(condition, vocabulary, similar):
+        for each in _alternatives(condition, vocabulary, similar, language):
             factors[each.pair] = max(each.factor, factors.get(each.pair, 0.0))
     yield Clause(tuple(WeightedPair(pair, factor) for pair, factor in factors.items()))
 
 
 def _alternatives(
-    condition: Condition, vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]]
+    condition: Condition, vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[WeightedPair]:
     match condition:
         case PairCondition(pair):
@@ -128,15 +136,17 @@ def _alternatives(
             # One word stands for a phrase among alternatives: the longest, which is the rarest as a rule.
             longest = max(filter(is_distinctive, words), key=len, default="")
             if longest:
-                yield from _word_pairs(WordCondition(longest), vocabulary, {})
+                yield from _word_pairs(WordCondition(longest), vocabulary, {}, language)
         case WordCondition():
-            yield from _word_pairs(condition, vocabulary, similar)
+            yield from _word_pairs(condition, vocabulary, similar, language)
 
 
 def _word_pairs(
-    condition: WordCondition, vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]]
+    condition: WordCondition, vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[WeightedPair]:
-    yield from (WeightedPair(word_pair(stem)) for stem in query_stems(condition.word))
+    own = (condition.word, stem(condition.word, language))
+    for stemmed in query_stems(condition.word):
+        yield WeightedPair(word_pair(stemmed), 1.0 if stemmed in own or language not in LANGUAGES else _FOREIGN_FACTOR)
     if condition.is_prefix:
         for each in vocabulary.with_prefix(condition.word, MAX_PREFIX_STEMS):
             yield WeightedPair(word_pair(each.stem), _PREFIX_FACTOR)

@@ -1,9 +1,10 @@
-"""Ranking of search results: relevance first, then how many people subscribe, the asker's language, and recency.
+"""Ranking of search results: relevance first, then words as written, language, subscribers and recency.
 
 The relevance of a document is BM25F: the sum over the clauses of the query of the importance of the clause times the
-weight of its pair in the document (see ``searchable_text``). The other three are a prior: they raise the score by at
-most ``_MAX_PRIOR`` each, so that they decide between documents of similar relevance. Documents with equal scores are
-ordered by time, newest first, and then by name, so that the order is stable.
+weight of its pair in the document (see ``searchable_text``). The others raise the score by at most a fixed share each,
+so that they decide between documents of similar relevance: whether the document has the words of the query as they are
+written rather than inflected, whether it is in the asker's language, how many people subscribe to its channel, and how
+recent it is. Documents with equal scores are ordered by time, newest first, and then by name: the order is stable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,37 +16,43 @@ import msgspec
 from service.discovery.av_pairs import Pair
 from service.discovery.candidates import MAX_WEIGHT, CandidateName, Clause
 
-_DOCUMENTS: Final = 1_000_000
+_DOCUMENTS: Final = 100_000
 """Number of documents in the formula of importance. Deviation from BM25: a constant, because no process knows it."""
 _MAX_POPULARITY: Final = 1_000
 """Number of subscribers from which on more do not raise the score further."""
 _HALF_LIFE_S: Final = 24 * 3600.0
 """Age at which recency counts half."""
-_MAX_PRIOR: Final = {"subscribers": 0.1, "language": 0.1, "recency": 0.05}
+_MAX_AS_WRITTEN: Final = 0.1
+_MAX_LANGUAGE: Final = 0.3
+_MAX_SUBSCRIBERS: Final = 0.1
+_MAX_RECENCY: Final = 0.05
 
 
 class Circumstances(msgspec.Struct, frozen=True):
-    """What is known of a document beside its text.
+    """What else is known of a document.
 
-    ``subscribers`` is the number of subscribers of the channel. ``is_in_askers_language`` states whether its language
-    is that of the asker. ``age_s`` is the time since its publication in seconds; None for channels.
+    ``as_written`` is the share (0 to 1) of the query's words that it has as they are written.
+    ``is_in_askers_language`` states whether its language is that of the asker. ``subscribers`` is the number of
+    subscribers of the channel. ``age_s`` is the time since its publication in seconds; None for channels.
     """
 
-    subscribers: int
+    as_written: float
     is_in_askers_language: bool
+    subscribers: int
     age_s: float | None
 
 
 class ScoreParts(msgspec.Struct, frozen=True):
-    """The score of a document, and its parts: the score is ``sum(clauses) * (1 + subscribers + language + recency)``.
+    """The score of a document, ``total``, and its parts.
 
-    ``clauses`` has the relevance by clause.
+    ``clauses`` has the relevance by clause; the total is their sum times 1 plus the other parts.
     """
 
     total: float
     clauses: tuple[float, ...]
-    subscribers: float
+    as_written: float
     language: float
+    subscribers: float
     recency: float
 
 
@@ -65,8 +72,10 @@ def score(candidate: CandidateName, importances: Sequence[float], circumstances:
     clauses = tuple(
         importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)
     )
-    subscribers = _MAX_PRIOR["subscribers"] * min(1.0, log(1 + circumstances.subscribers) / log(1 + _MAX_POPULARITY))
-    language = _MAX_PRIOR["language"] if circumstances.is_in_askers_language else 0.0
-    age_s = circumstances.age_s
-    recency = 0.0 if age_s is None else _MAX_PRIOR["recency"] * 0.5 ** (max(0.0, age_s) / _HALF_LIFE_S)
-    return ScoreParts(sum(clauses) * (1 + subscribers + language + recency), clauses, subscribers, language, recency)
+    known = circumstances
+    as_written = _MAX_AS_WRITTEN * known.as_written
+    language = _MAX_LANGUAGE if known.is_in_askers_language else 0.0
+    subscribers = _MAX_SUBSCRIBERS * min(1.0, log(1 + known.subscribers) / log(1 + _MAX_POPULARITY))
+    recency = 0.0 if known.age_s is None else _MAX_RECENCY * 0.5 ** (max(0.0, known.age_s) / _HALF_LIFE_S)
+    total = sum(clauses) * (1 + as_written + language + subscribers + recency)
+    return ScoreParts(total, clauses, as_written, language, subscribers, recency)
