@@ -208,19 +208,19 @@ class Searcher:
         candidates, matching = Candidates((), 0, True, {}, (), 0.0), list[_Match]()
         importances: tuple[float, ...] = ()
         whole = True
-        async for candidates in self._candidates(expanded):
+        async for candidates, enough in self._candidates(expanded):
             importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
             documents = await self._documents(expanded, candidates.found, importances, language)
             whole = candidates.complete and len(candidates.found) == candidates.total
-            # One match more than is shown tells that there are more.
+            # Candidates that nobody may see do not count: only a match more than is shown tells that there are more.
             matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
-            if len(matching) >= limit or whole:
+            if len(matching) >= enough or whole:
                 break
         shown = matching[:limit]
         answer = SearchAnswer(
             tuple(await self._hits(expanded, shown)),
             tuple(dict.fromkeys(_corrections(expanded, shown))),
-            has_more=len(matching) > limit or not whole,
+            has_more=len(matching) > limit,
             total=len(matching) if whole else None,
         )
         return SearchExplanation(
@@ -232,20 +232,22 @@ class Searcher:
             tuple(match.document.candidate.pairs for match in shown),
         )
 
-    async def _candidates(self, expanded: ExpandedQuery) -> AsyncIterator[Candidates]:
+    async def _candidates(self, expanded: ExpandedQuery) -> AsyncIterator[tuple[Candidates, int]]:
         """Yield the best candidates: first those in workers' memory, if there are any, then ever more of the matrices.
 
-        Workers have directories of popular attributes, not of words.
+        Workers have directories of popular attributes, not of words. With the candidates comes the number of matches
+        among them that makes others unnecessary.
         """
         query, pairs = expanded.query, expanded.query.attributes
         first, *others = (min(factor * query.limit + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
         if pairs and query.about == "channel":
-            found = await self._store.directory_lookups.lookup(pairs, first)
-            if found is not None:
-                equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in found.names]
-                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0)
+            listed = await self._store.directory_lookups.lookup(pairs, first)
+            if listed is not None:
+                equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
+                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), query.limit
         for most in (first, *others) if expanded.clauses else ():
-            yield await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most)
+            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most)
+            yield found, query.limit + 1
 
     async def _find_in_matrices(
         self, about: ContentKind, clauses: Sequence[Clause], excluded: Collection[Pair], most: int

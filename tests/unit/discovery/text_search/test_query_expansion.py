@@ -1,0 +1,119 @@
+"""Query expansion: which registered words stand for the words of a query, and which documents satisfy it."""
+
+import datetime as dt
+
+import pytest
+
+from service.discovery.names import DeclaredMetadata, entry_pairs, entry_text
+from service.discovery.query import Correction
+from service.discovery.query_parser import parse_query
+from service.discovery.text_search.query_expansion import MAX_PREFIX_STEMS, MAX_SIMILAR_STEMS, ExpandedQuery, expand
+from service.discovery.text_search.vocabulary import Vocabulary
+from service.discovery.word_analysis import LANGUAGES
+from service.model import Channel, Entry
+
+CHANNEL = Channel("c" * 40, "https://example.org/feed", language="en")
+DAY = dt.date(2026, 11, 1)
+WORDS = Vocabulary(
+    [
+        ("volcanoes", "volcano"),
+        ("volcano", "volcano"),
+        ("python", "python"),
+        ("pythons", "python"),
+        ("pythonic", "python"),
+    ]
+)
+
+
+def expanded(text: str, *, vocabulary: Vocabulary = WORDS, tolerant: bool = False) -> ExpandedQuery:
+    return expand(parse_query(f"type:entry {text}", DAY), vocabulary, "en", tolerant=tolerant)
+
+
+def pairs(query: ExpandedQuery) -> list[dict[str, float]]:
+    return [{each.pair: each.factor for each in clause.alternatives} for clause in query.clauses]
+
+
+def satisfies(entry: Entry, text: str) -> bool:
+    name = entry_pairs(entry, CHANNEL, DeclaredMetadata("en"), "example.org")
+    attributes = {pair for pair in name if not pair.startswith("word=")}
+    return expanded(text).is_satisfied_by(entry_text(entry, "en"), attributes)
+
+
+def test_a_word_stands_for_its_stems_and_counts_most_in_the_askers_language() -> None:
+    (clause,) = pairs(expanded("volcanoes"))
+    assert clause["word=volcano"] == 1
+    assert all(factor < 1 for pair, factor in clause.items() if pair not in ("word=volcano", "word=volcanoes"))
+
+
+def test_a_misspelt_word_stands_for_similar_words_that_count_less() -> None:
+    (clause,) = pairs(expanded("pyhton"))
+    assert clause["word=python"] == 0.5
+    (clause,) = pairs(expanded("volacnoes"))
+    assert clause["word=volcano"] == 0.5
+
+
+@pytest.mark.parametrize("word", ["python", "cat", "c++", "2027", "1234567"])
+def test_registered_short_and_numeric_words_have_no_similar_words(word: str) -> None:
+    words = Vocabulary([("pithon", "pithon"), ("python", "python"), ("car", "car"), ("2026", "2026"), ("1234568",) * 2])
+    assert not expanded(word, vocabulary=words).similar
+
+
+def test_a_tolerant_expansion_adds_words_similar_to_registered_ones() -> None:
+    words = Vocabulary([("form", "form"), ("from", "from")])
+    assert not expanded("form", vocabulary=words).similar
+    assert "word=from" in pairs(expanded("form", vocabulary=words, tolerant=True))[0]
+
+
+def test_a_prefix_stands_for_the_words_that_begin_with_it() -> None:
+    (clause,) = pairs(expanded("volc*"))
+    assert "word=volcano" in clause
+
+
+def test_the_number_of_candidates_is_bounded() -> None:
+    words = Vocabulary([(f"volcan{chr(97 + n // 26)}{chr(97 + n % 26)}",) * 2 for n in range(500)])
+    stems = len(LANGUAGES) + 1
+    assert len(pairs(expanded("volcan*", vocabulary=words))[0]) <= MAX_PREFIX_STEMS + stems
+    assert len(pairs(expanded("volcanxx", vocabulary=words))[0]) <= MAX_SIMILAR_STEMS + stems
+
+
+def test_a_long_query_has_bounded_clauses() -> None:
+    query = " ".join(["x" * 175] * 16)
+    assert sum(map(len, pairs(expanded(query)))) < 100
+
+
+def test_alternatives_make_one_clause_and_phrases_one_for_each_word() -> None:
+    assert len(pairs(expanded("rust OR python"))) == 1
+    assert len(pairs(expanded('"garbage collection in python"'))) == 3
+
+
+def test_excluded_words_exclude_all_their_forms() -> None:
+    assert "word=python" in expanded("snake -pythons").excluded
+
+
+@pytest.mark.parametrize(
+    ("text", "is_satisfied"),
+    [
+        ("volcano", True),
+        ("VOLCANOES erupting", True),
+        ('"volcano erupts"', True),
+        ('"erupts volcano"', False),
+        ("title:ash", False),
+        ("title:volcano", True),
+        ("volc* -lava", True),
+        ("volcano -ashes", False),
+        ('volcano -"ash cloud"', False),
+        ("zebra OR geology", True),
+        ("tag:geology", True),
+        ("tag:geo", False),
+        ("volcamo", True),
+    ],
+)
+def test_documents_are_checked_by_their_text(text: str, *, is_satisfied: bool) -> None:
+    entry = Entry("1", "Volcano erupts in Iceland", summary="An ash cloud drifts east.", tags=("Geology",))
+    assert satisfies(entry, text) is is_satisfied
+
+
+def test_a_correction_is_a_word_as_people_write_it() -> None:
+    text = entry_text(Entry("1", "Two volcanoes"), "en")
+    assert list(expanded("volcamoes").corrections(text, set())) == [Correction("volcamoes", "volcanoes")]
+    assert not list(expanded("volcano").corrections(text, set()))

@@ -1,0 +1,39 @@
+"""The words by which a document is found, and their weights."""
+
+from service.discovery.names import entry_text
+from service.discovery.text_search.searchable_text import MAX_TEXT_STEMS, MAX_TITLE_STEMS
+from service.model import Entry
+
+
+def weights(title: str = "", text: str = "", tags: tuple[str, ...] = ()) -> dict[str, int]:
+    return entry_text(Entry("1", title, summary=text, tags=tags), "en").weights()
+
+
+def test_a_word_of_the_title_weighs_more_than_one_of_the_text() -> None:
+    found = weights("Volcanoes", "Ash covers the island", ("geology",))
+    assert found["volcano"] > found["geolog"] > found["ash"] > 0
+
+
+def test_a_word_weighs_more_in_a_short_text_and_if_it_is_repeated() -> None:
+    short, long = weights(text="ash"), weights(text=f"ash {'filler ' * 80}")
+    assert short["ash"] > long["ash"]
+    assert weights(text="ash ash lava")["ash"] > weights(text="ash lava lava")["ash"]
+
+
+def test_the_number_of_words_is_bounded_and_function_words_are_dropped_first() -> None:
+    many = " ".join(f"w{n:03}" for n in range(200))
+    found = weights(many, f"{many.replace('w', 'v')} about into without")
+    assert len(found) == MAX_TITLE_STEMS + MAX_TEXT_STEMS
+    assert not {"about", "into"} & found.keys()
+    assert all(0 < weight <= 255 for weight in found.values())
+
+
+def test_registered_words_have_the_stems_of_the_name() -> None:
+    text = entry_text(Entry("1", "Volcanoes of Iceland", summary="Node.js"), "en")
+    assert text.registered_words() == {
+        "volcanoes": "volcano",
+        "iceland": "iceland",
+        "node.js": "node.js",
+        "node": "node",
+        "js": "js",
+    }

@@ -1,0 +1,42 @@
+"""Snippets: one line of a text with the words of a query."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.discovery.text_search.snippets import MAX_SNIPPET_CHARS, make_snippet
+
+
+def marked(text: str, *words: str) -> list[str]:
+    snippet = make_snippet(text, lambda word: word in words)
+    return [snippet.text[start:end] for start, end in snippet.hits]
+
+
+def test_hits_are_the_words_as_the_text_has_them() -> None:
+    assert marked("Über „Vulkane“, C++ und node.js.", "vulkane", "c++", "node.js") == ["Vulkane", "C++", "node.js"]
+
+
+def test_a_short_text_is_shown_in_one_line() -> None:
+    assert make_snippet(" Two\n lines ", lambda _: False).text == "Two lines"
+
+
+def test_the_part_with_most_different_words_is_shown() -> None:
+    text = f"one {'filler ' * 60}one two three {'filler ' * 60}"
+    snippet = make_snippet(text, lambda word: word in ("one", "two", "three"))
+    assert "one two three" in snippet.text
+    assert snippet.text.startswith("…")
+    assert snippet.text.endswith("…")
+
+
+def test_without_hits_the_beginning_is_shown() -> None:
+    assert make_snippet("begin " * 100, lambda _: False).text.startswith("begin begin")
+
+
+@given(st.text() | st.text("ab ,", max_size=2000), st.sampled_from(["a", "b", "ab"]))
+def test_any_snippet_is_short_and_its_hits_are_in_it(text: str, word: str) -> None:
+    snippet = make_snippet(text, lambda each: each == word)
+    assert len(snippet.text) <= MAX_SNIPPET_CHARS
+    assert "\n" not in snippet.text
+    place = 0
+    for start, end in snippet.hits:
+        assert place <= start < end <= len(snippet.text)
+        place = end
