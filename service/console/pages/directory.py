@@ -1,10 +1,10 @@
 """The page Directory and its API operations: searches with an explanation, matrices, and directories in memory."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
@@ -12,10 +12,9 @@ from aiohttp import web
 from service.console.auth.roles import read_access
 from service.console.error_responses import public_message
 from service.console.openapi import Operations, Parameter
-from service.console.rendering import SETTINGS, STORE, render
-from service.discovery.av_pairs import ContentKind
-from service.discovery.candidates import QueriedMatrix
-from service.discovery.matrix import MatrixSize
+from service.console.rendering import CLOCK, SETTINGS, STORE, render
+from service.discovery.av_pairs import ContentKind, Pair
+from service.discovery.candidates import QueriedMatrix, WeightedPair
 from service.discovery.partial.placement_metrics import (
     coverage,
     fault_tolerances,
@@ -35,39 +34,99 @@ from service.discovery.partial.strategies import (
 )
 from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
 from service.discovery.query_parser import parse_query
+from service.discovery.text_search.ranking import ScoreParts
 from service.errors import CoronetError, NotFound, StoreUnavailable
 from service.model import ChannelId, Entry
-from service.search import Searcher
+from service.search import Searcher, SearchExplanation
 from service.store import Store
 
 operation = OPERATIONS = Operations()
 
 
+class ClauseScore(msgspec.Struct, frozen=True):
+    """The AV-pair of a search result that counted for a clause of the query, and its relevance."""
+
+    pair: Pair
+    relevance: float
+
+
+class ItemScore(msgspec.Struct, frozen=True):
+    """The score of a search result: the sum of the relevance of all clauses, times 1 + the three other numbers.
+
+    ``subscribers`` stands for the channel's number of subscribers, ``language`` for the asker's language, and
+    ``recency`` for the age of an entry.
+    """
+
+    total: float
+    clauses: tuple[ClauseScore, ...]
+    subscribers: float
+    language: float
+    recency: float
+
+
 class SearchItem(msgspec.Struct, frozen=True):
-    """A search result: a channel, or one of its entries."""
+    """A search result: a channel, or one of its entries, with a line of its text."""
 
     channel: ChannelId
     url: str
     title: str
     entry: Entry | None
+    snippet: str
+    score: ItemScore
+
+
+class SearchAlternative(msgspec.Struct, frozen=True):
+    """An attribute-value pair (AV-pair), one of those that satisfy a clause of a query.
+
+    ``factor`` is less than 1 for words that are only similar to the query's word. ``names`` is the approximate number
+    of channels or entries with this pair. They are stored in the pair's matrix of ``partitions`` by ``replicas`` cells,
+    of which ``cells`` were read; all three are 0 if the matrix was not needed.
+    """
+
+    pair: Pair
+    factor: float
+    names: int
+    partitions: int
+    replicas: int
+    cells: int
+
+
+class SearchClause(msgspec.Struct, frozen=True):
+    """A condition of a query, which every result satisfies with one of the alternatives.
+
+    ``importance`` is the inverse document frequency: rare words count more.
+    """
+
+    importance: float
+    alternatives: tuple[SearchAlternative, ...]
+
+
+class SearchCorrection(msgspec.Struct, frozen=True):
+    """A word of the query that was not found, and the similar word that was."""
+
+    word: str
+    replacement: str
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """The results of a search in the directory, and how the content discovery matrices answered it.
+    """The results of a search in the directory, best first, and how they were found and ranked.
 
-    ``pairs`` are the attribute-value pairs (AV-pairs) of the query. Every pair has a matrix, which stores the names
-    with this pair in cells: ``partitions`` by ``replicas``. The matrix of the pair ``asked`` was searched, and
-    ``cells`` of its cells were read. ``complete`` says that there are no further results.
+    ``excluded`` are the AV-pairs that no result has. ``source`` is ``memory`` if workers answered from memory, and
+    ``matrices`` otherwise. ``candidates`` names were read, of those that satisfy all clauses; private ones and those
+    that do not match as written were left out. ``total`` is the number of results if it is known. ``has_more`` says
+    that there are further results. ``took_s`` is the duration of the whole search.
     """
 
     items: tuple[SearchItem, ...]
     about: ContentKind
-    pairs: tuple[str, ...]
-    asked: str
-    partitions: int
-    replicas: int
+    clauses: tuple[SearchClause, ...]
+    excluded: tuple[Pair, ...]
+    corrections: tuple[SearchCorrection, ...]
+    source: Literal["matrices", "memory"]
     cells: int
-    complete: bool
+    candidates: int
+    total: int | None
+    has_more: bool
     took_s: float
 
 
@@ -162,6 +221,8 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
 
 _MAX_QUERY_CHARS: Final = 400
 _MAX_MATRICES: Final = 50
+_MAX_ALTERNATIVES: Final = 8
+"""Alternatives of a clause that the page shows: those that most names have."""
 _MAX_SERVERS: Final = 10
 """All subsets of 10 servers of a directory with 2,000 entries take about 0.1 s to compute."""
 
@@ -182,9 +243,7 @@ _RULE_DESCRIPTIONS: Final = {
     "/search",
     read_access("fleet"),
     422,
-    query=(
-        Parameter("q", "query", 'Search query as in chat, for example `tag=python lang=en author="Jane Doe" limit 5`.'),
-    ),
+    query=(Parameter("q", "query", 'Search query as in chat, for example `python lang:en -snake author:"Jane Doe"`.'),),
 )
 async def get_search(request: web.Request) -> SearchResult:
     """Search the directory for channels or entries, with an explanation of how the query was answered."""
@@ -196,21 +255,52 @@ async def _search(request: web.Request, text: str) -> SearchResult:
 
     Raises :class:`service.errors.BadQuery`.
     """
-    query, store = parse_query(text, datetime.now(UTC).date()), request.app[STORE]
-    found = await Searcher(store, request.app[SETTINGS].public_from_subscribers).explain(query)
-    explained, results = found.candidates, found.answer.hits
-    asked = explained.queried[0] if explained.queried else QueriedMatrix("", MatrixSize(0, 0, ()), 0)
+    app = request.app
+    query = parse_query(text, datetime.now(UTC).date())
+    began_s = app[CLOCK].monotonic_s()
+    found = await Searcher(app[STORE], app[SETTINGS].public_from_subscribers).explain(query)
+    return describe_search(found, app[CLOCK].monotonic_s() - began_s)
+
+
+def describe_search(found: SearchExplanation, took_s: float) -> SearchResult:
+    """Return a search's results with their explanation; ``took_s`` is how long the search took."""
+    answer, candidates = found.answer, found.candidates
+    queried = {matrix.pair: matrix for matrix in candidates.queried}
     return SearchResult(
-        items=tuple(SearchItem(each.channel.id, each.channel.url, each.channel.title, each.entry) for each in results),
-        about=query.about,
-        pairs=tuple(each.pair for clause in found.expanded.clauses for each in clause.alternatives),
-        asked=asked.pair,
-        partitions=asked.size.partitions,
-        replicas=asked.size.replicas,
-        cells=asked.cells,
-        complete=explained.complete and explained.total <= len(explained.found),
-        took_s=explained.elapsed_s,
+        items=tuple(
+            SearchItem(hit.channel.id, hit.channel.url, hit.channel.title, hit.entry, hit.snippet, _score(parts, pairs))
+            for hit, parts, pairs in zip(answer.hits, found.scores, found.pairs, strict=True)
+        ),
+        about=found.expanded.query.about,
+        clauses=tuple(
+            SearchClause(
+                importance,
+                tuple(_alternative(each, candidates.frequencies, queried) for each in clause.alternatives),
+            )
+            for clause, importance in zip(found.expanded.clauses, found.importances, strict=True)
+        ),
+        excluded=tuple(sorted(found.expanded.excluded)),
+        corrections=tuple(SearchCorrection(each.word, each.replacement) for each in answer.corrections),
+        source="memory" if candidates.found and not queried else "matrices",
+        cells=sum(matrix.cells for matrix in candidates.queried),
+        candidates=len(candidates.found),
+        total=answer.total,
+        has_more=answer.has_more,
+        took_s=took_s,
     )
+
+
+def _score(parts: ScoreParts, pairs: Sequence[Pair]) -> ItemScore:
+    clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True))
+    return ItemScore(parts.total, clauses, parts.subscribers, parts.language, parts.recency)
+
+
+def _alternative(
+    each: WeightedPair, frequencies: Mapping[Pair, int], queried: Mapping[Pair, QueriedMatrix]
+) -> SearchAlternative:
+    matrix = queried.get(each.pair)
+    partitions, replicas, cells = (matrix.size.partitions, matrix.size.replicas, matrix.cells) if matrix else (0, 0, 0)
+    return SearchAlternative(each.pair, each.factor, frequencies.get(each.pair, 0), partitions, replicas, cells)
 
 
 @operation("GET", "/matrices", read_access("fleet"))
@@ -270,6 +360,7 @@ async def page(request: web.Request) -> web.Response:
         result=result,
         matrices=matrices.items,
         max_matrices=_MAX_MATRICES,
+        max_alternatives=_MAX_ALTERNATIVES,
         directories=directories.items,
         metrics=metrics,
         error=error,

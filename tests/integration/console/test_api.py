@@ -266,8 +266,10 @@ async def test_a_search_explains_its_results(store: Store, api: aiohttp.ClientSe
     status, told = await _ask(api, "GET", "search?q=host=example.org%20type=feed%20limit=5")
     assert status == 200
     assert [item["channel"] for item in told["items"]] == [channel.id]
-    assert told["asked"] in told["pairs"] == ["host=example.org", "type=feed"]
-    assert (told["partitions"], told["replicas"], told["cells"], told["complete"]) == (1, 1, 1, True)
+    asked = [each for clause in told["clauses"] for each in clause["alternatives"]]
+    assert [each["pair"] for each in asked] == ["host=example.org", "type=feed"]
+    assert {(each["names"], each["partitions"], each["replicas"]) for each in asked} == {(1, 1, 1)}
+    assert (told["source"], told["total"], told["has_more"]) == ("matrices", 1, False)
     assert await _ask(api, "GET", "matrices") == (200, {"items": []})
 
 
@@ -306,7 +308,7 @@ async def test_a_memory_directory_is_measured(store: Store, api: aiohttp.ClientS
     [
         ("", "What should I search for?"),
         ("limit=5", "What should I search for?"),
-        ("colour=red", "There is no attribute “colour”."),
+        ("colour=red", "I don't know “colour=”"),
         ("tag=%00", "“tag=?” contains an invisible character."),
         ("tag=a%E2%80%AEb", "“tag=a?b” contains an invisible character."),
         ("+".join(f"tag=t{number}" for number in range(200)), "That's 200 conditions; the maximum is 16."),
