@@ -57,6 +57,8 @@ class DirectoryRegistrar:
         self._entries = EntryRegistrar(store)
         self._due = DueQueue()
         """When channels are due that have enough subscribers, or that an admin has listed."""
+        self._refresh_s: dict[ChannelId, float] = {}
+        """When names of public channels are refreshed even if they have not changed (monotonic time)."""
         self._checks = DueQueue()
         """When the entries of registered channels are checked."""
         self._listed: set[ChannelId] = set()
@@ -73,6 +75,7 @@ class DirectoryRegistrar:
         The channel's name stays in the directory until the new owner registers it, or the name expires.
         """
         self._due.remove(channel_id)
+        self._refresh_s.pop(channel_id, None)
         self._checks.remove(channel_id)
         self._listed.discard(channel_id)
 
@@ -120,6 +123,7 @@ class DirectoryRegistrar:
         channel_ids = [state.channel.id for state in states]
         described = await asyncio.gather(*(self._describe(state, counts[state.channel.id]) for state in states))
         previous = await self._store.channels.content_names(channel_ids)
+        public: set[ChannelId] = set()
         names: list[ContentName] = []
         expires_s = self._clock.wall_s() + NAME_TTL_S
         words: dict[str, str] = {}
@@ -132,13 +136,15 @@ class DirectoryRegistrar:
             if before - pairs:
                 await self._store.channel_directory.withdraw(channel_id, before - pairs, expires_s)
             if description:
+                public.add(channel_id)
+            if description and (pairs != before or self._refresh_s.get(channel_id, 0.0) <= now_s):
                 age_s = self._clock.wall_s() - state.channel.created_s
                 weights = attribute_weights(pairs, counts[channel_id], age_s)
                 names.append(ContentName(channel_id, description.pairs | weights))
                 words |= description.text.registered_words()
         await self._store.channel_directory.register(names, expires_s)
         await self._store.channel_directory.vocabulary.add(words)
-        public = {name.id for name in names}
+        self._refresh_s |= {name.id: now_s + REFRESH_INTERVAL_S for name in names}
         await self._schedule_checks([state.channel for state in states], public, now_s)
         self._schedule(counts, public, now_s)
 
@@ -178,7 +184,7 @@ class DirectoryRegistrar:
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
         """Set the times at which these channels are due again; ``now_s`` is the present time in seconds.
 
-        ``counts`` has their numbers of subscribers; ``public`` are the channels that have been registered.
+        ``counts`` has their numbers of subscribers; ``public`` are the channels that are registered.
         """
         for channel_id, count in counts.items():
             if self._due.due_s(channel_id) != now_s + RETRY_INTERVAL_S:
@@ -187,9 +193,9 @@ class DirectoryRegistrar:
             self._listed.discard(channel_id)
             if channel_id not in public:
                 self._checks.remove(channel_id)
+                self._refresh_s.pop(channel_id, None)
             if channel_id in public or not self._has_few(count):
-                interval_s = REFRESH_INTERVAL_S if channel_id in public else SECRECY_RECHECK_S
-                self._due.schedule(channel_id, now_s + interval_s)
+                self._due.schedule(channel_id, self._refresh_s.get(channel_id, now_s + SECRECY_RECHECK_S))
                 if self._has_few(count):
                     self._listed.add(channel_id)
 

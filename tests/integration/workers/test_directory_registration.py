@@ -1,7 +1,7 @@
 """Public channels are registered in the directory with their present pairs; private ones are not."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import date
 
 import pytest
@@ -117,6 +117,29 @@ async def test_a_changed_channel_is_found_by_its_present_pairs(store: Store, reg
     registrar.on_changed(channel.id)
     await name(store, registrar, channel)
     assert await found(store, "tag=rust") == [channel.id]
+
+
+async def test_a_version_that_changes_no_pair_registers_nothing(
+    store: Store, registrar: DirectoryRegistrar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    channel = await channel_with(store, 3)
+    await name(store, registrar, channel)
+    registered = list[str]()
+    register = store.channel_directory.register
+
+    async def recorded(names: Sequence[ContentName], expires_s: float) -> None:
+        registered.extend(each.id for each in names)
+        await register(names, expires_s)
+
+    monkeypatch.setattr(store.channel_directory, "register", recorded)
+    await change(store, channel, Change("addition", structs.replace(TAGGED, key="c", title="")), base=2)
+    registrar.on_changed(channel.id)
+    await name(store, registrar, channel)
+    assert registered == []
+    await change(store, channel, Change("addition", Entry("d", "On crabs", tags=("Rust",))), base=3)
+    registrar.on_changed(channel.id)
+    await name(store, registrar, channel)
+    assert registered == [channel.id]
 
 
 async def test_another_owner_registers_a_channel_again(store: Store, registrar: DirectoryRegistrar) -> None:
