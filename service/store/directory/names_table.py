@@ -14,7 +14,7 @@ from service.store.client import connection as redis
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
 
-BUCKETS = 1 << 14
+BUCKETS = 1 << 12
 _EXPIRY = struct.Struct(">I")
 
 
