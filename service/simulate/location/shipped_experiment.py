@@ -30,38 +30,37 @@ from service.simulate.location.graph import Edges, ServerDistances
 from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm, name
 from service.simulate.schedulers.publication_trace import Floats
 
-FLEETS = ((3, 3, 2), (50, 5, 2), (500, 10, 2), (500, 100, 2), (50, 5, 3), (500, 10, 3))
-"""Numbers of workers and of sites, and numbers of rows of a filter (its depth)."""
+FLEETS = ((3, 3), (50, 5), (500, 5), (500, 10), (500, 100))
+"""Numbers of workers and of sites."""
 NEAR_S = 0.005
 """The default of the setting ``near_rtt_s``."""
+DEPTH = 3
 FALSE_POSITIVES = 0.02
 MAX_FILTER_BITS = 1 << 19
-DOCUMENTS = 4_000
-"""The most contents that a worker's filter shows."""
+MAX_ROW_DOCUMENTS = 64_000
+MAX_ROW_WORKERS = 64
+CACHED = 5_000
+"""The contents in a worker's cache, of which its filter shows the latest."""
 _ROUNDS = 6
 _PROBE_BITS = 1 << 14
-_MAX_SHAPES = 64
-DEPTH = 2
-"""The depth of the product's filters."""
 
 
 class FleetFilters(msgspec.Struct, frozen=True):
-    """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``DOCUMENTS`` contents.
+    """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` contents in its cache.
 
-    ``depth`` is the number of rows of a filter.
-
-    ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown_workers`` is the
-    number of workers whose contents the fullest row of a filter has. ``width`` is the number of bits of a row, and
-    ``unbounded_width`` the number that the target rate of false positives would require. ``rate`` is the rate of the
-    fullest row, and ``mean_rate`` that of all rows. ``bytes`` is the mean size of a worker's received filters.
+    ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown`` is the number of
+    contents of a worker that filters show, and ``fullest_row`` the number of workers whose contents the fullest row
+    has. ``width`` is the number of bits of a row; ``unbounded_width`` is the number for all contents without a bound.
+    ``rate`` is the rate of false positives of the fullest row, and ``mean_rate`` that of all rows. ``bytes`` is the
+    mean size of a worker's received filters.
     """
 
     workers: int
     sites: int
-    depth: int
     links: float
     most_links: int
-    shown_workers: float
+    shown: int
+    fullest_row: float
     width: int
     unbounded_width: float
     rate: float
@@ -73,19 +72,19 @@ def shipped(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, ...
     """Return the filters of all fleets; ``report`` is called with a text after each."""
     rng = np.random.default_rng(seed)
     found = []
-    for workers, sites, depth in FLEETS:
-        found.append(fleet_filters(workers, sites, depth, rng))
+    for workers, sites in FLEETS:
+        found.append(fleet_filters(workers, sites, rng))
         report(f"{workers} workers in {sites} sites")
     return tuple(found)
 
 
-def fleet_filters(workers: int, sites: int, depth: int, rng: np.random.Generator) -> FleetFilters:
+def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFilters:
     """Return the filters of one fleet, whose sites are at random places."""
     rtts_s = _round_trip_times_s(workers, sites, rng)
     edges = negotiate(rtts_s)
     none = np.zeros_like(rtts_s, dtype=np.int64)
     distances = ServerDistances(rtts_s / 2, np.zeros_like(rtts_s), none, np.arange(workers))
-    probe = FilterShape(1, _PROBE_BITS, 1, depth)
+    probe = FilterShape(1, _PROBE_BITS, 1, DEPTH)
     network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
     for worker in range(workers):
         network.change(worker, [str(worker)])
@@ -96,21 +95,22 @@ def fleet_filters(workers: int, sites: int, depth: int, rng: np.random.Generator
         for link in node.links.values()
         for bits in link.received[1:]
     ]
-    fullest = DOCUMENTS * max(rows)
-    shape = _shape_for(fullest, depth)
+    shown = min(CACHED, MAX_ROW_DOCUMENTS // min(workers - 1, MAX_ROW_WORKERS))
+    fullest = shown * max(rows)
+    shape = _shape_for(fullest)
     links = [len(node.links) for node in network.nodes]
     return FleetFilters(
         workers=workers,
         sites=sites,
-        depth=depth,
         links=fmean(links),
         most_links=max(links),
-        shown_workers=max(rows),
+        shown=shown,
+        fullest_row=max(rows),
         width=shape.width,
-        unbounded_width=-HEADROOM * fullest * log(FALSE_POSITIVES) / log(2) ** 2,
+        unbounded_width=-HEADROOM * CACHED * max(rows) * log(FALSE_POSITIVES) / log(2) ** 2,
         rate=false_positive_rate(shape.width, shape.hashes, fullest),
-        mean_rate=fmean(false_positive_rate(shape.width, shape.hashes, DOCUMENTS * row) for row in rows),
-        bytes=shape.width / 8 * depth * fmean(links),
+        mean_rate=fmean(false_positive_rate(shape.width, shape.hashes, shown * row) for row in rows),
+        bytes=shape.width / 8 * DEPTH * fmean(links),
     )
 
 
@@ -154,16 +154,11 @@ def negotiate(rtts_s: Floats) -> Edges:
     )
 
 
-def _shape_for(fullest: float, depth: int) -> FilterShape:
+def _shape_for(fullest: float) -> FilterShape:
     """Return the shape at which filters with ``fullest`` documents in their fullest row stop changing."""
     width = 32 * MIN_WIDTH
-    shape = FilterShape(0, width, best_hashes(width, [width / 10]), depth)
-    for _ in range(_MAX_SHAPES):
-        changed = next_shape(shape, min(fullest, 2.0 * shape.width), FALSE_POSITIVES)
-        if changed.width > MAX_FILTER_BITS:
-            hashes = best_hashes(MAX_FILTER_BITS, [HEADROOM * fullest])
-            return FilterShape(changed.generation, MAX_FILTER_BITS, hashes, depth)
-        if changed is shape:
-            break
+    shape, changed = None, FilterShape(0, width, best_hashes(width, [width / 10]), DEPTH)
+    while changed is not shape:
         shape = changed
+        changed = next_shape(shape, min(fullest, 2.0 * shape.width), FALSE_POSITIVES, MAX_FILTER_BITS)
     return shape

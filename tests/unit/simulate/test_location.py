@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from service.settings import Settings
+from service.simulate.location import shipped_experiment
 from service.simulate.location.dynamic_experiment import CACHE_BYTES, ServerCaches, trace
 from service.simulate.location.experiment import STEPS, LocationOutcome, LocationSetup, run
 from service.simulate.location.graph import REACHED, OverlayKind, ServerDistances, distances, overlay, reached
@@ -16,6 +18,7 @@ from service.simulate.location.network import TapestryMesh, UpdateAlgorithm
 from service.simulate.location.report import JOBS, page, plot, plot_run, table
 from service.simulate.location.shipped_experiment import fleet_filters
 from service.simulate.location.static_experiment import ALGORITHMS_INDEX_BYTES
+from workers.peers import neighbour_overlay
 
 SMALL = LocationSetup(servers=60, documents=10, queries=4, files=600, reads=3)
 
@@ -37,7 +40,7 @@ def graph() -> ServerDistances:
 
 def found(outcome: LocationOutcome) -> dict[str, list[Any]]:
     """Return the outcomes as the page's jobs would return them."""
-    fleets = (fleet_filters(6, 2, 2, np.random.default_rng(1)),)
+    fleets = (fleet_filters(6, 2, np.random.default_rng(1)),)
     return {"static": [outcome.static] * 3, "dynamic": [outcome.dynamic] * 3, "shipped": [fleets] * 3}
 
 
@@ -163,8 +166,20 @@ def test_file_sizes_match_the_paper_and_caches_keep_their_limit() -> None:
         assert holders == {stream.disks[file]} | {server for server in range(20) if file in cached[server]}
 
 
-def test_the_width_of_filters_follows_the_neighbourhood_and_not_the_fleet() -> None:
-    small, large = (fleet_filters(workers, 4, 2, np.random.default_rng(1)) for workers in (40, 120))
-    assert large.shown_workers < 2 * small.shown_workers
+def test_the_width_of_filters_is_bounded_in_large_fleets() -> None:
+    small, large = (fleet_filters(workers, 4, np.random.default_rng(1)) for workers in (20, 120))
+    assert small.width <= large.width <= neighbour_overlay.MAX_FILTER_BITS
+    assert large.fullest_row < 1.05 * neighbour_overlay.MAX_ROW_WORKERS
+    assert large.shown < small.shown
     assert max(small.most_links, large.most_links) < 20
-    assert large.width < 2 * small.width
+
+
+@pytest.mark.parametrize(
+    "limit", ["DEPTH", "FALSE_POSITIVES", "MAX_FILTER_BITS", "MAX_ROW_DOCUMENTS", "MAX_ROW_WORKERS"]
+)
+def test_the_simulated_fleets_have_the_products_limits(limit: str) -> None:
+    assert getattr(shipped_experiment, limit) == getattr(neighbour_overlay, limit)
+
+
+def test_the_simulated_fleets_have_the_default_limit_of_near_workers() -> None:
+    assert Settings.model_fields["near_rtt_s"].default == shipped_experiment.NEAR_S
