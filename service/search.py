@@ -27,7 +27,7 @@ from service.discovery.discover import (
     discover_pairs,
 )
 from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
-from service.discovery.query import DEFAULT_LIMIT, Correction, Query, SearchAnswer, SearchHit
+from service.discovery.query import DEFAULT_LIMIT, Correction, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,
@@ -91,7 +91,10 @@ class _Document(msgspec.Struct, frozen=True):
 
 
 class _Match(msgspec.Struct, frozen=True):
-    """A document that satisfies the query. ``pairs`` are its AV-pairs; for an entry, they have no words."""
+    """A document that satisfies the query.
+
+    ``pairs`` are its AV-pairs; for an entry, they have no words, and are empty if the query needs none.
+    """
 
     document: _Document
     text: SearchableText
@@ -334,17 +337,21 @@ class Searcher:
 
 
 def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:
-    """Yield those documents that satisfy the query."""
+    """Yield those documents that satisfy the query. Attributes of entries are computed only if the query has some."""
+    query = expanded.query
+    conditions = (condition for group in (*query.all_of, query.none_of) for condition in group)
+    has_attributes = any(isinstance(condition, PairCondition) for condition in conditions)
     for one in documents:
-        channel, domain = one.channel, _domain(one.channel)
+        channel = one.channel
         if one.entry is None:
-            match = _Match(one, text_of_named_channel(channel, one.name, domain), one.name)
+            text, pairs = text_of_named_channel(channel, one.name, _domain(channel)), one.name
         else:
-            traits = DeclaredMetadata(channel.language)
-            pairs = frozenset(entry_attributes(one.entry, channel, traits, domain))
-            match = _Match(one, entry_text(one.entry, channel.language), pairs)
-        if expanded.is_satisfied_by(match.text, match.pairs):
-            yield match
+            text, pairs = entry_text(one.entry, channel.language), frozenset[Pair]()
+            if has_attributes:
+                traits = DeclaredMetadata(channel.language)
+                pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
+        if expanded.is_satisfied_by(text, pairs):
+            yield _Match(one, text, pairs)
 
 
 def _best_snippet(texts: Iterable[str], expanded: ExpandedQuery, language: str) -> Snippet:

@@ -6,6 +6,7 @@ private one does harm (guarantee I10).
 """
 
 import re
+from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -40,6 +41,7 @@ _MAX_NUMBER_DIGITS = 14
 _MIN_USUAL_SHARE = 0.65
 _MAX_INCONCLUSIVE_PAIRS = 3
 _MAX_QUERY_VALUE_CHARS = 200
+_CACHED_URLS = 20_000
 
 
 def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: int) -> bool:
@@ -51,6 +53,7 @@ def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: in
     return (listed or subscribers >= least_subscribers) and not looks_secret(url)
 
 
+@lru_cache(_CACHED_URLS)
 def looks_secret(url: str) -> bool:
     """Return whether a canonical URL appears to contain a secret: a user name, or a token in its path or query."""
     parts = urlsplit(without_selector(url))
