@@ -138,16 +138,19 @@ def format_page(documents: Sequence[Document], qualities: Mapping[str, Quality],
 How well `find` orders entries, beside full-text search by SQLite's FTS5 on the same entries.
 
 `python -m tests.bench.bench_search_quality --write` writes this page. It registers {len(documents):,} entries in
-{len(LANGUAGES)} languages in Redis, as workers do, and asks for them as the bot does. {hand_written} entries are
-written by hand, the others are patterns filled with words and rare names (tests/support/search_quality/corpus.py).
+{len(LANGUAGES)} languages in Redis, as workers do, and asks for them as the bot does. {hand_written:,} entries are made of
+titles and sentences written by hand, the others are patterns filled with words and rare names
+(tests/support/search_quality/corpus.py).
 
-FTS5 has the tokenizer `porter unicode61` without accents, and BM25 with weights for title, text, tags and author. *All
-words* requires all words, as the product does. *Any word* appends entries that have some of them.
+FTS5 has the tokenizer `porter unicode61` without accents, and BM25 with weights for title, text, tags and author. It
+does not know the language of the person who asks; the product does. *All words* requires all words, as the product
+does. *Any word* appends entries that have some of them: it finds more where no entry has all words.
 
 ## Judged queries: nDCG@10
 
-{len(queries)} queries were written together with the entries and their grades, from 0 to 3, before search was ranked
-(tests/support/search_quality/judgements.py). 1 is the best possible order.
+{len(queries)} queries were written together with the entries and their grades, from 0 to 3, before the product's
+search was evaluated (tests/support/search_quality/judgements.py). All have one author, so the columns can be compared
+with each other, but not with other test sets. 1 is the best possible order.
 
 {table(list(ndcg[names[0]]), ndcg)}
 ## Known items: MRR@10

@@ -1,9 +1,9 @@
 """Queries with the grades of relevance, 0 to 3, that a person would give to each entry of the corpus.
 
-``queries.txt`` has one query a line: ``kind|language|query|words|stories``. It was written with the stories, before any
-search was evaluated. *stories* lists the stories that answer the query, with a grade (``volcano/*=3``); *words* lists
-what an entry must mention, as beginnings of words: alternatives are separated by ``/``, ``=`` demands a whole word,
-``_`` stands for a space, and ``!`` excludes entries.
+``queries.txt`` has one query a line: ``kind|language|query|words|stories``. It was written with the stories, before the
+product's search was evaluated. *stories* lists the stories that answer the query, with a grade (``volcano/*=3``);
+*words* lists what an entry must mention, as beginnings of words: alternatives are separated by ``/``, ``=`` demands a
+whole word, ``_`` stands for a space, and ``!`` excludes entries.
 
 The grade of an entry follows from both, by what a person sees in a list of results:
 
