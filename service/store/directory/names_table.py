@@ -1,12 +1,17 @@
 """The table of content names by their keys: cells refer to names by keys of 8 bytes.
 
 The names are in ``BUCKETS`` hashes, which are so small that Redis keeps them as listpacks. A name is stored whenever it
-is registered, and expires with its registration.
+is registered, and expires with its registration. A process caches names that it has read until they expire: names are
+never removed earlier, and the names of a popular AV-pair would otherwise be read with each query, from nodes that the
+replicas of its matrix do not relieve.
 """
 
 import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
+
+from cachetools import LRUCache
 
 from service.discovery.av_pairs import ContentKind
 from service.discovery.postings import NameKey, name_key
@@ -16,6 +21,7 @@ from service.store.client.connection import BatchingClient
 
 BUCKETS = 1 << 12
 _EXPIRY = struct.Struct(">I")
+_CACHED_NAMES = 20_000
 
 
 class NamesTable:
@@ -25,6 +31,7 @@ class NamesTable:
         """Create the table of the names of channels or of entries, as ``about`` states."""
         self._redis = client
         self._about = about
+        self._cached: LRUCache[NameKey, bytes] = LRUCache(_CACHED_NAMES)
 
     async def put(self, names: Iterable[str], expires_s: int) -> None:
         """Store names until ``expires_s`` (Unix time), unless they are already stored for longer."""
@@ -39,15 +46,21 @@ class NamesTable:
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
         """Return the names with these keys; those that are not registered any more are left out."""
-        held = await self._redis.call_many([("HGET", self._bucket(key), _field(key)) for key in name_keys])
         now_s = time.time()
-        found: Mapping[NameKey, bytes] = {key: value for key, value in zip(name_keys, held, strict=True) if value}
-        return {
-            key: value[_EXPIRY.size :].decode() for key, value in found.items() if _EXPIRY.unpack_from(value)[0] > now_s
-        }
+        found = {key: value for key in name_keys if _is_current(value := self._cached.get(key), now_s)}
+        missing = [key for key in name_keys if key not in found]
+        held = await self._redis.call_many([("HGET", self._bucket(key), _field(key)) for key in missing])
+        read = {key: value for key, value in zip(missing, held, strict=True) if _is_current(value, now_s)}
+        self._cached.update(read)
+        found |= read
+        return {key: found[key][_EXPIRY.size :].decode() for key in name_keys if key in found}
 
     def _bucket(self, key: NameKey) -> str:
         return keys.names_bucket(self._about, key % BUCKETS)
+
+
+def _is_current(value: bytes | None, now_s: float) -> TypeGuard[bytes]:
+    return value is not None and _EXPIRY.unpack_from(value)[0] > now_s
 
 
 def _field(key: NameKey) -> bytes:
