@@ -143,14 +143,6 @@ class ResizeKind(StrEnum):
     DEC_R = "DEC_R"
 
 
-def rate_per_s(events: int, since_s: float) -> float:
-    """Return the mean rate per second of ``events`` events that occurred in the last ``since_s`` seconds.
-
-    It is 0 for fewer than ``WINDOW`` events, which are too few for an estimate.
-    """
-    return events / since_s if events >= WINDOW and since_s > 0 else 0.0
-
-
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
     """Return how full a cell is, as a share of its thresholds.
 

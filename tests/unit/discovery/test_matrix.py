@@ -21,7 +21,6 @@ from service.discovery.matrix import (
     merge_target,
     possible_partitions,
     probe_addresses,
-    rate_per_s,
     recover_matrix,
     resize_requests,
 )
@@ -111,11 +110,6 @@ def test_a_cell_requests_growth_at_a_threshold_and_shrinking_if_all_loads_are_lo
     load: CellLoad, kinds: set[ResizeKind]
 ) -> None:
     assert set(resize_requests(load, LIMITS)) == kinds
-
-
-def test_fewer_events_than_a_window_give_no_rate() -> None:
-    assert rate_per_s(19, 0.1) == 0
-    assert rate_per_s(20, 0.4) == pytest.approx(50)
 
 
 @given(draw=st.integers(0, 2**32 - 1), sizes=st.lists(st.integers(1, 64), min_size=1))
