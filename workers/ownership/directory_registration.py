@@ -16,7 +16,7 @@ from service.clock import Clock
 from service.discovery.discover import attribute_weights
 from service.discovery.search_policy import ChannelDescription, public_channels
 from service.discovery.visibility import is_public
-from service.entry_registration import NAME_TTL_S, EntryRegistrar
+from service.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
 from service.model import Channel, ChannelId
 from service.search import read_channel_name
@@ -30,8 +30,8 @@ SECRECY_RECHECK_S = 300.0
 """How often a channel with a secret in its URL is examined again, in case its URL has changed."""
 RETRY_INTERVAL_S = 30.0
 """Time after which a failed registration is repeated."""
-CHECK_INTERVAL_S = 86_400.0
-"""Time after which the entries of a channel are registered again, in case some of them have been lost."""
+CHECK_INTERVAL_S = DAY_S
+"""Time between two checks of the entries of a channel."""
 MAX_CHECKS = 50
 """Maximum number of channels whose entries are checked in one call."""
 MAX_DUE = 500

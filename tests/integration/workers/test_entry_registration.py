@@ -4,6 +4,7 @@ import time
 from datetime import date
 
 import pytest
+from msgspec import structs
 
 from service.clock import SystemClock
 from service.discovery.candidates import require_all
@@ -172,6 +173,19 @@ async def test_lost_cells_and_tables_are_restored_from_the_log(store: Store) -> 
     assert await titles(store, "host=example.org") == []
     await upkeep(store, channel)
     assert sorted(await titles(store, "host=example.org")) == ["On crabs", "On turtles"]
+
+
+async def test_a_lost_entry_is_registered_again_on_its_second_day(store: Store) -> None:
+    channel = await public_channel(store)
+    await publish(store, channel, Change("addition", SNAKES), age_s=30 * 3600.0)
+    await publish(store, channel, Change("addition", CRABS), base=2)
+    await upkeep(store, channel)
+    (table,) = await store.public_entries.tables([channel.id])
+    assert table is not None
+    await store.public_entries.replace(channel.id, table, structs.replace(table, checked_s=table.checked_s - 90_000))
+    await lose_directory(store)
+    await upkeep(store, channel)
+    assert await titles(store, "host=example.org") == ["On snakes"]
 
 
 async def test_a_new_owner_does_not_register_entries_again(store: Store) -> None:
