@@ -138,8 +138,8 @@ def format_page(documents: Sequence[Document], qualities: Mapping[str, Quality],
 How well `find` orders entries, beside full-text search by SQLite's FTS5 on the same entries.
 
 `python -m tests.bench.bench_search_quality --write` writes this page. It registers {len(documents):,} entries in
-{len(LANGUAGES)} languages in Redis, as workers do, and asks for them as the bot does. {hand_written:,} entries are made of
-titles and sentences written by hand, the others are patterns filled with words and rare names
+{len(LANGUAGES)} languages in Redis, as workers do, and asks for them as the bot does. {hand_written:,} entries are made
+of titles and sentences written by hand, the others are patterns filled with words and rare names
 (tests/support/search_quality/corpus.py).
 
 FTS5 has the tokenizer `porter unicode61` without accents, and BM25 with weights for title, text, tags and author. It
