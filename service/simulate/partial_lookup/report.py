@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from service.discovery.partial import strategy_choice
 from service.discovery.partial.strategies import RandomServer, expected_coverage, round_robin_tolerance
 from service.simulate.partial_lookup import placement_experiment, update_experiment
 from service.simulate.partial_lookup.experiment import EQUAL_WITHIN, PartialLookupOutcome, average_over_seeds, run
@@ -19,6 +20,7 @@ from service.simulate.partial_lookup.placement_experiment import (
     SERVERS,
     StrategyCurve,
 )
+from service.simulate.partial_lookup.shipped_experiment import shipped
 from service.simulate.partial_lookup.update_experiment import (
     AGED_UPDATES,
     BETWEEN_ADDS,
@@ -28,7 +30,10 @@ from service.simulate.partial_lookup.update_experiment import (
 )
 from service.simulate.report import SEEDS, Comparison, Job, compare, draw, each, render, spread, terminal_table
 
-JOBS = [Job("partial lookup", run, (seed,)) for seed in SEEDS]
+JOBS = [
+    *(Job("partial lookup", run, (seed,)) for seed in SEEDS),
+    *(Job("as shipped", shipped, (seed,)) for seed in SEEDS),
+]
 
 STEP = 0.5
 """Minimum difference in messages per update that counts as a step in Figure 11."""
@@ -37,9 +42,9 @@ TOLERANCE_STEP = 10
 _TOLERANCE = 1e-9
 
 
-def page(found: dict[str, list[PartialLookupOutcome]]) -> str:
+def page(found: dict[str, list[Any]]) -> str:
     """Return the report page as Markdown; ``found`` has the results of all runs by job name."""
-    outcomes = found["partial lookup"]
+    outcomes: list[PartialLookupOutcome] = found["partial lookup"]
 
     def curves(figure: str) -> list[StrategyCurve]:
         """Return the curves of a figure, averaged over the seeds; a value is None if it is None for any seed."""
@@ -52,6 +57,8 @@ def page(found: dict[str, list[PartialLookupOutcome]]) -> str:
         "partial-lookup.md.j2",
         outcomes=outcomes,
         comparisons=comparisons(outcomes),
+        shipped=list(zip(*found["as shipped"], strict=True)),
+        choice=strategy_choice,
         curves=curves,
         columns=[average_over_seeds(columns) for columns in zip(*each(outcomes, "table_2"), strict=True)],
         overheads=[*curves("updates.overheads"), *formulas],
@@ -468,7 +475,7 @@ def table(outcome: PartialLookupOutcome) -> Table:
     return terminal_table(("", "Fixed-x", "RandomServer-x", "Round-Robin-y", "Hash-y"), rows, caption)
 
 
-def plot(found: dict[str, list[PartialLookupOutcome]], file: Path) -> None:
+def plot(found: dict[str, list[Any]], file: Path) -> None:
     """Draw the figures of the run with the first seed, and write them to ``file``."""
     plot_run(found["partial lookup"][0], file)
 

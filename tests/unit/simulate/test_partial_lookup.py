@@ -14,6 +14,7 @@ from service.simulate.partial_lookup import placement_experiment, update_experim
 from service.simulate.partial_lookup.experiment import PAPER, PartialLookupOutcome, RatingColumn, stars
 from service.simulate.partial_lookup.experiment import run as run_seed
 from service.simulate.partial_lookup.report import page
+from service.simulate.partial_lookup.shipped_experiment import shipped
 from service.simulate.partial_lookup.update_experiment import Lifetimes, events
 
 
@@ -33,7 +34,7 @@ def outcome() -> Iterator[PartialLookupOutcome]:
 
 
 def test_exact_results_do_not_depend_on_the_size_of_the_run(outcome: PartialLookupOutcome) -> None:
-    text = page({"partial lookup": [outcome]})
+    text = page({"partial lookup": [outcome], "as shipped": [shipped(1, lambda _what: None)]})
     found = {row.split(" | ")[0].removeprefix("| "): row for row in text.splitlines()}
 
     def verdict(figure: str) -> str:
@@ -47,7 +48,7 @@ def test_exact_results_do_not_depend_on_the_size_of_the_run(outcome: PartialLook
 
 
 def test_the_page_has_every_figure_and_all_columns_of_table_2(outcome: PartialLookupOutcome) -> None:
-    text = page({"partial lookup": [outcome, outcome]})
+    text = page({"partial lookup": [outcome] * 2, "as shipped": [shipped(1, lambda _what: None)]})
     assert all(f"Fig. {number}" in text for number in (3, 5, 6, 8, 9, 10, 11))
     assert all(name in text for name in PAPER)
     assert "{" not in text
@@ -81,3 +82,18 @@ def test_stars_are_logarithmic_between_best_and_worst() -> None:
 
 def test_contradicted_counts_opposite_orders_but_not_ties() -> None:
     assert RatingColumn("", "", (), (4, 3, 2, 2), (3, 4, 1, 2)).contradicted == 1
+
+
+def test_the_product_chooses_each_strategy_and_its_costs_are_those_of_the_formulas() -> None:
+    found = shipped(1, lambda _what: None)
+    assert {one.strategy.rsplit("-", 1)[0] for one in found} == {
+        "full replication",
+        "Round-Robin",
+        "RandomServer",
+        "Hash",
+        "Fixed",
+    }
+    for one in found:
+        assert one.lookup_cost == pytest.approx(one.expected_lookup_cost, rel=0.1)
+        assert one.storage == pytest.approx(one.expected_storage, rel=0.02)
+        assert one.overhead == pytest.approx(one.expected_overhead, rel=0.3)

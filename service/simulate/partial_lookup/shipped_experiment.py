@@ -1,0 +1,75 @@
+"""Directories as the product has them: the strategy that it chooses by its own limits, and what this strategy costs."""
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from service.discovery.partial.servers import Add, Delete, Place
+from service.discovery.partial.strategies import (
+    expected_lookup_cost,
+    expected_overhead,
+    expected_storage,
+    strategy_name,
+)
+from service.discovery.partial.strategy_choice import DirectoryMeasurements, choose
+from service.simulate.partial_lookup.placement_experiment import SimulatedDirectory
+
+CASES = (
+    DirectoryMeasurements(target=400, entries=500, servers=3, updates_per_lookup=0.0),
+    DirectoryMeasurements(target=100, entries=2_000, servers=3, updates_per_lookup=0.01),
+    DirectoryMeasurements(target=100, entries=5_000, servers=10, updates_per_lookup=0.01),
+    DirectoryMeasurements(target=100, entries=20_000, servers=10, updates_per_lookup=0.01),
+    DirectoryMeasurements(target=100, entries=500, servers=10, updates_per_lookup=0.5),
+    DirectoryMeasurements(target=100, entries=5_000, servers=10, updates_per_lookup=0.5),
+)
+LOOKUPS = 300
+UPDATES = 100
+
+
+class ShippedDirectory(msgspec.Struct, frozen=True):
+    """A directory with the strategy that the product chooses for ``measured``.
+
+    ``lookup_cost`` is the mean number of servers that a lookup asks, ``storage`` the number of entries on all servers,
+    and ``overhead`` the mean number of messages per update, all measured; ``expected_…`` are their formulas.
+    """
+
+    measured: DirectoryMeasurements
+    strategy: str
+    lookup_cost: float
+    expected_lookup_cost: float
+    storage: float
+    expected_storage: float
+    overhead: float
+    expected_overhead: float
+
+
+def shipped(seed: int, report: Callable[[str], None]) -> tuple[ShippedDirectory, ...]:
+    """Return the directories of all ``CASES``; ``report`` is called with a text after all of them."""
+    rng = np.random.default_rng(seed)
+    found = tuple(_directory(case, rng) for case in CASES)
+    report("as shipped")
+    return found
+
+
+def _directory(case: DirectoryMeasurements, rng: np.random.Generator) -> ShippedDirectory:
+    strategy = choose(case).strategy
+    servers = SimulatedDirectory(strategy, case.servers, rng.random)
+    salt = int(rng.integers(1 << 32))
+    servers.request(Place(tuple(f"{salt}/{number}" for number in range(case.entries))))
+    storage = sum(map(len, servers.shares))
+    asked = [servers.lookup(case.target)[1] for _ in range(LOOKUPS)]
+    before = servers.processed
+    for number, old in enumerate(rng.permutation(case.entries)[:UPDATES].tolist()):
+        servers.request(Delete(f"{salt}/{old}"))
+        servers.request(Add(f"{salt}/new {number}"))
+    return ShippedDirectory(
+        measured=case,
+        strategy=strategy_name(strategy),
+        lookup_cost=float(np.mean(asked)),
+        expected_lookup_cost=expected_lookup_cost(strategy, case.target, case.entries, case.servers),
+        storage=storage,
+        expected_storage=expected_storage(strategy, case.entries, case.servers),
+        overhead=(servers.processed - before) / (2 * UPDATES),
+        expected_overhead=expected_overhead(strategy, case.entries, case.servers),
+    )
