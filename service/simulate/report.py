@@ -164,7 +164,7 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
     return values
 
 
-class Comparison(NamedTuple):
+class FigureVerdict(NamedTuple):
     """A row of a page's table of verdicts: a figure or table of the paper, and Coronet's values beside it.
 
     ``figure`` names the figure and the quantity, ``paper`` and ``measured`` are the values as texts, and ``verdict``
@@ -183,7 +183,7 @@ NEARLY = 0.15
 
 def compare(
     figure: str, paper: str, values: Sequence[float], accepted: tuple[float, float], form: str = ".3g", *, why: str = ""
-) -> Comparison:
+) -> FigureVerdict:
     """Compare the values of all seeds with the range ``accepted`` (inclusive) that counts as the paper's value.
 
     ``form`` is the format specification of a value. ``why`` explains a difference; it is omitted if the values of all
@@ -201,7 +201,7 @@ def compare(
         verdict = f"within {abs(middle / bound - 1):.1%}"
     else:
         verdict = "**not reproduced**"
-    return Comparison(figure, paper, spread(values, form=form), f"{verdict}: {why}" if why else verdict)
+    return FigureVerdict(figure, paper, spread(values, form=form), f"{verdict}: {why}" if why else verdict)
 
 
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:

@@ -10,7 +10,7 @@ from service.clash.key_groups import Keyspaces
 from service.corona.fleet_policy import DEFAULT_POLICY
 from service.simulate.clash.experiment import LENGTHS, SAMPLED_ENTRY_SERVERS, ClashOutcome, Loads, WorkloadResults, run
 from service.simulate.clash.servers import ClashSetup, MapKind
-from service.simulate.report import SEEDS, Comparison, Job, command, compare, draw, each, render, terminal_table
+from service.simulate.report import SEEDS, FigureVerdict, Job, command, compare, draw, each, render, terminal_table
 
 DEFAULT = ClashSetup()
 SETUPS = {
@@ -55,7 +55,7 @@ def page(found: OutcomesByName) -> str:
     )
 
 
-def comparisons(found: OutcomesByName) -> list[Comparison]:
+def comparisons(found: OutcomesByName) -> list[FigureVerdict]:
     """Return the verdicts on all figures of CLASH §VI, and on the statements about them in its text."""
 
     def values(run: str, workload: str, field: str) -> list[float]:
@@ -68,7 +68,7 @@ def comparisons(found: OutcomesByName) -> list[Comparison]:
     half = "A has half of B's traffic, and needs half of the servers at equal mean loads; see the notes"
     calibrated = "the skew and the capacity are calibrated to this value"
     return [
-        Comparison("Fig. 6: three skews", "curves without numbers", "", "assumed; see *Calibrated and derived*"),
+        FigureVerdict("Fig. 6: three skews", "curves without numbers", "", "assumed; see *Calibrated and derived*"),
         *(
             compare(
                 f"Fig. 7: mean load of used servers, {workload}",

@@ -20,7 +20,7 @@ from service.simulate.discovery.experiment import (
 )
 from service.simulate.discovery.matrices import NODES
 from service.simulate.discovery.queries import CLIENTS, LIMIT, Scheme
-from service.simulate.report import SEEDS, Comparison, Job, compare, draw, each, render, spread, terminal_table
+from service.simulate.report import SEEDS, FigureVerdict, Job, compare, draw, each, render, spread, terminal_table
 
 JOBS = [Job("discovery", run, (seed,)) for seed in SEEDS[:3]]
 
@@ -100,11 +100,11 @@ _ACCEPTED: dict[str, tuple[float, float, str]] = {
 for a difference."""
 
 
-def comparisons(outcomes: Sequence[DiscoveryOutcome]) -> list[Comparison]:
+def comparisons(outcomes: Sequence[DiscoveryOutcome]) -> list[FigureVerdict]:
     """Return the verdicts on all figures of Gao and Steenkiste §V and §VI."""
     found = [
-        Comparison("Figs. 1 to 6", "illustrations", "", "no measurements"),
-        Comparison(
+        FigureVerdict("Figs. 1 to 6", "illustrations", "", "no measurements"),
+        FigureVerdict(
             "Figs. 7 and 8: skews of names and queries", "plots", "", "assumed; see *Differences from the paper*"
         ),
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 
 from service.location.bloom_filters import best_hashes, false_positive_rate
-from service.simulate.location import shipped_experiment
+from service.simulate.location import large_fleet_experiment
 from service.simulate.location.dynamic_experiment import DynamicResult
 from service.simulate.location.experiment import (
     DYNAMIC,
@@ -21,8 +21,8 @@ from service.simulate.location.experiment import (
     static,
 )
 from service.simulate.location.graph import REACHED, OverlayKind
+from service.simulate.location.large_fleet_experiment import FleetFilters, shipped
 from service.simulate.location.network import UpdateAlgorithm
-from service.simulate.location.shipped_experiment import FleetFilters, shipped
 from service.simulate.location.static_experiment import (
     ALGORITHMS_INDEX_BYTES,
     DEPTHS,
@@ -34,7 +34,7 @@ from service.simulate.location.static_experiment import (
     StaticResult,
     StretchResult,
 )
-from service.simulate.report import Comparison, Job, compare, draw, each, render, terminal_table
+from service.simulate.report import FigureVerdict, Job, compare, draw, each, render, terminal_table
 
 SEEDS = (1, 2, 3)
 """Three graphs, fewer than the paper's seven, to save time."""
@@ -67,7 +67,7 @@ def page_of(outcomes: Sequence[LocationOutcome], fleets: Sequence[Sequence[Fleet
         outcomes=outcomes,
         comparisons=comparisons(outcomes),
         fleets=list(zip(*fleets, strict=True)),
-        limits=shipped_experiment,
+        limits=large_fleet_experiment,
         depths=DEPTHS,
         sizes=INDEX_SIZES,
         dynamic_sizes=DYNAMIC_SIZES,
@@ -81,10 +81,10 @@ def page_of(outcomes: Sequence[LocationOutcome], fleets: Sequence[Sequence[Fleet
     )
 
 
-def comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison]:
+def comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
     """Return the verdicts on the paper's figures, by the values of each graph."""
     return [
-        Comparison("Figs. 1 to 7", "illustrations; Fig. 1 is part of Fig. 11", "", "no measurements"),
+        FigureVerdict("Figs. 1 to 7", "illustrations; Fig. 1 is part of Fig. 11", "", "no measurements"),
         *_update_comparisons(outcomes),
         *_failure_comparisons(outcomes),
         *_stretch_comparisons(outcomes),
@@ -102,7 +102,7 @@ def _ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
     return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
 
 
-def _update_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison]:
+def _update_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
     def bytes_of(updates: str, depth: int) -> list[float]:
         return [_document_bytes([outcome], updates)[DEPTHS.index(depth)] for outcome in outcomes]
 
@@ -158,7 +158,7 @@ def _update_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison]
     ]
 
 
-def _failure_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison]:
+def _failure_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
     restricted, least, largest = OverlayKind.RESTRICTED, INDEX_SIZES[0], INDEX_SIZES[-1]
     return [
         *(
@@ -205,7 +205,7 @@ def _failure_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison
     ]
 
 
-def _stretch_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison]:
+def _stretch_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
     runs = _static(outcomes, OverlayKind.RESTRICTED, 3)
 
     def located(way: LocationMethod) -> list[StretchResult]:
@@ -253,7 +253,7 @@ def _stretch_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison
     ]
 
 
-def _cache_comparisons(outcomes: Sequence[LocationOutcome]) -> list[Comparison]:
+def _cache_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
     def best(field: str) -> list[float]:
         return [getattr(outcome.dynamic[0], field) / min(each(outcome.dynamic[1:], field)) for outcome in outcomes]
 

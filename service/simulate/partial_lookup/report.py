@@ -12,6 +12,7 @@ from rich.table import Table
 from service.discovery.partial import strategy_choice
 from service.discovery.partial.strategies import RandomServer, expected_coverage, round_robin_tolerance
 from service.simulate.partial_lookup import placement_experiment, update_experiment
+from service.simulate.partial_lookup.default_choice_experiment import shipped
 from service.simulate.partial_lookup.experiment import EQUAL_WITHIN, PartialLookupOutcome, average_over_seeds, run
 from service.simulate.partial_lookup.placement_experiment import (
     COVERED_STORAGE,
@@ -20,7 +21,6 @@ from service.simulate.partial_lookup.placement_experiment import (
     SERVERS,
     StrategyCurve,
 )
-from service.simulate.partial_lookup.shipped_experiment import shipped
 from service.simulate.partial_lookup.update_experiment import (
     AGED_UPDATES,
     BETWEEN_ADDS,
@@ -28,7 +28,7 @@ from service.simulate.partial_lookup.update_experiment import (
     CUSHIONS,
     UPDATED_ENTRIES,
 )
-from service.simulate.report import SEEDS, Comparison, Job, compare, draw, each, render, spread, terminal_table
+from service.simulate.report import SEEDS, FigureVerdict, Job, compare, draw, each, render, spread, terminal_table
 
 JOBS = [
     *(Job("partial lookup", run, (seed,)) for seed in SEEDS),
@@ -69,10 +69,10 @@ def page(found: dict[str, list[Any]]) -> str:
     )
 
 
-def comparisons(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def comparisons(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     """Return the verdicts on all figures and tables of the paper, and on the statements about them in its text."""
     rows = [
-        Comparison("Figs. 1, 2, 4 and 7", "illustrations", "", "no measurements"),
+        FigureVerdict("Figs. 1, 2, 4 and 7", "illustrations", "", "no measurements"),
         *(
             compare(
                 f"Table 1: storage of {outcomes[0].static.table_1[place].strategy} / formula",
@@ -124,7 +124,7 @@ def _not_below(outcomes: Sequence[PartialLookupOutcome], figure: str, first: str
     return found
 
 
-def _lookup_costs(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def _lookup_costs(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     figure = "static.lookup_costs"
     hashed, turns = _values(outcomes, figure, "Hash-2"), _values(outcomes, figure, "Round-Robin-2")
     crossing = [
@@ -173,7 +173,7 @@ def _lookup_costs(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
     ]
 
 
-def _coverages(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def _coverages(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     sampled = _values(outcomes, "static.coverages", "RandomServer")
     formula = [expected_coverage(RandomServer(storage // SERVERS), ENTRIES, SERVERS) for storage in COVERED_STORAGE]
     complete = [
@@ -207,7 +207,7 @@ def _coverages(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
     ]
 
 
-def _tolerances(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def _tolerances(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     figure = "static.fault_tolerances"
     hashed, turns = _values(outcomes, figure, "Hash-2"), _values(outcomes, figure, "Round-Robin-2")
     sampled = _values(outcomes, figure, "RandomServer-20")
@@ -257,7 +257,7 @@ def _tolerances(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
     ]
 
 
-def _unfairness(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def _unfairness(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     figure = "static.unfairness"
     fixed, sampled = _values(outcomes, figure, "Fixed"), _values(outcomes, figure, "RandomServer")
     ratios = [
@@ -294,7 +294,7 @@ def _unfairness(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
     ]
 
 
-def _updates(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def _updates(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     aged, tail = "updates.aged_unfairness", CUSHIONS[-1]
     overheads = [(one.updates.overheads, one.updates.overheads_expected) for one in outcomes]
     fixed = [
@@ -349,7 +349,7 @@ def _updates(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
             (0.0, 0.001),
             ".2%",
         ),
-        Comparison(
+        FigureVerdict(
             f"Fig. 9: the tail of Zipf-like lifetimes tapers off (cushion {tail})",
             "tapers off",
             spread(_points(outcomes, "updates.failing", "Zipf-like", tail), form=".2g"),
@@ -387,7 +387,7 @@ def _updates(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
             (0.8, 1.2),
             ".0%",
         ),
-        Comparison(
+        FigureVerdict(
             "Fig. 11: numbers of entries at which Hash-y takes a step down",
             "133, 200, 400",
             "; ".join(sorted({", ".join(map(str, found)) for found in breaks})),
@@ -424,7 +424,7 @@ def _updates(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
     ]
 
 
-def _ratings(outcomes: Sequence[PartialLookupOutcome]) -> list[Comparison]:
+def _ratings(outcomes: Sequence[PartialLookupOutcome]) -> list[FigureVerdict]:
     columns = each(outcomes, "table_2")
     pairs = len(columns[0]) * len(list(combinations(columns[0][0].stars, 2)))
     return [

@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from service.settings import Settings
-from service.simulate.location import shipped_experiment
+from service.simulate.location import large_fleet_experiment
 from service.simulate.location.dynamic_experiment import CACHE_BYTES, ServerCaches, trace
 from service.simulate.location.experiment import STEPS, LocationOutcome, LocationSetup, run
 from service.simulate.location.graph import REACHED, OverlayKind, ServerDistances, distances, overlay, reached
+from service.simulate.location.large_fleet_experiment import fleet_filters
 from service.simulate.location.network import TapestryMesh, UpdateAlgorithm
 from service.simulate.location.report import JOBS, page, plot, plot_run, table
-from service.simulate.location.shipped_experiment import fleet_filters
 from service.simulate.location.static_experiment import ALGORITHMS_INDEX_BYTES
 from workers.peers import neighbour_overlay
 
@@ -178,8 +178,8 @@ def test_the_width_of_filters_is_bounded_in_large_fleets() -> None:
     "limit", ["DEPTH", "FALSE_POSITIVES", "MAX_FILTER_BITS", "MAX_ROW_DOCUMENTS", "MAX_ROW_WORKERS"]
 )
 def test_the_simulated_fleets_have_the_products_limits(limit: str) -> None:
-    assert getattr(shipped_experiment, limit) == getattr(neighbour_overlay, limit)
+    assert getattr(large_fleet_experiment, limit) == getattr(neighbour_overlay, limit)
 
 
 def test_the_simulated_fleets_have_the_default_limit_of_near_workers() -> None:
-    assert Settings.model_fields["near_rtt_s"].default == shipped_experiment.NEAR_S
+    assert Settings.model_fields["near_rtt_s"].default == large_fleet_experiment.NEAR_S

@@ -11,10 +11,10 @@ import pytest
 from service.discovery.partial.servers import Add
 from service.simulate.cli import run
 from service.simulate.partial_lookup import placement_experiment, update_experiment
+from service.simulate.partial_lookup.default_choice_experiment import shipped
 from service.simulate.partial_lookup.experiment import PAPER, PartialLookupOutcome, RatingColumn, stars
 from service.simulate.partial_lookup.experiment import run as run_seed
 from service.simulate.partial_lookup.report import page
-from service.simulate.partial_lookup.shipped_experiment import shipped
 from service.simulate.partial_lookup.update_experiment import Lifetimes, events
 
 
