@@ -58,12 +58,14 @@ async def measure(search: Search, documents: Sequence[Document]) -> Quality:
     return Quality(judged, known, sorted([*single, *single_known]))
 
 
-async def measure_fts5(documents: Sequence[Document], *, fills_up: bool) -> Quality:
-    """Return the quality of the baseline."""
+async def measure_fts5(
+    documents: Sequence[Document], *, fills_up: bool = False, knows_language: bool = False
+) -> Quality:
+    """Return the quality of the baseline; if ``knows_language``, entries in the asker's language precede others."""
     baseline = Fts5Search(documents, fills_up=fills_up)
 
-    async def search(text: str, _language: str, most: int) -> list[str]:
-        return baseline.search(text, most)
+    async def search(text: str, language: str, most: int) -> list[str]:
+        return baseline.search(text, most, language if knows_language else "")
 
     try:
         return await measure(search, documents)
@@ -142,9 +144,10 @@ How well `find` orders entries, beside full-text search by SQLite's FTS5 on the 
 of titles and sentences written by hand, the others are patterns filled with words and rare names
 (tests/support/search_quality/corpus.py).
 
-FTS5 has the tokenizer `porter unicode61` without accents, and BM25 with weights for title, text, tags and author. It
-does not know the language of the person who asks; the product does. *All words* requires all words, as the product
-does. *Any word* appends entries that have some of them: it finds more where no entry has all words.
+FTS5 has the tokenizer `porter unicode61` without accents, and BM25 with weights for title, text, tags and author. *All
+words* requires all words, as the product does. *Any word* appends entries that have some of them: it finds more where
+no entry has all words. *Language known* puts entries in the language of the person who asks first; the product knows
+this language, too.
 
 ## Judged queries: nDCG@10
 
@@ -194,8 +197,10 @@ async def run(generated: int) -> tuple[list[Document], dict[str, Quality], dict[
     product, costs = await measure_product(documents)
     qualities = {
         "Coronet": product,
-        "FTS5, all words": await measure_fts5(documents, fills_up=False),
+        "FTS5, all words": await measure_fts5(documents),
         "FTS5, any word": await measure_fts5(documents, fills_up=True),
+        "FTS5, all words, language known": await measure_fts5(documents, knows_language=True),
+        "FTS5, any word, language known": await measure_fts5(documents, fills_up=True, knows_language=True),
     }
     return documents, qualities, costs
 

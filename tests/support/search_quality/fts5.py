@@ -45,8 +45,8 @@ class Fts5Search:
         """Close the database."""
         self._database.close()
 
-    def search(self, text: str, most: int) -> list[str]:
-        """Return the ids of the ``most`` best entries, the best first."""
+    def search(self, text: str, most: int, language: str = "") -> list[str]:
+        """Return the ids of the ``most`` best entries, the best first; those in ``language`` precede others."""
         groups, excluded, conditions = _parse(text)
         expressions = [" AND ".join(f"({' OR '.join(group)})" for group in groups)]
         if self._fills_up and len(groups) > 1:
@@ -55,16 +55,16 @@ class Fts5Search:
         for expression in expressions:
             if len(found) < most:
                 wanted = f"({expression})" + "".join(f" NOT {each}" for each in excluded)
-                found.update(dict.fromkeys(self._select(wanted, conditions, most)))
+                found.update(dict.fromkeys(self._select(wanted, conditions, most, language)))
         return list(found)[:most]
 
-    def _select(self, expression: str, conditions: Sequence[tuple[str, str]], most: int) -> list[str]:
+    def _select(self, expression: str, conditions: Sequence[tuple[str, str]], most: int, language: str) -> list[str]:
         where = "".join(f" AND {_CONDITIONS[name]}" for name, _ in conditions)
         weights = ", ".join(map(str, _WEIGHTS))
         rows = self._database.execute(
             f"SELECT id FROM entries WHERE entries MATCH ?{where} "  # noqa: S608 - constants only
-            f"ORDER BY bm25(entries, {weights}), date DESC LIMIT ?",
-            (expression, *(value for _, value in conditions), most),
+            f"ORDER BY language != ?, bm25(entries, {weights}), date DESC LIMIT ?",
+            (expression, *(value for _, value in conditions), language, most),
         )
         return [name for (name,) in rows]
 
