@@ -44,10 +44,14 @@ from service.overlay.ring import RingView
 
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
-MIN_LOOKUPS = 100.0
-"""Lookups, halved at each maintenance, from which on a pair has a directory: reading one costs about as much."""
+MIN_LOOKUPS = 20.0
+"""Lookups, halved at each maintenance, from which on a pair has a directory. It is read about once in this time, which
+costs about as much as a search in the matrices."""
+_MIN_LOOKUPS_TO_STAY = MIN_LOOKUPS / 4
 MAX_ENTRIES = 50_000
 """Names of one directory; of more, the best are in it."""
+NAMES_PER_READING = 10_000
+"""A pair with so many names is read at every maintenance, one with twice as many at every second, and so on."""
 TARGET_DECAY = 0.98
 """Factor by which the greatest target of former lookups decreases at each maintenance."""
 _MAX_COUNTED_PAIRS = 1000
@@ -105,6 +109,9 @@ class _Directory(msgspec.Struct):
     mark: Hashable = None
     """The mark of the names at the last reading."""
     total: int = 0
+    """Number of all names with the pair at the last reading."""
+    rounds: int = 0
+    """Maintenance rounds since the last reading."""
     number: int = 0
     """Number of the next update to each server since the placement."""
 
@@ -208,7 +215,10 @@ class LookupDirectories:
             pair: demand for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= 1
         }
         needed = [
-            pair for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= MIN_LOOKUPS
+            pair
+            for pair, demand in self._demand.items()
+            if pair in DISCOVER_PAIRS
+            or demand.lookups >= (_MIN_LOOKUPS_TO_STAY if pair in self._directories else MIN_LOOKUPS)
         ]
         self._directories = {pair: own for pair, own in self._directories.items() if pair in needed}
         return needed
@@ -221,9 +231,8 @@ class LookupDirectories:
         """
         ring, demand = self._ring, self._demand[pair]
         own = self._directories.get(pair)
-        most = MAX_CANDIDATES if pair in DISCOVER_PAIRS else MAX_ENTRIES
         try:
-            found = await self._source.names_of(pair, most, own.mark if own else None)
+            found = await self._read(pair, own)
         except (StoreUnavailable, CellsUnavailable) as error:
             log.warning("reading directory failed", pair=pair, error=str(error))
             return []
@@ -237,7 +246,7 @@ class LookupDirectories:
         coordinator = own.coordinator
         entries: Collection[str] = coordinator.entries
         if found is not None:
-            own.mark, own.total = found.mark, found.total
+            own.mark, own.total, own.rounds = found.mark, found.total, 0
             entries = [encode_entry(name, weight) for name, weight in found.best]
         target = MAX_CANDIDATES if pair in DISCOVER_PAIRS else max(int(demand.target), 1)
         demand.target *= TARGET_DECAY
@@ -256,6 +265,18 @@ class LookupDirectories:
             (self._server_node(pair, server), ShareUpdate(pair, term, strategy, tuple(parts), number))
             for server, parts in messages.items()
         ]
+
+    async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
+        """Return the names of a pair; None if they have not changed, or if it is too early to read so many again.
+
+        Raises :class:`StoreUnavailable` or :class:`CellsUnavailable`.
+        """
+        if own is not None:
+            own.rounds += 1
+            if own.rounds * NAMES_PER_READING < own.total:
+                return None
+        most = MAX_CANDIDATES if pair in DISCOVER_PAIRS else MAX_ENTRIES
+        return await self._source.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
         """Return whether deletes have left this node, as a server of x entries, too few for a lookup."""

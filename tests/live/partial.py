@@ -37,6 +37,7 @@ from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import pack_name
 from service.store.client import keys
+from service.store.directory import directory_lookups
 from service.store.directory.matrices import ContentName
 from tests.support.waiting import until
 
@@ -44,8 +45,8 @@ KEPT_S = 3_600.0
 MAINTENANCE_S = 2.0
 TOLERANCE = 0.1
 MAX_P99_S = 0.04
-MAX_FIRST_S = 0.02
 KILLED_FOR_S = 10.0
+PATIENT_TIMEOUT_S = 2.0
 RARE = "lang=xx"
 RARE_SHARE = 14
 """One of so many names has ``RARE``."""
@@ -65,7 +66,7 @@ class Load(msgspec.Struct, frozen=True):
     pair: str
     names: int
     target: int
-    lookups_s: float = 40.0
+    lookups_s: float = 15.0
     updates_s: float = 0.0
     for_rare: bool = False
 
@@ -79,8 +80,8 @@ LOADS = {
     "FullReplication": Load("tag=full", 600, 40, for_rare=True),
     "RoundRobin": Load("tag=round", 2_000, 40),
     "RandomServer": Load("tag=random", 7_000, 40),
-    "Fixed": Load("tag=fixed", 2_000, 40, updates_s=20.0),
-    "Hash": Load("tag=hash", 600, 118, updates_s=20.0),
+    "Fixed": Load("tag=fixed", 2_000, 40, updates_s=6.0),
+    "Hash": Load("tag=hash", 600, 118, updates_s=6.0),
 }
 COLD = Load("tag=cold", 30, 20)
 
@@ -187,6 +188,8 @@ async def measure(store: Store, count: int, seconds: float, processes: Sequence[
         await each.register()
     progress("names registered")
     half_s = seconds / 2
+    # While lookup costs are measured, no lookup is given up: those that ask one worker would be finished more often.
+    timeout_s, directory_lookups.TIMEOUT_S = directory_lookups.TIMEOUT_S, PATIENT_TIMEOUT_S
     await run_all(every, half_s)
     progress("directories placed")
     for each in every.values():
@@ -195,6 +198,7 @@ async def measure(store: Store, count: int, seconds: float, processes: Sequence[
     before = await choices(store)
     await run_all(every, half_s)
     chosen = await choices(store)
+    directory_lookups.TIMEOUT_S = timeout_s
     strategies = {
         name: describe(each, chosen.get(each.load.pair), is_steady=_is_same(before, chosen, each.load.pair))
         for name, each in every.items()

@@ -25,7 +25,7 @@ from workers.lookup_directories import MIN_LOOKUPS, LookupDirectories, NameSourc
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
-HOT = int(2 * MIN_LOOKUPS)
+HOT = int(20 * MIN_LOOKUPS)
 
 
 class MemoryNames(NameSource):
@@ -250,7 +250,7 @@ async def test_the_strategy_follows_the_measured_load(
             held = fleet.names.held
             del held[next(reversed(held)) if number % 2 else next(iter(held))]
             held[f"name {100_000 + interval * changes + number}"] = frozenset({TAG})
-        await fleet.maintain(lookups=HOT // 3, target=target)
+        await fleet.maintain(lookups=60, target=target)
     assert isinstance(fleet.strategy, strategy)
     assert all(own.names for own in (node.find(TAG, [TAG], target) for node in fleet.nodes.values()))
 
