@@ -20,7 +20,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from hashlib import sha1
 from pathlib import Path
 from random import Random
@@ -47,6 +47,7 @@ TOLERANCE = 0.1
 MAX_P99_S = 0.04
 KILLED_FOR_S = 10.0
 PATIENT_TIMEOUT_S = 2.0
+COST_SEARCHES = 300
 RARE = "lang=xx"
 RARE_SHARE = 14
 """One of so many names has ``RARE``."""
@@ -81,7 +82,7 @@ LOADS = {
     "RoundRobin": Load("tag=round", 2_000, 40),
     "RandomServer": Load("tag=random", 7_000, 40),
     "Fixed": Load("tag=fixed", 2_000, 40, updates_s=6.0),
-    "Hash": Load("tag=hash", 600, 118, updates_s=6.0),
+    "Hash": Load("tag=hash", 600, 238, updates_s=6.0),
 }
 COLD = Load("tag=cold", 30, 20)
 
@@ -198,6 +199,7 @@ async def measure(store: Store, count: int, seconds: float, processes: Sequence[
     before = await choices(store)
     await run_all(every, half_s)
     chosen = await choices(store)
+    costs = [await measure_costs(store, each, processes) for each in every.values() if not each.load.for_rare]
     directory_lookups.TIMEOUT_S = timeout_s
     strategies = {
         name: describe(each, chosen.get(each.load.pair), is_steady=_is_same(before, chosen, each.load.pair))
@@ -206,8 +208,36 @@ async def measure(store: Store, count: int, seconds: float, processes: Sequence[
     return {
         "workers": count,
         "strategies": strategies,
+        "costs": costs,
         "after_kill": await measure_kill(store, every["RoundRobin"], processes),
     }
+
+
+async def measure_costs(store: Store, searches: Searches, processes: Sequence[Any]) -> dict[str, Any]:
+    """Return the processor time per search of Redis, this process and the workers: of the matrices, and of workers."""
+    load, report = searches.load, dict[str, Any](names=searches.load.names)
+    ways: dict[str, Callable[[], Awaitable[object]]] = {
+        "matrices": lambda: store.channel_directory.find(require_all(load.pairs), (), load.target),
+        "workers": lambda: store.directory_lookups.lookup(load.pairs, load.target),
+    }
+    for way, search in ways.items():
+        before = await processor_times_s(store, processes)
+        answers = [await search() for _ in range(COST_SEARCHES)]
+        after = await processor_times_s(store, processes)
+        if all(answer is not None for answer in answers):
+            report[way] = {f"{part}_us": 1e6 * (after[part] - before[part]) / COST_SEARCHES for part in after}
+    return report
+
+
+async def processor_times_s(store: Store, processes: Sequence[Any]) -> dict[str, float]:
+    """Return the processor time of Redis, of this process, and of all workers so far."""
+    info = await store.redis.call("INFO", "cpu")
+    redis_s = float(info["used_cpu_sys"]) + float(info["used_cpu_user"])
+    ticks = 0
+    for process in processes:
+        stat = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        ticks += int(stat[11]) + int(stat[12])
+    return {"redis": redis_s, "asker": time.process_time(), "workers": ticks / os.sysconf("SC_CLK_TCK")}
 
 
 def progress(text: str) -> None:

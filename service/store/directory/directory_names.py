@@ -3,10 +3,15 @@
 from collections.abc import Hashable, Sequence
 from heapq import nlargest
 
+from cachetools import LRUCache
+
 from service.discovery.av_pairs import Pair
 from service.discovery.partial.node_share import NamesOfPair
+from service.discovery.postings import NameKey
 from service.store.channels.channels import Channels
 from service.store.directory.matrices import Directory
+
+_CACHED_NAMES = 100_000
 
 
 class DirectoryNames:
@@ -16,6 +21,7 @@ class DirectoryNames:
         """Create a reader of the names of channels in ``directory``."""
         self._directory = directory
         self._channels = channels
+        self._names: LRUCache[NameKey, str] = LRUCache(_CACHED_NAMES)
 
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
         """Return up to ``max_count`` names with an AV-pair, the best first; None if ``known_mark`` is still valid.
@@ -27,8 +33,9 @@ class DirectoryNames:
         if mark == known_mark:
             return None
         best = nlargest(max_count, weights, key=lambda key: (weights[key], -key))
-        names = await self._directory.resolve(best)
-        return NamesOfPair([(names[key], weights[key]) for key in best if key in names], len(weights), mark)
+        self._names.update(await self._directory.resolve([key for key in best if key not in self._names]))
+        named = [(self._names[key], weights[key]) for key in best if key in self._names]
+        return NamesOfPair(named, len(weights) - len(best) + len(named), mark)
 
     async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
         """Return all AV-pairs of each name, in order; none for a channel that is not registered."""
