@@ -11,7 +11,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check bench fuzz live corona fleet shards matrices peers attacks load experiments storms faults words lock
+.PHONY: setup run test check bench fuzz live corona fleet shards matrices partial peers attacks load experiments storms faults words lock
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -83,6 +83,11 @@ shards: $(venv)/dev.stamp
 matrices: $(venv)/dev.stamp
 	@scripts/need redis-server
 	@$(bin)/python -m tests.live.matrices $(ARGS)
+
+# Five workers under loads that lead to each strategy of partial lookup, and the death of one: two minutes, JSON.
+partial: $(venv)/dev.stamp
+	@scripts/need redis-server
+	@$(bin)/python -m tests.live.partial $(ARGS)
 
 # Sixteen workers in four places, 100 to 200 ms apart: where the bases of their polls come from. Three minutes, JSON.
 peers: $(venv)/dev.stamp

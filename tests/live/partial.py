@@ -242,7 +242,7 @@ async def processor_times_s(store: Store, processes: Sequence[Any]) -> dict[str,
 
 def progress(text: str) -> None:
     """Tell whoever waits what has been done."""
-    print(text, file=sys.stderr)  # noqa: T201
+    print(text, file=sys.stderr)  # noqa: T201 - the report of a program
 
 
 def _is_same(before: dict[str, DirectoryChoice], after: dict[str, DirectoryChoice], pair: str) -> bool:
@@ -345,7 +345,7 @@ def main() -> None:
     options = parser.parse_args()
     report = asyncio.run(run(options.workers, options.seconds))
     report["problems"] = problems(report)
-    print(json.dumps(report, indent=2))  # noqa: T201
+    print(json.dumps(report, indent=2))  # noqa: T201 - the report of a program
     sys.exit(bool(report["problems"]))
 
 
