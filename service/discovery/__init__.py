@@ -14,6 +14,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``query``                 queries and their conditions
 - ``word_analysis``        text analysis: folded words, common words, stems, the language of a text
 - ``text_search``          text search: stems, similar words, relevance, snippets
+- ``query_tokens``          tokens of queries; operators that are refused
 - ``query_parser``          the query language, as people write it
 - ``saved_searches``        saved searches and their index, in which an entry finds the searches that it matches
 - ``visibility``            which channels may be found by people who are not subscribed to them

@@ -5,7 +5,6 @@ condition is a word, a phrase, or an attribute-value pair. Words and phrases are
 stemmed: ``service.discovery.text_search.query_expansion`` decides which registered words they stand for.
 """
 
-from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
@@ -64,16 +63,6 @@ class Query(msgspec.Struct, frozen=True):
         pairs = tuple(group[0].pair for group in self.all_of if len(group) == 1 and isinstance(group[0], PairCondition))
         return pairs if len(pairs) == len(self.all_of) and not self.none_of else ()
 
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        """The pairs that every result has; words stand for themselves, and alternatives are left out."""
-        required = (group[0] for group in self.all_of if len(group) == 1)
-        return tuple(dict.fromkeys(pair for condition in required for pair in _pairs_of(condition)))
-
-    def matches(self, pairs: frozenset[Pair]) -> bool:
-        """Return whether a name with these AV-pairs matches the query: it has all pairs of the query (§II.A)."""
-        return pairs.issuperset(self.pairs)
-
 
 class SearchHit(msgspec.Struct, frozen=True):
     """A search result: a channel, or an entry with its channel.
@@ -110,14 +99,3 @@ class SearchAnswer(msgspec.Struct, frozen=True):
     corrections: tuple[Correction, ...] = ()
     has_more: bool = False
     total: int | None = None
-
-
-def _pairs_of(condition: Condition) -> Iterator[Pair]:
-    match condition:
-        case PairCondition(pair):
-            yield pair
-        case WordCondition(word):
-            yield f"word={word}"
-        case PhraseCondition(words):
-            for word in words:
-                yield f"word={word}"

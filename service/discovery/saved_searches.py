@@ -91,21 +91,26 @@ class SearchableEntry:
         return title, "\n".join((title, *others))
 
     @cached_property
+    def pairs(self) -> frozenset[Pair]:
+        """Its AV-pairs; those of words have the stems of all its words."""
+        return frozenset((*self._pairs, *(f"word={each}" for stems, _ in self._field_keys for each in stems)))
+
+    @cached_property
     def keys(self) -> frozenset[str]:
         """The keys under which a saved search that it matches can be stored, without the beginnings of words."""
-        every_word = list(chain(self.title_words, *self._other_fields))
-        language = text_language(every_word, self._declared_language)
-        title_stems, title_texts = _keys_of_words(self.title_words, language)
-        others = [_keys_of_words(field, language) for field in self._other_fields]
-        return frozenset(
-            (
-                *self._pairs,
-                *(f"word={stemmed}" for stemmed in title_stems.union(*(stems for stems, _ in others))),
-                *(f"text={text}" for text in title_texts.union(*(texts for _, texts in others))),
-                *(f"title={stemmed}" for stemmed in title_stems),
-                *(f"title-text={text}" for text in title_texts),
-            )
+        title_stems, title_texts = self._field_keys[0]
+        return self.pairs.union(
+            (f"text={text}" for _, texts in self._field_keys for text in texts),
+            (f"title={stemmed}" for stemmed in title_stems),
+            (f"title-text={text}" for text in title_texts),
         )
+
+    @cached_property
+    def _field_keys(self) -> list[tuple[set[str], set[str]]]:
+        """The stems of each field, and its words and each two consecutive ones; the title is the first field."""
+        fields = [self.title_words, *self._other_fields]
+        language = text_language(list(chain.from_iterable(fields)), self._declared_language)
+        return [_keys_of_words(field, language) for field in fields]
 
 
 def _keys_of_words(found: Sequence[str], language: str) -> tuple[set[str], set[str]]:
@@ -242,7 +247,6 @@ class KeyFrequencies:
         return (self._seen[key] + guess * _PRIOR_WEIGHT) / (self._entries + _PRIOR_WEIGHT)
 
 
-_COUNTED: Final = ("word", "tag", "author", "channel", "host", "domain", "region", "tld", "lang")
 _MAX_PLACES: Final = 64
 """A search whose two rarest conditions have more combinations of keys is stored under one condition only."""
 
@@ -251,11 +255,12 @@ class _IndexedCondition:
     """A condition in the index, with the ids of the searches that have it.
 
     - ``groups`` are the keys of each group of alternatives, ``none_of`` those of excluded conditions.
-    - ``places`` are the pairs of keys under which it is stored.
-    - ``long_phrases`` states whether it has phrases that keys do not decide.
+    - ``places`` are the pairs of keys under which it is stored, and ``others`` the groups without these keys.
+    - ``has_long_phrases`` states whether it has phrases that keys do not decide.
+    - ``is_decided`` states whether every entry with the two keys of a place satisfies it.
     """
 
-    __slots__ = ("condition", "groups", "has_long_phrases", "none_of", "places", "search_ids")
+    __slots__ = ("condition", "groups", "has_long_phrases", "is_decided", "none_of", "others", "places", "search_ids")
 
     def __init__(self, condition: QueryCondition, share: Callable[[str], float]) -> None:
         self.condition = condition
@@ -270,15 +275,21 @@ class _IndexedCondition:
         first, *others = sorted(self.groups, key=lambda keys: (sum(map(share, keys)), sorted(keys)))
         second = others[0] if others and len(first) * len(others[0]) <= _MAX_PLACES else None
         self.places = tuple((upper, lower) for upper in first for lower in (second or (upper,)))
+        self.others = tuple(others[1:] if second else others)
+        self.is_decided = not (self.others or self.none_of or self.has_long_phrases)
 
     def keys(self) -> frozenset[str]:
         """Return all keys of its conditions."""
         return self.none_of.union(*self.groups)
 
     def is_satisfied(self, keys: frozenset[str], subject: SearchableEntry) -> bool:
-        """Return whether an entry with these keys, beginnings of words included, satisfies the condition."""
-        if any(keys.isdisjoint(group) for group in self.groups):
-            return False
+        """Return whether an entry satisfies the condition; it has the two keys of a place where this one is stored.
+
+        ``keys`` are the keys of the entry, with the beginnings of words.
+        """
+        for group in self.others:
+            if keys.isdisjoint(group):
+                return False
         if self.has_long_phrases:
             return matches(self.condition, subject)
         return keys.isdisjoint(self.none_of)
@@ -373,8 +384,7 @@ class SavedSearchIndex:
 
         The entry's keys are also counted, so that the index knows which keys are rare.
         """
-        keys = subject.keys
-        self._frequencies.count(key for key in keys if attribute_of(key) in _COUNTED)
+        self._frequencies.count(subject.pairs)
         return set().union(*self._hits(subject))
 
     def _hits(self, subject: SearchableEntry) -> Iterator[set[SavedSearchId]]:
@@ -384,7 +394,7 @@ class SavedSearchIndex:
             group = self._places[upper]
             for lower in keys.intersection(group) if len(group) < len(keys) else group.keys() & keys:
                 for indexed in group[lower]:
-                    if indexed.is_satisfied(keys, subject):
+                    if indexed.is_decided or indexed.is_satisfied(keys, subject):
                         yield indexed.search_ids
         for expression, search_ids in self._patterns.items():
             if compile_pattern(expression).search(subject.text) is not None:

@@ -130,8 +130,9 @@ def test_every_pair_of_a_name_can_be_queried(
     channel = Channel("c" * 40, "https://blog.example.org/feed", title)
     name = channel_pairs(channel, DeclaredMetadata(language, tags, authors, generator), "example.org", 3600.0)
     for each in name:
-        written = " ".join(_in_quotes(one) for one in each.split(" of "))
-        assert parse_query(written, TODAY).matches(frozenset(name))
+        if not each.startswith("word="):
+            written = " ".join(_in_quotes(one) for one in each.split(" of "))
+            assert each in parse_query(written, TODAY).attributes
 
 
 def _in_quotes(pair: str) -> str:

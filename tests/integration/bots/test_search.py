@@ -111,3 +111,14 @@ async def test_users_find_their_own_private_channels(person: Person, store: Stor
     assert FEWS.removeprefix("https://") not in await alice.say("find tag=python type=entry limit 1")
     await store.subscriptions.unsubscribe(alice.jid, few.id)
     assert FEWS.removeprefix("https://") not in await alice.say("find tag=python")
+
+
+async def test_a_saved_search_shows_what_it_would_have_found(person: Person, store: Store) -> None:
+    bob = await person()
+    for url, count, title in ((OURS, 3, "Snakes on planes"), (FEWS, 2, "Snakes among few")):
+        await published(store, await followed(store, url, count), title)
+    saved = await bob.say("watch snake -cats")
+    assert "Saved as search #1: snake -cats" in saved
+    assert "it would have found 1 entry:\n• *Snakes on planes*" in saved
+    assert "Snakes on planes" in await bob.say("find snakes")
+    assert "would have found nothing" in await bob.say("watch snake -planes")
