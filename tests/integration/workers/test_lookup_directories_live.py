@@ -90,7 +90,7 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
         return len((await search.find(one)).hits) == 1
 
     assert await until(from_the_matrices, "the worker has named them all")
-    assert asked == [require_all(one.pairs)]
+    assert asked == [require_all(one.attributes)]
 
 
 async def test_a_worker_that_does_not_answer_delays_few_lookups(
