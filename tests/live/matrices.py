@@ -104,7 +104,8 @@ async def observe(store: Store, begin_s: float, seen: list[Observation], missed:
     """Record the size of the matrix twice a second, and register and find a name each second."""
     for turn in range(1_000_000):
         cells = await store.entry_directory.cells_of(RARE)
-        opened = sum(answer.is_in(CellState.OPEN) for _, answer in cells)
+        # A matrix of one cell has no record of its state.
+        opened = sum(answer.is_in(CellState.OPEN) for _, answer in cells) or 1
         seen.append(Observation(time.monotonic() - begin_s, len(cells), opened))
         if turn % 2:
             await register(store, NAMES + turn, 1)
