@@ -49,6 +49,7 @@ bench: $(venv)/dev.stamp
 	@$(bin)/python -m tests.bench.bench_clash
 	@$(bin)/python -m tests.bench.bench_enqueue
 	@$(bin)/python -m tests.bench.bench_discovery
+	@$(bin)/python -m tests.bench.bench_search
 	@$(bin)/python -m tests.bench.bench_search_quality --json
 	@$(bin)/python -m tests.bench.bench_console
 	@$(bin)/python -m tests.bench.bench_checks

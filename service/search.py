@@ -7,7 +7,7 @@ candidates, their documents are read, those that are public and still match are 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from operator import attrgetter
@@ -201,6 +201,12 @@ class Searcher:
         channels, counts = await asyncio.gather(
             self._store.channels.get_many(cids), self._store.subscriptions.counts(list(cids))
         )
+        return self._select_public(cids, channels, counts)
+
+    def _select_public(
+        self, cids: Sequence[ChannelId], channels: Iterable[Channel | None], counts: Sequence[int]
+    ) -> dict[ChannelId, _PublicChannel]:
+        """Return the channels that are public, by id; ``channels`` and ``counts`` are in the order of ``cids``."""
         subscribers = dict(zip(cids, counts, strict=True))
         public = public_channels(channels, counts, self._min_subscribers)
         return {cid: _PublicChannel(channel, subscribers[cid]) for cid, channel in public.items()}
@@ -269,15 +275,13 @@ class Searcher:
         Entries that were published before ``query.after`` are left out.
         """
         query = expanded.query
-        public = await self._read_public(channel_ids_of(candidate.name for candidate in candidates))
-        candidates = [candidate for candidate in candidates if candidate.name.partition("/")[0] in public]
         if query.about == "entry":
-            documents = await self._entry_documents(expanded, candidates, public, importances, language)
+            documents = await self._entry_documents(expanded, candidates, importances, language)
             if query.after is not None:
                 after_s = datetime.combine(query.after, datetime.min.time(), UTC).timestamp()
                 documents = [one for one in documents if one.time_s >= after_s]
         else:
-            documents = await self._channel_documents(expanded, candidates, public, importances, language)
+            documents = await self._channel_documents(expanded, candidates, importances, language)
         # Stable: the candidates are in the order of their relevance and then of their names.
         documents.sort(key=lambda one: (-one.score.total, -one.time_s))
         return documents
@@ -286,11 +290,12 @@ class Searcher:
         self,
         expanded: ExpandedQuery,
         candidates: Sequence[CandidateName],
-        public: Mapping[ChannelId, _PublicChannel],
         importances: Sequence[float],
         language: str,
     ) -> list[_Document]:
         now_s, documents = time.time(), list[_Document]()
+        public = await self._read_public(channel_ids_of(candidate.name for candidate in candidates))
+        candidates = [candidate for candidate in candidates if channel_id_of(candidate.name) in public]
         entries = await self._store.public_entries.read([candidate.name for candidate in candidates], now_s)
         for candidate in candidates:
             if candidate.name not in entries:
@@ -308,13 +313,19 @@ class Searcher:
         self,
         expanded: ExpandedQuery,
         candidates: Sequence[CandidateName],
-        public: Mapping[ChannelId, _PublicChannel],
         importances: Sequence[float],
         language: str,
     ) -> list[_Document]:
-        documents = list[_Document]()
-        names = await self._store.channels.content_names([candidate.name for candidate in candidates])
+        documents, cids = list[_Document](), [candidate.name for candidate in candidates]
+        channels, counts, names = await asyncio.gather(
+            self._store.channels.get_many(cids),
+            self._store.subscriptions.counts(cids),
+            self._store.channels.content_names(cids),
+        )
+        public = self._select_public(cids, channels, counts)
         for candidate, pairs in zip(candidates, names, strict=True):
+            if candidate.name not in public:
+                continue
             channel, subscribers = msgspec.structs.astuple(public[candidate.name])
             as_written = expanded.share_as_written(channel.title)
             known = Circumstances(as_written, _is_in_language(channel, language), subscribers, None)

@@ -103,16 +103,19 @@ def channel_text(
 
     Words that several of its latest titles contain are topics, too.
     """
-    host = host_of(without_selector(channel.url))
-    labels = [label for label in host.removesuffix(domain).split(".") if label not in _USELESS_LABELS]
-    fields = (
-        text_field(channel.title[:_TITLE_CHARS], boost=3.0, mean_words=5, is_title=True),
-        text_field(" ".join([domain.partition(".")[0], *labels]).replace("-", " "), boost=2.0, mean_words=2),
-        _list_field(traits.tags, MAX_TAGS),
-        _list_field(traits.authors, MAX_AUTHORS),
-        TextField(_recurrent_words(latest_titles), boost=1.0, mean_words=20),
-    )
-    return SearchableText(fields, traits.language)
+
+    def analyse() -> tuple[TextField, ...]:
+        host = host_of(without_selector(channel.url))
+        labels = [label for label in host.removesuffix(domain).split(".") if label not in _USELESS_LABELS]
+        return (
+            text_field(channel.title[:_TITLE_CHARS], boost=3.0, mean_words=5, is_title=True),
+            text_field(" ".join([domain.partition(".")[0], *labels]).replace("-", " "), boost=2.0, mean_words=2),
+            _list_field(traits.tags, MAX_TAGS),
+            _list_field(traits.authors, MAX_AUTHORS),
+            TextField(_recurrent_words(latest_titles), boost=1.0, mean_words=20),
+        )
+
+    return SearchableText(analyse, traits.language)
 
 
 def entry_text(entry: Entry, declared_language: str) -> SearchableText:
@@ -120,13 +123,16 @@ def entry_text(entry: Entry, declared_language: str) -> SearchableText:
 
     ``declared_language`` is the language tag that the documents of its channel declare; "" if they declare none.
     """
-    fields = (
-        text_field(entry.title[:_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
-        _list_field(entry.tags, MAX_TAGS),
-        _list_field(entry.authors, MAX_AUTHORS),
-        text_field(entry.summary, boost=1.0, mean_words=60),
-    )
-    return SearchableText(fields, declared_language)
+
+    def analyse() -> tuple[TextField, ...]:
+        return (
+            text_field(entry.title[:_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
+            _list_field(entry.tags, MAX_TAGS),
+            _list_field(entry.authors, MAX_AUTHORS),
+            text_field(entry.summary, boost=1.0, mean_words=60),
+        )
+
+    return SearchableText(analyse, declared_language)
 
 
 def language_pairs(tag: str) -> list[Pair]:

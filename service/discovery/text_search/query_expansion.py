@@ -170,18 +170,18 @@ def word_pair(stem: str) -> Pair:
 def _holds_as_written(condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
     if isinstance(condition, PairCondition):
         return condition.pair in pairs
-    if text.satisfies(condition):
-        return True
     if isinstance(condition, PhraseCondition) or condition.in_title:
-        return False
-    # The pairs of a channel also have words of its latest entries, which are not in its text.
+        return text.satisfies(condition)
+    # The pairs of a channel also have words of its latest entries, which are not in its text. They need no analysis.
     if condition.is_prefix:
-        return any(pair.startswith(word_pair(condition.word)) for pair in pairs)
-    return any(word_pair(stemmed) in pairs for stemmed in query_stems(condition.word))
+        found = any(pair.startswith(word_pair(condition.word)) for pair in pairs)
+    else:
+        found = any(word_pair(stemmed) in pairs for stemmed in query_stems(condition.word))
+    return found or text.satisfies(condition)
 
 
 def _has_stem(stemmed: str, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-    return stemmed in text.stems or word_pair(stemmed) in pairs
+    return word_pair(stemmed) in pairs or stemmed in text.stems
 
 
 def _words_of(condition: Condition) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ by the fields' boosts and normalised by their lengths, are added, and their sum 
 a field is a constant, because no process knows all documents.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -49,15 +49,25 @@ class TextField(msgspec.Struct, frozen=True):
 
 
 class SearchableText:
-    """The analysed text of one document, a channel or an entry.
+    """The analysed text of one document, a channel or an entry. It is analysed when it is first needed."""
 
-    ``language`` is the language in which its words are stemmed (ISO 639-1); "" if it is unknown.
-    """
+    def __init__(self, analyse: Callable[[], Sequence[TextField]], declared_language: str) -> None:
+        """Create the text of a document whose fields ``analyse`` returns.
 
-    def __init__(self, fields: Sequence[TextField], declared_language: str) -> None:
-        """Analyse a document of these fields, whose publisher declares ``declared_language`` (a tag, or "")."""
-        self.fields = fields
-        self.language = text_language([word for field in fields for word in field.words], declared_language)
+        Its publisher declares ``declared_language`` (a tag, or "").
+        """
+        self._analyse = analyse
+        self._declared_language = declared_language
+
+    @cached_property
+    def fields(self) -> Sequence[TextField]:
+        """The fields of the document."""
+        return self._analyse()
+
+    @cached_property
+    def language(self) -> str:
+        """The language in which its words are stemmed (ISO 639-1); "" if it is unknown."""
+        return text_language([word for field in self.fields for word in field.words], self._declared_language)
 
     @cached_property
     def stems(self) -> frozenset[str]:

@@ -86,18 +86,31 @@ class ChannelIndex:
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """Return the number of entries of each channel, in order."""
         sites = await self._sites(cids)
+        known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
+        counts: dict[ChannelId, int] = {}
         with _translated():
-            return await asyncio.gather(*(self._count(site, cid) for site, cid in zip(sites, cids, strict=True)))
+            searches = {cid: self._search_leaves(site, cid) for cid, site in known.items()}
+            probes = [(search.probe, cached_channel_prefix(cid)) for cid, search in searches.items() if search.probe]
+            answers = await self._keyspaces.count_at_leaves(probes)
+            for (cid, search), counted in zip(searches.items(), answers, strict=True):
+                # Nearly every channel has one leaf, which the first probe reaches.
+                if counted is not None and search.on_answer(counted[0]) and search.probe is None:
+                    counts[cid] = counted[1]
+            others = [cid for cid in known if cid not in counts]
+            found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
+        counts |= zip(others, found, strict=True)
+        return [counts.get(cid, 0) for cid in cids]
 
-    async def _count(self, site: str | None, cid: ChannelId) -> int:
+    def _search_leaves(self, site: str, cid: ChannelId) -> LeafGroupSearch:
+        return LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+
+    async def _count(self, site: str, cid: ChannelId) -> int:
         """Return the number of a channel's entries. While key groups move it may be too great, but never too small.
 
-        ``site`` is the registrable domain that determines the entries' keys; None if the channel does not exist.
+        ``site`` is the registrable domain that determines the entries' keys.
         """
-        if site is None:
-            return 0
         mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
-        units = LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+        units = self._search_leaves(site, cid)
         while (probe := units.probe) is not None:
             answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted) and answer.move is not None:

@@ -57,7 +57,7 @@ from service.clash.transitions import (
 from service.errors import BadKey
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, Value
+from service.store.client.connection import BatchingClient, Command, Value, script_command
 
 _RECORD = Struct(">I20sI")
 _CHANNEL_BYTES = 8
@@ -210,6 +210,24 @@ class KeyspaceStore:
         """
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
+
+    async def count_at_leaves(self, asked: Sequence[tuple[Probe, bytes]]) -> list[tuple[Accepted, int] | None]:
+        """Return what :meth:`count` returns for each probe and channel prefix, in order, with one command for each.
+
+        The result is None where the keyspace has no leaf of the key that is not moving: :meth:`count` asks further.
+        """
+        replies = await self._redis.call_many(
+            [
+                script_command(
+                    "keyspace_count", keys.keyspace(probe.keyspace), f"{probe.key:0{self.bits}b}", probe.depth, mark
+                )
+                for probe, mark in asked
+            ]
+        )
+        return [
+            (Accepted(KeyGroup.from_label(said.decode(), self.bits)), number) if isinstance(said, bytes) else None
+            for said, number in replies
+        ]
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
         """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""
