@@ -121,6 +121,18 @@ async def test_the_keys_of_a_cell_expire(store: Store) -> None:
         assert all(3500 < each < 2 * 86_400 for each in left_s)
 
 
+async def test_a_cell_of_few_names_has_no_key_of_its_own(store: Store) -> None:
+    place, added = head_address(HOT), list[Posting]()
+    for number in range(32):
+        added.append(Posting(number * 2**59, 1, FAR_S))
+        await store.matrix_cells.carry_out([cell.PutPostings(place, pack(added[-1:]))])
+        (answer,) = await store.matrix_cells.carry_out([cell.ReadState(place)])
+        assert unpack(answer.postings or b"") == added
+    shared, own = keys.cell(place)
+    assert not await store.redis.call("EXISTS", own)
+    assert await store.redis.call("OBJECT", "ENCODING", shared) in (b"listpack", b"ziplist")
+
+
 async def test_a_large_cell_becomes_small_again(store: Store) -> None:
     place, brief_s = head_address(HOT), int(time.time()) + 1
     many = pack(Posting(name * 2**50, 1, brief_s) for name in range(400))

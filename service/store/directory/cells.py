@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 import numpy as np
@@ -113,18 +113,22 @@ class MatrixCells(BatchedRepository):
         held = await self._redis.call_many([_shared_field(place) for place in places]) if places else []
         reading: list[redis.Command] = []
         for place, field in zip(places, held, strict=True):
-            if _is_large(field):
+            if _has_further_fields(field):
+                reading.append(_shared_fields(place, field[0]))
+            elif _is_large(field):
                 own = keys.cell(place)[1]
                 small = field[0] <= _READ_WITH_STATE_BITS
                 reading.append(("HGETALL", own) if small else ("HMGET", own, "m", "x", "n"))
-        large = iter(await self._redis.call_many(reading) if reading else ())
+        further = iter(await self._redis.call_many(reading) if reading else ())
         answers = []
         for place, field in zip(places, held, strict=True):
-            if not _is_large(field):
+            if not _has_further_fields(field) and not _is_large(field):
                 answers.append(_few(field))
                 continue
-            found = next(large)
-            if isinstance(found, dict):
+            found = next(further)
+            if _has_further_fields(field):
+                answers.append(_joined(found) or (await self._read_states([place]))[0])
+            elif isinstance(found, dict):
                 answers.append(_whole(found))
             else:
                 self._page_bits[place] = field[0]
@@ -139,10 +143,22 @@ class MatrixCells(BatchedRepository):
                 if page is not None:
                     self._page_bits[place] = int(page.partition(b".")[0])
                 return _whole(found)
-            field = await self._redis.call(*_shared_field(place))
-            if not _is_large(field):
-                return _few(field)
+            few, _ = await self._read_shared(place)
+            if few is not None:
+                return few
         return CellAnswer(None, done=False, postings=b"")
+
+    async def _read_shared(self, place: CellAddress) -> tuple[CellAnswer | None, int]:
+        """Return the answer of a cell without a hash of its own; or None, and the number of bits of page numbers."""
+        while True:
+            field = await self._redis.call(*_shared_field(place))
+            if _is_large(field):
+                return None, field[0]
+            if not _has_further_fields(field):
+                return _few(field), 0
+            answer = _joined(await self._redis.call(*_shared_fields(place, field[0])))
+            if answer is not None:
+                return answer, 0
 
     async def _read_names(self, command: cell.ReadPostings) -> CellAnswer:
         """Read the pages of the wanted names. If none of them exists, the cell may have another number of pages."""
@@ -159,12 +175,12 @@ class MatrixCells(BatchedRepository):
                 found = [part for part in parts if part]
                 if found:
                     return CellAnswer(_member_of(member), postings=b"".join(found))
-            field = await self._redis.call(*_shared_field(place))
-            if not _is_large(field):
-                return _few(field)
-            if bits == field[0]:
+            few, present_bits = await self._read_shared(place)
+            if few is not None:
+                return few
+            if bits == present_bits:
                 return CellAnswer(_member_of(member), postings=b"")
-            bits = self._page_bits[place] = field[0]
+            bits = self._page_bits[place] = present_bits
         return await self._read_all(place)
 
     async def _fetch(self, command: cell.FetchPostings) -> CellAnswer:
@@ -179,6 +195,11 @@ class MatrixCells(BatchedRepository):
 
 def _shared_field(place: CellAddress) -> redis.Command:
     return ("HGET", keys.cell(place)[0], keys.cell_id(place))
+
+
+def _shared_fields(place: CellAddress, further: int) -> redis.Command:
+    ident = keys.cell_id(place)
+    return ("HMGET", keys.cell(place)[0], ident, *(ident + bytes((number,)) for number in range(1, further + 1)))
 
 
 def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Value]) -> redis.Command:
@@ -202,8 +223,21 @@ def _script_call_of(command: Command) -> _ScriptCall | None:
     return None
 
 
-def _is_large(field: bytes | None) -> bool:
-    return bool(field) and len(field or b"") % POSTING_BYTES > 0
+def _is_large(field: bytes | None) -> TypeGuard[bytes]:
+    """Return whether a cell with this field in the shared hash has a hash of its own."""
+    return field is not None and len(field) % POSTING_BYTES > 1
+
+
+def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
+    return field is not None and len(field) % POSTING_BYTES == 1
+
+
+def _joined(fields: Sequence[bytes | None]) -> CellAnswer | None:
+    """Return the answer of a cell that has these fields in the shared hash; None if it has others by now."""
+    first, *further = fields
+    if not _has_further_fields(first) or first[0] != len(further):
+        return None
+    return _few(first[1:] + b"".join(each for each in further if each))
 
 
 def _few(field: bytes | None) -> CellAnswer:

@@ -3,19 +3,63 @@
 -- ARGV: 1 id of the cell (8 bytes), further ones by script
 -- A posting has SIZE bytes: see service.discovery.postings. A cell with up to FEW postings and without membership is a
 -- field of the shared hash, ID → postings: so small that Redis keeps the hash as a listpack, without a key for each.
+-- With up to SHARED_MOST postings and without membership, it has several fields of FEW postings each: ID → number of
+-- further fields (1 byte), postings; and ID, 1 … (1 byte) → postings.
 -- Other cells have a hash of their own, and in the shared hash ID → number of bits (1 byte), expiry of the own hash (4).
 -- The own hash has pages of postings, BITS.PAGE → postings; the page of a posting is the first BITS bits of its name.
 -- Other fields: m membership, x record of the matrix, n number of postings (only if there are several pages).
 local SHARED, CELL = unpack(KEYS)
 local ID = ARGV[1]
-local SIZE, FEW, LEAST, PAGE, MOST_BITS = 13, 4, 2, 64, 12
+local SIZE, FEW, SHARED_MOST, OWN_LEAST, PAGE, MOST_BITS = 13, 4, 32, 16, 64, 12
 local LIFE_S, SLACK_S = 86400, 3600
 local now_s = tonumber(redis.call('TIME')[1])
 
+local function further_fields(id, count)
+  local fields = {}
+  for i = 1, count do
+    fields[i] = id .. string.char(i)
+  end
+  return fields
+end
+
+-- Return the postings that a cell has in the shared hash, of which `held` is the first field; nil if it has its own hash.
+local function shared_postings(id, held)
+  if #held % SIZE == 0 then
+    return held
+  elseif #held % SIZE == 1 then
+    local further = redis.call('HMGET', SHARED, unpack(further_fields(id, string.byte(held))))
+    return string.sub(held, 2) .. table.concat(further)
+  end
+end
+
+-- Replace the postings of a cell in the shared hash.
+local function write_shared(id, before, after)
+  local count, kept = math.ceil(#before / SIZE / FEW) - 1, math.ceil(#after / SIZE / FEW) - 1
+  for i = math.max(kept + 1, 1), count do
+    redis.call('HDEL', SHARED, id .. string.char(i))
+  end
+  if after == '' then
+    redis.call('HDEL', SHARED, id)
+    return
+  end
+  for i = 1, kept do
+    local first = i * FEW * SIZE + 1
+    local part = string.sub(after, first, first + FEW * SIZE - 1)
+    if part ~= string.sub(before, first, first + FEW * SIZE - 1) then
+      redis.call('HSET', SHARED, id .. string.char(i), part)
+    end
+  end
+  local part = string.sub(after, 1, FEW * SIZE)
+  if kept ~= count or part ~= string.sub(before, 1, FEW * SIZE) then
+    redis.call('HSET', SHARED, id, kept > 0 and string.char(kept) .. part or part)
+  end
+end
+
 local function look()
   local held = redis.call('HGET', SHARED, ID) or ''
-  if #held % SIZE == 0 then
-    return {few = held, n = #held / SIZE}
+  local few = shared_postings(ID, held)
+  if few then
+    return {few = few, n = #few / SIZE}
   end
   local found = redis.call('HMGET', CELL, 'm', 'x', 'n')
   local cell = {bits = string.byte(held), until_s = struct.unpack('>I4', held, 2), m = found[1], x = found[2]}
@@ -123,13 +167,10 @@ local function write_pages(cell, bits)
   if bits == 0 then
     redis.call('HDEL', CELL, 'n')
   end
-  if not cell.m and cell.n <= LEAST then
+  if not cell.m and cell.n <= OWN_LEAST then
     redis.call('DEL', CELL)
-    if #all > 0 then
-      redis.call('HSET', SHARED, ID, all)
-    else
-      redis.call('HDEL', SHARED, ID)
-    end
+    redis.call('HDEL', SHARED, ID)
+    write_shared(ID, '', all)
     cell.few, cell.bits, cell.until_s = all, nil, nil
   else
     redis.call('HSET', SHARED, ID, struct.pack('>BI4', bits, cell.until_s))
@@ -144,13 +185,14 @@ local function fit_pages(cell)
   while cell.n < PAGE / 8 * 2 ^ bits and bits > 0 do
     bits = bits - 1
   end
-  if bits ~= cell.bits or (not cell.m and cell.n <= LEAST) then
+  if bits ~= cell.bits or (not cell.m and cell.n <= OWN_LEAST) then
     write_pages(cell, bits)
   end
 end
 
--- Move the postings of a small cell into a hash of its own.
+-- Move a small cell into a hash of its own, with these postings.
 local function enlarge(cell, postings)
+  write_shared(ID, cell.few, '')
   if #postings > 0 then
     redis.call('HSET', CELL, '0.0', postings)
   end
@@ -173,17 +215,13 @@ end
 local function sweep_shared()
   local held = redis.call('HGETALL', SHARED)
   for i = 1, #held, 2 do
-    local before = held[i + 1]
-    local after = before
-    if #before % SIZE == 0 then
-      after = unexpired(before)
-    elseif struct.unpack('>I4', before, 2) <= now_s then
-      after = ''
-    end
-    if after == '' then
-      redis.call('HDEL', SHARED, held[i])
-    elseif after ~= before then
-      redis.call('HSET', SHARED, held[i], after)
+    if #held[i] == #ID then
+      local before = shared_postings(held[i], held[i + 1])
+      if before then
+        write_shared(held[i], before, unexpired(before))
+      elseif struct.unpack('>I4', held[i + 1], 2) <= now_s then
+        redis.call('HDEL', SHARED, held[i])
+      end
     end
   end
 end

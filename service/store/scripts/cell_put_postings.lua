@@ -31,10 +31,10 @@ if cell.few then
   end
   local postings
   postings, done = merge(unexpired(cell.few), list, accepts)
-  if #postings > FEW * SIZE then
+  if #postings > SHARED_MOST * SIZE then
     enlarge(cell, postings)
-  elseif postings ~= cell.few then
-    redis.call('HSET', SHARED, ID, postings)
+  else
+    write_shared(ID, cell.few, postings)
     cell.few, cell.n = postings, #postings / SIZE
   end
 else
