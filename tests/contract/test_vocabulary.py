@@ -1,13 +1,14 @@
 """The vocabulary on Redis: words of registrations, of which searching processes have a copy."""
 
 import time
+from zlib import crc32
 
 import pytest
 
 from service.store import Store
 from service.store.client import keys
 from service.store.directory import vocabulary
-from service.store.directory.vocabulary import WORD_TTL_S, StoredVocabulary
+from service.store.directory.vocabulary import HOUR_S, SHARDS, WORD_TTL_S, StoredVocabulary
 
 
 def repository(store: Store) -> StoredVocabulary:
@@ -29,16 +30,30 @@ async def test_a_copy_learns_new_words_and_forgets_old_ones(store: Store, monkey
     assert (await reader.read()).has_stem("python")
     await repository(store).add({"rust": "rust"})
     assert (await reader.read()).has_stem("rust")
-    await store.redis.call("ZADD", keys.vocabulary("entry"), int(time.time()) - WORD_TTL_S - 1, "python")
-    await repository(store).add({"go": "go"})
+    shard = keys.vocabulary("entry", crc32(b"python") % SHARDS)
+    await store.redis.call("HSET", shard, "python", int(time.time() - WORD_TTL_S) // HOUR_S - 2)
+    monkeypatch.setattr(vocabulary, "SHARD_WORDS", 400)
+    words = [f"word{n}" for n in range(150_000)]
+    in_shard = [word for word in words if crc32(word.encode()) % SHARDS == crc32(b"python") % SHARDS]
+    for word in in_shard:  # expired words are removed now and then
+        await repository(store).add({word: word})
     monkeypatch.setattr(vocabulary, "_RELOAD_S", 0.0)
     assert not (await reader.read()).has_stem("python")
-    assert (await reader.read()).has_stem("go")
+    assert (await reader.read()).has_stem("rust")
 
 
 async def test_a_flood_of_words_removes_the_oldest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabulary, "MAX_WORDS", 100)
-    await store.redis.call("ZADD", keys.vocabulary("entry"), int(time.time()) - 10, "oldest")
+    monkeypatch.setattr(vocabulary, "SHARDS", 1)
+    monkeypatch.setattr(vocabulary, "SHARD_WORDS", 100)
+    shard = keys.vocabulary("entry", 0)
+    await store.redis.call("HSET", shard, "oldest", int(time.time()) // HOUR_S - 1)
     await repository(store).add({f"word{n}": f"word{n}" for n in range(100)})
-    assert await store.redis.call("ZCARD", keys.vocabulary("entry")) == 100
+    assert await store.redis.call("HLEN", shard) == 100
     assert not (await repository(store).read()).has_stem("oldest")
+
+
+async def test_the_shards_of_a_vocabulary_stay_listpacks(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vocabulary, "SHARDS", 1)
+    await repository(store).add({"я" * 40: "я" * 39} | {f"word{n}" + "s" * 20: f"word{n}" for n in range(300)})
+    encoding = await store.redis.call("OBJECT", "ENCODING", keys.vocabulary("entry", 0))
+    assert encoding in (b"listpack", b"ziplist")

@@ -104,8 +104,9 @@ key                          type    contents
                                      (msgpack) → its end (Unix s, Redis's clock)
 ``cn:{mx}:ABOUT:load``       hash    ``PARTITION ROW AV-PAIR`` of each busy cell → its load: see
                                      ``scripts/matrix_count_load.lua``; expires
-``cn:{words:ABOUT}``         zset    words with which public channels or entries are registered, with their stems unless
-                                     equal (``WORD STEM``), by the time of the last registration (Unix s)
+``cn:{words:ABOUT:S}``       hash    shard S of the words with which public channels or entries are registered, with
+                                     their stems unless equal (``WORD STEM``) → time of the last registration (Unix h)
+``cn:{words:ABOUT}:HOUR``    list    words that were new in an hour, the latest first; expires
 ``cn:{ws:B}``                hash    bucket B of all saved searches: id → SearchCondition (msgpack)
 ``cn:{ws}:log``              stream  changes of the buckets: ``i`` id, ``s`` SearchCondition (msgpack) or empty for
                                      a removal; ~10,000
@@ -310,7 +311,6 @@ keyspace_deliveries = _key("cn:{clash:*}:told")
 keyspace_rates = _key("cn:{clash:*}:load")
 matrix_sizes = _key("cn:{mx}:*:sizes")
 matrix_loads = _key("cn:{mx}:*:load")
-vocabulary = _key("cn:{words:*}")
 user = _key("cn:{u:*}")
 restrictions = _key("cn:{u:*}:restrictions")
 user_index = _key("cn:{u:*}:subs")
@@ -381,6 +381,16 @@ def cell(address: CellAddress) -> tuple[str, str]:
 def names_bucket(about: str, bucket: int) -> str:
     """Return the key of a bucket of the content names of the directory ``about``, "channel" or "entry"."""
     return f"cn:{{nm:{bucket:04x}}}:{about}"
+
+
+def vocabulary(about: str, shard: int) -> str:
+    """Return the key of a shard of the words of the directory ``about``, "channel" or "entry"."""
+    return f"cn:{{words:{about}:{shard:x}}}"
+
+
+def latest_words(about: str, hour: int) -> str:
+    """Return the key of the words that were new in an hour (Unix time in hours) in the directory ``about``."""
+    return f"cn:{{words:{about}}}:{hour}"
 
 
 def requeued_dead_letter(uid: UserId, letter: str) -> str:

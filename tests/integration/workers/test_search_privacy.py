@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from service.clock import SystemClock
+from service.discovery.av_pairs import ContentKind
 from service.discovery.discover import DiscoverAnswer
 from service.discovery.query import SearchAnswer
 from service.discovery.query_parser import parse_query
@@ -18,7 +19,7 @@ from service.model import Change, Channel, Entry
 from service.search import Searcher
 from service.settings import Settings
 from service.store import Store, opened
-from service.store.client import keys
+from service.store.directory.vocabulary import StoredVocabulary
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
@@ -123,6 +124,9 @@ async def test_words_of_private_channels_are_stored_nowhere_in_the_directory(sto
     stored = set(await store.redis.call("KEYS", "cn:{m*"))
     await published(store, "https://other.example/feed", WEEVILS, 2)
     assert set(await store.redis.call("KEYS", "cn:{m*")) == stored
-    for about in ("channel", "entry"):
-        words = await store.redis.call("ZRANGE", keys.vocabulary(about), 0, -1)
-        assert not [word for word in words if b"zyzzyva" in word or b"weevil" in word]
+    kinds: tuple[ContentKind, ...] = ("channel", "entry")
+    for about in kinds:
+        words = await StoredVocabulary(store.channels._redis, about).read()
+        assert len(words)
+        assert not words.with_prefix("zyzzyva", 1)
+        assert not words.with_prefix("weevil", 1)
