@@ -6,10 +6,12 @@ The distance of two words is the number of letters that are inserted, deleted, r
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from rapidfuzz.distance import OSA
 from rapidfuzz.process import extract
 
@@ -19,6 +21,7 @@ MIN_TWO_TYPOS_CHARS: Final = 8
 """Minimum length of words in which two wrong letters are tolerated."""
 
 _END: Final = "\U0010ffff"
+_NO_LETTERS: Final = np.empty(0, np.uint64)
 
 
 class SimilarWord(msgspec.Struct, frozen=True):
@@ -40,6 +43,8 @@ class Vocabulary:
             self._add_stem(word, stem)
         self._sorted = sorted(self._stems)
         self._by_length: dict[int, list[str]] = {}
+        self._letters: dict[int, NDArray[np.uint64]] = {}
+        """The sets of letters of the words of each length, in their order, as bits; made when they are needed."""
         for word in self._sorted:
             self._by_length.setdefault(len(word), []).append(word)
 
@@ -72,12 +77,26 @@ class Vocabulary:
             return []
         found: list[tuple[str, int]] = []
         for length in range(len(word) - tolerated, len(word) + tolerated + 1):
-            candidates = self._by_length.get(length, ())
+            candidates = self._with_similar_letters(word, length, 2 * tolerated)
             nearest = extract(word, candidates, scorer=OSA.distance, score_cutoff=tolerated, limit=4 * most)
             found += [(candidate, int(distance)) for candidate, distance, _ in nearest if candidate != word]
         # Errors in the first letter are rare.
         found.sort(key=lambda one: (one[1], one[0][0] != word[0], abs(len(one[0]) - len(word)), one[0]))
         return self._first_stems(found, most)
+
+    def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
+        """Return the words of a length, without those that differ from ``word`` in more than ``most`` letters.
+
+        A wrong letter removes one letter from the set of a word's letters and adds one at most, so that no similar word
+        is left out; letters are taken modulo 64.
+        """
+        words = self._by_length.get(length, [])
+        letters = self._letters.get(length, _NO_LETTERS)
+        if len(letters) < len(words):
+            new = np.array([_letters_of(each) for each in words[len(letters) :]], np.uint64)
+            letters = self._letters[length] = np.concatenate([letters, new])
+        near = np.flatnonzero(np.bitwise_count(letters ^ np.uint64(_letters_of(word))) <= most)
+        return [words[place] for place in near.tolist()]
 
     def _add_stem(self, word: str, stem: str) -> bool:
         """Add a word or another stem of a word; return whether the word is new."""
@@ -95,3 +114,10 @@ class Vocabulary:
             if len(found) >= most:
                 break
         return list(found.values())[:most]
+
+
+def _letters_of(word: str) -> int:
+    bits = 0
+    for letter in word:
+        bits |= 1 << (ord(letter) & 63)
+    return bits

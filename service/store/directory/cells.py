@@ -31,6 +31,7 @@ from service.store.client.connection import BatchedRepository, BatchingClient
 T = TypeVar("T")
 
 _CACHED_PAIRS = 100_000
+_CACHED_CELLS = 20_000
 _PAIR_BYTES = 8
 _NAME_BITS = 64
 _READ_WITH_STATE_BITS = 2
@@ -56,8 +57,8 @@ class MatrixCells(BatchedRepository):
     def __init__(self, client: BatchingClient) -> None:
         """Create the cells, which are reached through ``client``."""
         super().__init__(client)
-        self._page_bits: LRUCache[CellAddress, int] = LRUCache(_CACHED_PAIRS)
-        """The number of bits of the page numbers of cells that have several pages, when they were last read."""
+        self._page_bits: LRUCache[CellAddress, int] = LRUCache(_CACHED_CELLS)
+        """The number of bits of the page numbers of cells with hashes of their own, when they were last read."""
 
     async def carry_out(self, commands: Sequence[Command]) -> list[CellAnswer]:
         """Run commands on cells and return their answers, in the order of ``commands``.
@@ -109,40 +110,52 @@ class MatrixCells(BatchedRepository):
                 return _answer(said)
 
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
-        """Return the states of cells, with the postings of those that have few."""
-        held = await self._redis.call_many([_shared_field(place) for place in places]) if places else []
-        reading: list[redis.Command] = []
-        for place, field in zip(places, held, strict=True):
-            if _has_further_fields(field):
-                reading.append(_shared_fields(place, field[0]))
-            elif _is_large(field):
-                own = keys.cell(place)[1]
-                small = field[0] <= _READ_WITH_STATE_BITS
-                reading.append(("HGETALL", own) if small else ("HMGET", own, "m", "x", "n"))
-        further = iter(await self._redis.call_many(reading) if reading else ())
-        answers = []
-        for place, field in zip(places, held, strict=True):
-            if not _has_further_fields(field) and not _is_large(field):
-                answers.append(_few(field))
-                continue
-            found = next(further)
-            if _has_further_fields(field):
-                answers.append(_joined(found) or (await self._read_states([place]))[0])
-            elif isinstance(found, dict):
-                answers.append(_whole(found))
-            else:
-                self._page_bits[place] = field[0]
-                answers.append(CellAnswer(_member_of(found[0]), _matrix(found[1]), CellLoad(int(found[2] or 0))))
-        return answers
+        """Return the states of cells, with the postings of those that have few.
+
+        A cell that had a hash of its own when it was last read is read there at once, and in the shared hash only if
+        its own has gone. Other cells are read in the shared hash, which says whether they have one.
+        """
+        bits = [self._page_bits.get(place) for place in places]
+        todo = {
+            number: _shared_field(place) if own is None else _own_state(place, own)
+            for number, (place, own) in enumerate(zip(places, bits, strict=True))
+        }
+        answers, is_sure = dict[int, CellAnswer](), set[int]()
+        while todo:
+            replies = await self._redis.call_many(list(todo.values()))
+            asked, todo = todo, {}
+            for (number, command), found in zip(asked.items(), replies, strict=True):
+                place = places[number]
+                if command == _shared_field(place):
+                    self._page_bits.pop(place, None)
+                    if _has_further_fields(found):
+                        todo[number] = _shared_fields(place, found[0])
+                    elif _is_large(found):
+                        is_sure.add(number)
+                        self._page_bits[place] = found[0]
+                        todo[number] = _own_state(place, found[0])
+                    else:
+                        answers[number] = _few(found)
+                elif command[1] == keys.cell(place)[0]:
+                    answer = _joined(found)
+                    if answer is None:
+                        todo[number] = _shared_field(place)
+                    else:
+                        answers[number] = answer
+                elif number not in is_sure and not (found if isinstance(found, dict) else found[2]):
+                    todo[number] = _shared_field(place)
+                elif isinstance(found, dict):
+                    answers[number] = self._whole(place, found)
+                else:
+                    load = CellLoad(int(found[2] or 0))
+                    answers[number] = CellAnswer(_member_of(found[0]), _matrix(found[1]), load)
+        return [answers[number] for number in range(len(places))]
 
     async def _read_all(self, place: CellAddress) -> CellAnswer:
         for _ in range(_MAX_TRIES):
             found = await self._redis.call("HGETALL", keys.cell(place)[1])
             if found:
-                page = next((field for field in found if b"." in field), None)
-                if page is not None:
-                    self._page_bits[place] = int(page.partition(b".")[0])
-                return _whole(found)
+                return self._whole(place, found)
             few, _ = await self._read_shared(place)
             if few is not None:
                 return few
@@ -159,6 +172,17 @@ class MatrixCells(BatchedRepository):
             answer = _joined(await self._redis.call(*_shared_fields(place, field[0])))
             if answer is not None:
                 return answer, 0
+
+    def _whole(self, place: CellAddress, found: dict[bytes, bytes]) -> CellAnswer:
+        """Return the answer of a cell whose own hash has been read."""
+        member, matrix = found.pop(b"m", None), found.pop(b"x", None)
+        found.pop(b"n", None)
+        page = next(iter(found), None)
+        if page is not None:
+            self._page_bits[place] = int(page.partition(b".")[0])
+        postings = b"".join(found.values())
+        load = CellLoad(len(postings) // POSTING_BYTES)
+        return CellAnswer(_member_of(member), _matrix(matrix), load, done=True, postings=postings)
 
     async def _read_names(self, command: cell.ReadPostings) -> CellAnswer:
         """Read the pages of the wanted names. If none of them exists, the cell may have another number of pages."""
@@ -200,6 +224,12 @@ def _shared_field(place: CellAddress) -> redis.Command:
 def _shared_fields(place: CellAddress, further: int) -> redis.Command:
     ident = keys.cell_id(place)
     return ("HMGET", keys.cell(place)[0], ident, *(ident + bytes((number,)) for number in range(1, further + 1)))
+
+
+def _own_state(place: CellAddress, bits: int) -> redis.Command:
+    """Return the command that reads the state of a cell with 2 ^ ``bits`` pages from its own hash."""
+    own = keys.cell(place)[1]
+    return ("HGETALL", own) if bits <= _READ_WITH_STATE_BITS else ("HMGET", own, "m", "x", "n")
 
 
 def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Value]) -> redis.Command:
@@ -244,15 +274,6 @@ def _few(field: bytes | None) -> CellAnswer:
     """Return the answer of a cell that has no hash of its own."""
     postings = field or b""
     return CellAnswer(None, None, CellLoad(len(postings) // POSTING_BYTES), done=False, postings=postings)
-
-
-def _whole(found: dict[bytes, bytes]) -> CellAnswer:
-    """Return the answer of a cell whose own hash has been read."""
-    member, matrix = found.pop(b"m", None), found.pop(b"x", None)
-    found.pop(b"n", None)
-    postings = b"".join(found.values())
-    load = CellLoad(len(postings) // POSTING_BYTES)
-    return CellAnswer(_member_of(member), _matrix(matrix), load, done=True, postings=postings)
 
 
 def _member(member: Membership | None) -> str:
