@@ -16,7 +16,7 @@ from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer
 from tests.support.waiting import until
 
-EXPIRES_S = time.time() + 600.0
+EXPIRES_S = time.time() + 86_400.0
 SMALL = MatrixLimits(names=20, registrations_s=1e9, queries_s=1e9, partitions=8, replicas=4)
 
 

@@ -14,7 +14,7 @@ from service.store.directory.load_reports import ReportedCell
 from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer, NodeLoads
 
-EXPIRES_S = time.time() + 600.0
+EXPIRES_S = time.time() + 86_400.0
 PAIR = "lang=en"
 SMALL = MatrixLimits(names=20, registrations_s=1e9, queries_s=100.0, partitions=8, replicas=4)
 

@@ -5,12 +5,12 @@ import contextlib
 from service.corona.fleet_policy import ChannelBounds
 from service.errors import StoreUnavailable
 from service.feeds.urls import channel_id, page_url
-from service.model import Channel, Validators
+from service.model import Change, Channel, Entry, Validators
 from service.store import Store
 from service.store.client import keys
 from tests.contract.test_channel_moves import ALICE, carry_out, say_moved, tell_everybody, told_to
 from tests.contract.test_subscriptions import DyingLink
-from tests.support.channels import SNAPSHOT, make_channel, publish
+from tests.support.channels import SNAPSHOT, change, make_channel, publish
 
 PAGE = "https://example.org/prices"
 PART = page_url(PAGE, "main table")
@@ -24,7 +24,8 @@ async def _part_is_watched(store: Store) -> None:
     await tell_everybody(store, PAGE_ID, "of the whole page")
     await make_channel(store, PART, kind="page")
     part = Channel(PART_ID, PART)
-    await publish(store, part, "seen before")  # at 2,000 s; it is decided at 3,000 s
+    seen = Change("addition", Entry("seen before", "seen before"))
+    await change(store, part, seen, detected_s=2_000.0)  # it is decided at 3,000 s
     await say_moved(store, PAGE, PART)
     await tell_everybody(store, PART_ID, "seen since")  # at 5,000 s
 
