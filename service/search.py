@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from operator import attrgetter
 
 import msgspec
 
@@ -27,7 +26,7 @@ from service.discovery.discover import (
     discover_pairs,
 )
 from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
-from service.discovery.query import DEFAULT_LIMIT, Correction, PairCondition, Query, SearchAnswer, SearchHit
+from service.discovery.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,
@@ -40,7 +39,7 @@ from service.discovery.search_policy import (
     text_of_named_channel,
 )
 from service.discovery.text_search.query_expansion import ExpandedQuery, expand
-from service.discovery.text_search.ranking import Circumstances, ScoreParts, clause_importance, score
+from service.discovery.text_search.ranking import Circumstances, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import Snippet, make_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
@@ -127,8 +126,10 @@ class Searcher:
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
         expanded = expand(query, vocabulary, language)
         found = await self._find_expanded(expanded, language)
-        tolerant = expanded if found.answer.hits else expand(query, vocabulary, language, tolerant=True)
-        return found if tolerant == expanded else await self._find_expanded(tolerant, language)
+        if len(found.answer.hits) >= query.limit:
+            return found
+        wider = expand(query, vocabulary, language, tolerant=not found.answer.hits, any_word=True)
+        return found if wider == expanded else _append(found, await self._find_expanded(wider, language))
 
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
@@ -225,10 +226,12 @@ class Searcher:
             matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
             if len(matching) >= enough or whole:
                 break
+        complete = [match for match in matching if expanded.has_all_words(match.text, match.pairs)]
+        matching = [*complete, *(match for match in matching if match not in complete)]
         shown = matching[:limit]
         answer = SearchAnswer(
             tuple(await self._hits(expanded, shown)),
-            tuple(dict.fromkeys(_corrections(expanded, shown))),
+            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:limit] or shown])),
             has_more=len(matching) > limit,
             total=len(matching) if whole else None,
         )
@@ -282,8 +285,9 @@ class Searcher:
                 documents = [one for one in documents if one.time_s >= after_s]
         else:
             documents = await self._channel_documents(expanded, candidates, importances, language)
+        covered = {each.name: coverage(expanded.clauses, each, importances) for each in candidates}
         # Stable: the candidates are in the order of their relevance and then of their names.
-        documents.sort(key=lambda one: (-one.score.total, -one.time_s))
+        documents.sort(key=lambda one: (-covered[one.candidate.name], -one.score.total, -one.time_s))
         return documents
 
     async def _entry_documents(
@@ -343,7 +347,12 @@ class Searcher:
             found = match.document
             texts = titles[found.channel.id] if found.entry is None else [found.entry.summary]
             snippet = _best_snippet(texts, expanded, match.text.language)
-            hits.append(SearchHit(found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits))
+            hits.append(
+                SearchHit(
+                    found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits,
+                    lacks_words=not expanded.has_all_words(match.text, match.pairs),
+                )
+            )  # fmt: skip
         return hits
 
 
@@ -365,18 +374,34 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
             yield _Match(one, text, pairs)
 
 
+def _append(first: SearchExplanation, second: SearchExplanation) -> SearchExplanation:
+    """Return the explanation ``second`` of a wider search with the results of ``first`` before its own."""
+    limit = second.expanded.query.limit
+    known = {_document_id(hit) for hit in first.answer.hits}
+    new = [place for place, hit in enumerate(second.answer.hits) if _document_id(hit) not in known]
+    added = new[: limit - len(known)]
+    answer = SearchAnswer(
+        (*first.answer.hits, *(second.answer.hits[place] for place in added)),
+        first.answer.corrections or second.answer.corrections,
+        has_more=second.answer.has_more or len(new) > len(added),
+        total=second.answer.total,
+    )
+    return msgspec.structs.replace(
+        second,
+        answer=answer,
+        scores=(*first.scores, *(second.scores[place] for place in added)),
+        pairs=(*first.pairs, *(second.pairs[place] for place in added)),
+    )
+
+
+def _document_id(hit: SearchHit) -> tuple[ChannelId, str]:
+    return hit.channel.id, hit.entry.key if hit.entry is not None else ""
+
+
 def _best_snippet(texts: Iterable[str], expanded: ExpandedQuery, language: str) -> Snippet:
     """Return the snippet of that text which has most words of the query; of equal ones, of the first."""
     is_hit = expanded.hit_test(language)
     return max((make_snippet(text, is_hit) for text in texts), key=lambda one: len(one.hits), default=Snippet(""))
-
-
-def _corrections(expanded: ExpandedQuery, matches: Iterable[_Match]) -> Iterator[Correction]:
-    """Yield the corrections of those words of the query that no match has as written."""
-    corrections = [frozenset(expanded.corrections(match.text, match.pairs)) for match in matches]
-    words = [{each.word for each in own} for own in corrections]
-    everywhere = set.intersection(*words) if words else set[str]()
-    return (each for own in corrections for each in sorted(own, key=attrgetter("word")) if each.word in everywhere)
 
 
 def _is_in_language(channel: Channel, language: str) -> bool:

@@ -47,7 +47,10 @@ _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNO
 
 
 async def find(requests: Requests, text: str) -> Reply:
-    """Search for channels, and for entries if no channel matches and the search makes sense for entries, too."""
+    """Search for channels, and for entries if no channel matches and the search makes sense for entries, too.
+
+    Channels with only some of the words are shown if no entry has all of them.
+    """
     if not text.strip():
         return MissingArgument("find")
     if looks_like_url(text) and ("/" in text or ":" in text):
@@ -55,10 +58,16 @@ async def find(requests: Requests, text: str) -> Reply:
     query = parse_query(text, datetime.fromtimestamp(requests.now_s(), UTC).date(), RESULTS_AT_ONCE)
     answer = await requests.search(query)
     about_entries = _about_entries(query)
-    if not answer.hits and about_entries is not None:
-        query, answer = about_entries, await requests.search(about_entries)
-        return SearchResults(text, query, answer, are_instead_of_channels=bool(answer.hits))
+    if about_entries is not None and not _has_all_words(answer):
+        entries = await requests.search(about_entries)
+        if not answer.hits or _has_all_words(entries):
+            return SearchResults(text, about_entries, entries, are_instead_of_channels=bool(entries.hits))
     return SearchResults(text, query, answer)
+
+
+def _has_all_words(answer: SearchAnswer) -> bool:
+    """Return whether a result has all words of the query."""
+    return any(not hit.lacks_words for hit in answer.hits)
 
 
 async def more(requests: Requests, previous: Reply | None) -> Reply:
@@ -134,8 +143,8 @@ async def _preview(requests: Requests, condition: SearchCondition) -> SearchPrev
     query = Query("entry", condition.all_of, condition.none_of, limit=MANY_MATCHES_PER_DAY * PREVIEW_DAYS + 1)
     with suppress(CellsUnavailable):
         answer = await requests.search(query)
-        # A saved search finds no similar words.
-        hits = () if answer.corrections else answer.hits
+        # A saved search finds no similar words, and requires all words.
+        hits = () if answer.corrections else tuple(hit for hit in answer.hits if not hit.lacks_words)
         return SearchPreview(len(hits), PREVIEW_DAYS, hits[:PREVIEW_EXAMPLES])
     return None
 

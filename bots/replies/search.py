@@ -52,24 +52,30 @@ class SearchResults(QuestionReply, frozen=True):
         if self.shown_before == len(self.hits):
             return NoMoreResults().text(translator.language)
         rows = [f"{number}. {_hit(hit, translator)}" for number, hit in enumerate(self.hits, 1)]
+        if 0 < self._complete_count < len(rows):
+            some = translator.gettext("With some of the words:")
+            rows[self._complete_count] = f"{some}\n{rows[self._complete_count]}"
         last = _subscribe_offer(self.hits, translator)
         if self.has_more:
             last = " ".join([last, translator.gettext("`more` shows the next ones.")])
+        if not self._complete_count:
+            last = "\n".join([*_or_hints(self.query, text, translator), last])
         return fit_rows(self._head(text, translator), rows[self.shown_before :], translator, last)
 
+    @property
+    def _complete_count(self) -> int:
+        """The number of hits that have all words of the query; these come first."""
+        return sum(not hit.lacks_words for hit in self.hits)
+
     def _head(self, query: str, translator: Translator) -> str:
-        count = len(self.hits)
+        count = self._complete_count
         if self.shown_before:
             return translator.gettext("More results for “{query}”:", query=query)
-        if self.answer.corrections:
-            return translator.gettext(
-                "Nothing matches “{query}”. Results for “{corrected}”:",
-                query=query,
-                corrected=_corrected(query, self.answer.corrections),
-            )
+        if self.answer.corrections or not count:
+            return self._head_of_similar(query, translator)
         if self.are_instead_of_channels:
             return translator.gettext("No channel matches “{query}”, but these entries do:", query=query)
-        if self.has_more:
+        if self.has_more and count == len(self.hits):
             return translator.gettext("The best matches for “{query}”:", query=query)
         if self.query.about == "entry":
             return translator.ngettext(
@@ -78,6 +84,21 @@ class SearchResults(QuestionReply, frozen=True):
         return translator.ngettext(
             "{count} channel matches “{query}”:", "{count} channels match “{query}”:", count, query=query
         )
+
+    def _head_of_similar(self, query: str, translator: Translator) -> str:
+        """Return the first line if words were replaced, or nothing has all words."""
+        corrected = _corrected(query, self.answer.corrections)
+        if self._complete_count:
+            return translator.gettext(
+                "Nothing matches “{query}”. Results for “{corrected}”:", query=query, corrected=corrected
+            )
+        if self.answer.corrections:
+            return translator.gettext(
+                "Nothing has all the words of “{query}”. The best results for “{corrected}”:",
+                query=query,
+                corrected=corrected,
+            )
+        return translator.gettext("Nothing has all the words of “{query}”. The best with some of them:", query=query)
 
 
 class NoMoreResults(Reply, frozen=True):
@@ -271,10 +292,9 @@ def _no_hits(query: Query, text: str, translator: Translator) -> str:
 
 def _alternatives(query: Query, text: str, translator: Translator) -> list[str]:
     """Return the sentences that suggest other actions after a search without hits."""
-    tries = []
-    if _LOWERCASE_OR.search(text) and all(len(group) == 1 for group in query.all_of):
-        command = f"find {_LOWERCASE_OR.sub(' OR ', text)}"
-        return [translator.gettext("For either word, write OR in capital letters: `{command}`.", command=command)]
+    tries = _or_hints(query, text, translator)
+    if tries:
+        return tries
     if len(query.all_of) + len(query.none_of) > 1 or query.after is not None:
         tries.append(translator.gettext("Try fewer words or conditions."))
     if query.about == "entry":
@@ -287,6 +307,14 @@ def _alternatives(query: Query, text: str, translator: Translator) -> list[str]:
             )
         )
     return tries
+
+
+def _or_hints(query: Query, text: str, translator: Translator) -> list[str]:
+    """Return a sentence about OR if the query has this word in small letters."""
+    if not _LOWERCASE_OR.search(text) or any(len(group) > 1 for group in query.all_of):
+        return []
+    command = f"find {_LOWERCASE_OR.sub(' OR ', text)}"
+    return [translator.gettext("For either word, write OR in capital letters: `{command}`.", command=command)]
 
 
 def _corrected(text: str, corrections: tuple[Correction, ...]) -> str:

@@ -27,16 +27,20 @@ class WeightedPair(msgspec.Struct, frozen=True):
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """A condition that a name satisfies if it has at least one of these pairs; there must be at least one."""
+    """A condition that a name satisfies if it has at least one of these pairs; there must be at least one.
+
+    A name has to satisfy all clauses that are not optional, and one of those that are.
+    """
 
     alternatives: tuple[WeightedPair, ...]
+    is_optional: bool = False
 
 
 class CandidateName(msgspec.Struct, frozen=True):
-    """A name that satisfies all clauses.
+    """A name that satisfies the clauses.
 
     ``weights`` has, for each clause in order, factor * weight (up to 255) of the alternative that counts for the score,
-    and ``pairs`` has that alternative's pair.
+    and ``pairs`` has that alternative's pair. The weight is 0 if the name does not satisfy an optional clause.
     """
 
     name: str

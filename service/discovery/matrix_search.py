@@ -43,14 +43,19 @@ _Wanted = Mapping[int, "tuple[int, ...] | None"]
 
 
 class PairClause(msgspec.Struct, frozen=True):
-    """A clause of a query: the keys of alternative AV-pairs, each with its factor in (0, 1]."""
+    """A clause of a query: the keys of alternative AV-pairs, each with its factor in (0, 1].
+
+    A name has to satisfy all clauses that are not optional, and one of those that are.
+    """
 
     alternatives: tuple[tuple[PairKey, float], ...]
+    is_optional: bool = False
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
     """The names that satisfy a query: arrays with one row for each of them, the best first.
 
+    Names that satisfy more of the optional clauses come first, and among these, those with higher scores.
     ``scores`` are the sums over all clauses of the clause's importance * factor * weight. ``weights`` and ``choices``
     have one column for each clause: factor * weight of the alternative that counts, and its index. ``total``,
     ``complete`` and ``frequencies`` are those of :class:`service.discovery.candidates.Candidates`. ``sizes`` are the
@@ -69,7 +74,7 @@ class SearchOutcome(msgspec.Struct, frozen=True):
 
 
 class PairQuery(msgspec.Struct, frozen=True):
-    """A query for the ``most`` best names that satisfy all clauses (at least one) and have no ``excluded`` pair.
+    """A query for the ``most`` best names that satisfy the clauses (at least one) and have no ``excluded`` pair.
 
     ``importance`` returns the importance of a clause from its index and the document frequencies of its alternatives.
     """
@@ -90,7 +95,8 @@ def search(query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, Ma
     asked = dict.fromkeys(pair for clause in clauses for pair, _ in clause.alternatives)
     readers = {pair: MatrixReader(pair, known.get(pair), draw, now_s) for pair in (*asked, *excluded)}
     yield from run_together([reader.read_state() for reader in readers.values()])
-    driver = min(clauses, key=lambda clause: _frequency(clause, readers))
+    necessary = _necessary(clauses)
+    driver = min(necessary, key=lambda clause: _frequency(clause, readers))
     leading = [readers[pair] for pair, _ in driver.alternatives]
     others = [reader for reader in readers.values() if reader not in leading]
     share, names = min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers))), np.empty(0, np.uint64)
@@ -101,7 +107,7 @@ def search(query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, Ma
         )
         names = _union(reader.content()[0] for reader in leading)
         yield from run_together([reader.read_names(names) for reader in others])
-        names = _satisfying(names, clauses, excluded, readers)
+        names = _satisfying(names, necessary, excluded, readers)
         if share >= 1 or len(names) >= query.most or max(reader.postings for reader in leading) >= MAX_POSTINGS:
             break
         share = min(1.0, 2 * share)
@@ -111,7 +117,8 @@ def search(query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, Ma
         for index, clause in enumerate(clauses)
     ]
     scores = weights @ np.array(importances)
-    best = np.lexsort((names, -scores))[: query.most]
+    coverages = _coverages(clauses, weights, choices, importances)
+    best = np.lexsort((names, -scores, -coverages))[: query.most]
     return SearchOutcome(
         names[best],
         scores[best],
@@ -302,6 +309,28 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
     """Return the position of each name in the sorted array ``within``, and whether it is there."""
     places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
     return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
+
+
+def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
+    """Return the clauses that every result satisfies: those that are not optional, and one for all that are."""
+    optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
+    required = [clause for clause in clauses if not clause.is_optional]
+    return [*required, PairClause(tuple(optional.items()))] if optional else required
+
+
+def _coverages(
+    clauses: Sequence[PairClause],
+    weights: NDArray[np.float64],
+    choices: NDArray[np.int64],
+    importances: Sequence[float],
+) -> NDArray[np.float64]:
+    """Return for each name the sum over the optional clauses that it satisfies of importance * factor."""
+    found = np.zeros(len(weights))
+    for column, clause in enumerate(clauses):
+        if clause.is_optional:
+            factors = np.array([factor for _, factor in clause.alternatives])
+            found += importances[column] * np.where(weights[:, column] > 0, factors[choices[:, column]], 0.0)
+    return found
 
 
 def _satisfying(

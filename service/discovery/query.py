@@ -79,6 +79,8 @@ class SearchHit(msgspec.Struct, frozen=True):
     """Number of the channel's subscribers; 0 if the search did not read it."""
     snippet: str = ""
     hits: tuple[tuple[int, int], ...] = ()
+    lacks_words: bool = False
+    """Whether it has only some of the query's words; such results come after those that have all of them."""
 
 
 class Correction(msgspec.Struct, frozen=True):

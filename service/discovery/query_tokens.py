@@ -293,7 +293,7 @@ def _proximity_error(word: str) -> BadQuery:
 
 
 def _plus_error(_word: str) -> BadQuery:
-    return BadQuery("“+” isn't needed, please leave it out: results contain every word anyway.")
+    return BadQuery("“+” isn't needed, please leave it out: results with every word come first anyway.")
 
 
 def _fuzzy_error(_word: str) -> BadQuery:

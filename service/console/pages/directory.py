@@ -51,27 +51,32 @@ class ClauseScore(msgspec.Struct, frozen=True):
 
 
 class ItemScore(msgspec.Struct, frozen=True):
-    """The score of a search result: the sum of the relevance of all clauses, times 1 + the three other numbers.
+    """The score of a search result: the sum of the relevance of all clauses, times 1 + the other numbers.
 
-    ``subscribers`` stands for the channel's number of subscribers, ``language`` for the asker's language, and
-    ``recency`` for the age of an entry.
+    ``as_written`` stands for the share of the query's words that it has as they were written, ``subscribers`` for the
+    channel's number of subscribers, ``language`` for the asker's language, and ``recency`` for the age of an entry.
     """
 
     total: float
     clauses: tuple[ClauseScore, ...]
+    as_written: float
     subscribers: float
     language: float
     recency: float
 
 
 class SearchItem(msgspec.Struct, frozen=True):
-    """A search result: a channel, or one of its entries, with a line of its text."""
+    """A search result: a channel, or one of its entries, with a line of its text.
+
+    ``lacks_words`` says that it has only some of the query's words.
+    """
 
     channel: ChannelId
     url: str
     title: str
     entry: Entry | None
     snippet: str
+    lacks_words: bool
     score: ItemScore
 
 
@@ -92,12 +97,13 @@ class SearchAlternative(msgspec.Struct, frozen=True):
 
 
 class SearchClause(msgspec.Struct, frozen=True):
-    """A condition of a query, which every result satisfies with one of the alternatives.
+    """A condition of a query, which every result satisfies with one of the alternatives unless it ``is_optional``.
 
     ``importance`` is the inverse document frequency: rare words count more.
     """
 
     importance: float
+    is_optional: bool
     alternatives: tuple[SearchAlternative, ...]
 
 
@@ -112,7 +118,7 @@ class SearchResult(msgspec.Struct, frozen=True):
     """The results of a search in the directory, best first, and how they were found and ranked.
 
     ``excluded`` are the AV-pairs that no result has. ``source`` is ``memory`` if workers answered from memory, and
-    ``matrices`` otherwise. ``candidates`` names were read, of those that satisfy all clauses; private ones and those
+    ``matrices`` otherwise. ``candidates`` names were read, of those that satisfy the clauses; private ones and those
     that do not match as written were left out. ``total`` is the number of results if it is known. ``has_more`` says
     that there are further results. ``took_s`` is the duration of the whole search.
     """
@@ -268,13 +274,22 @@ def describe_search(found: SearchExplanation, took_s: float) -> SearchResult:
     queried = {matrix.pair: matrix for matrix in candidates.queried}
     return SearchResult(
         items=tuple(
-            SearchItem(hit.channel.id, hit.channel.url, hit.channel.title, hit.entry, hit.snippet, _score(parts, pairs))
+            SearchItem(
+                hit.channel.id,
+                hit.channel.url,
+                hit.channel.title,
+                hit.entry,
+                hit.snippet,
+                hit.lacks_words,
+                _score(parts, pairs),
+            )
             for hit, parts, pairs in zip(answer.hits, found.scores, found.pairs, strict=True)
         ),
         about=found.expanded.query.about,
         clauses=tuple(
             SearchClause(
                 importance,
+                clause.is_optional,
                 tuple(_alternative(each, candidates.frequencies, queried) for each in clause.alternatives),
             )
             for clause, importance in zip(found.expanded.clauses, found.importances, strict=True)
@@ -291,8 +306,8 @@ def describe_search(found: SearchExplanation, took_s: float) -> SearchResult:
 
 
 def _score(parts: ScoreParts, pairs: Sequence[Pair]) -> ItemScore:
-    clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True))
-    return ItemScore(parts.total, clauses, parts.subscribers, parts.language, parts.recency)
+    clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True) if value)
+    return ItemScore(parts.total, clauses, parts.as_written, parts.subscribers, parts.language, parts.recency)
 
 
 def _alternative(

@@ -3,14 +3,15 @@
 A document is registered with the stems of its words in its own language. The language of a query is unknown, so a word
 of a query stands for its stems in all product languages. A prefix stands for the words of the vocabulary that begin
 with it. A word that nobody has registered may be misspelt, so it stands for similar words of the vocabulary, too; these
-count less. If nothing is found, a *tolerant* expansion adds similar words for all words.
+count less. If nothing is found, a *tolerant* expansion adds similar words for all words. If few results are found, the
+words are *optional*: a result needs only one of them.
 
 Each group of alternatives of the query becomes a *clause*: a document has to have at least one of its pairs. Clauses
-are necessary conditions: a phrase is represented by its words, and :meth:`ExpandedQuery.is_satisfied_by` checks the
-text.
+are necessary conditions, unless they are optional: a phrase is represented by its words, and
+:meth:`ExpandedQuery.is_satisfied_by` checks the text.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Final
@@ -40,20 +41,30 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     """A query, and the AV-pairs by which its results are found.
 
     ``excluded`` are pairs that no result has. ``similar`` are the words of the vocabulary that stand for each word that
-    may be misspelt, ``prefixed`` those that stand for each prefix.
+    may be misspelt. ``optional`` are groups of the query of which a result satisfies at least one, if there are any.
     """
 
     query: Query
     clauses: tuple[Clause, ...]
     excluded: frozenset[Pair]
     similar: dict[str, tuple[SimilarWord, ...]]
+    optional: tuple[tuple[Condition, ...], ...] = ()
 
     def is_satisfied_by(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document with this text and these AV-pairs matches; similar words count, too."""
-        query = self.query
-        return all(
-            any(self._holds(condition, text, pairs) for condition in group) for group in query.all_of
-        ) and not any(_holds_as_written(condition, text, pairs) for condition in query.none_of)
+        """Return whether a document with this text and these AV-pairs matches; similar words count, too.
+
+        If words are optional, the document needs one of them.
+        """
+        optional = [self._has_one(group, text, pairs) for group in self.optional]
+        return (
+            all(self._has_one(group, text, pairs) for group in self.query.all_of if group not in self.optional)
+            and (not optional or any(optional))
+            and not any(_holds_as_written(condition, text, pairs) for condition in self.query.none_of)
+        )
+
+    def has_all_words(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+        """Return whether a matching document has all words of the query, also the optional ones."""
+        return all(self._has_one(group, text, pairs) for group in self.optional)
 
     def share_as_written(self, text: str) -> float:
         """Return the share (0 to 1) of the query's words that occur in a text as they are written, but for case."""
@@ -61,11 +72,14 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         folded = fold(text)
         return sum(word in folded for word in asked) / len(asked) if asked else 0.0
 
-    def corrections(self, text: SearchableText, pairs: AbstractSet[Pair]) -> Iterator[Correction]:
-        """Yield the words of the query instead of which a matching document has a similar word."""
+    def corrections(self, documents: Sequence[tuple[SearchableText, AbstractSet[Pair]]]) -> Iterator[Correction]:
+        """Yield the words of the query that none of these matching documents has, and the similar word that one has.
+
+        Each document is given by its text and AV-pairs, the best first.
+        """
         for word, candidates in self.similar.items():
-            if not _holds_as_written(WordCondition(word), text, pairs):
-                found = (each.word for each in candidates if _has_stem(each.stem, text, pairs))
+            if not any(_holds_as_written(WordCondition(word), *document) for document in documents):
+                found = (each.word for one in documents for each in candidates if _has_stem(each.stem, *one))
                 yield from (Correction(word, replacement) for replacement in islice(found, 1))
 
     def hit_test(self, language: str) -> Callable[[str], bool]:
@@ -86,6 +100,9 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     def _conditions(self) -> Iterator[Condition]:
         return (condition for group in self.query.all_of for condition in group)
 
+    def _has_one(self, group: tuple[Condition, ...], text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
+        return any(self._holds(condition, text, pairs) for condition in group)
+
     def _holds(self, condition: Condition, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
         if _holds_as_written(condition, text, pairs):
             return True
@@ -97,17 +114,34 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         return any(_has_stem(stemmed, text, pairs) for stemmed in stems)
 
 
-def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
-    """Return the expansion of a query; if ``tolerant``, similar words stand also for words that are registered."""
+def expand(
+    query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False, any_word: bool = False
+) -> ExpandedQuery:
+    """Return the expansion of a query.
+
+    If ``tolerant``, similar words stand also for words that are registered. If ``any_word`` and the query has several
+    words, these are optional; phrases and fields are not.
+    """
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
         if isinstance(condition, WordCondition) and not condition.is_prefix:
             known = any(map(vocabulary.has_stem, query_stems(condition.word)))
             if tolerant or not known:
                 similar[condition.word] = tuple(vocabulary.similar(condition.word, MAX_SIMILAR_STEMS))
-    clauses = (clause for group in query.all_of for clause in _clauses(group, vocabulary, similar, language))
+    words = tuple(group for group in dict.fromkeys(query.all_of) if all(map(_is_word, group)))
+    optional = words if any_word and len(words) > 1 else ()
+    clauses = (
+        msgspec.structs.replace(clause, is_optional=group in optional)
+        for group in query.all_of
+        for clause in _clauses(group, vocabulary, similar, language)
+    )
     excluded = frozenset(pair for condition in query.none_of for pair in _excluded_pairs(condition))
-    return ExpandedQuery(query, tuple(dict.fromkeys(clauses)), excluded, {w: f for w, f in similar.items() if f})
+    found = {word: candidates for word, candidates in similar.items() if candidates}
+    return ExpandedQuery(query, tuple(dict.fromkeys(clauses)), excluded, found, optional)
+
+
+def _is_word(condition: Condition) -> bool:
+    return isinstance(condition, WordCondition) and not condition.in_title
 
 
 def _clauses(

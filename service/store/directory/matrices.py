@@ -93,13 +93,15 @@ class Directory(MaintainedMatrices):
             self._learn(left, await self._run(run_together(dialogues)))
 
     async def find(self, clauses: Sequence[Clause], excluded: Collection[AvPair], most: int) -> Candidates:
-        """Return up to ``most`` names that satisfy all clauses and have no excluded pair, those with best scores first.
+        """Return up to ``most`` names that satisfy the clauses and have no excluded pair, those with best scores first.
 
-        There must be at least one clause. Raises :class:`service.errors.CellsUnavailable`.
+        There must be at least one clause. Names that satisfy more optional clauses precede others. Raises
+        :class:`service.errors.CellsUnavailable`.
         """
         began_s = time.perf_counter()
         asked = [
-            PairClause(tuple((self.key(each.pair), each.factor) for each in clause.alternatives)) for clause in clauses
+            PairClause(tuple((self.key(each.pair), each.factor) for each in clause.alternatives), clause.is_optional)
+            for clause in clauses
         ]
         without = [self.key(pair) for pair in excluded]
         known = {

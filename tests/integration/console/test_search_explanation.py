@@ -32,14 +32,16 @@ async def test_results_have_scores_whose_parts_add_up(store: Store, ada: Visitor
     assert found.cells > 0
     assert [max(each.names for each in clause.alternatives) > 0 for clause in found.clauses] == [True, True]
     assert found.clauses[1].importance >= found.clauses[0].importance, "the rarer word is no less important"
-    assert [item.score.total for item in found.items] == sorted(
-        (item.score.total for item in found.items), reverse=True
-    )
+    order = [(item.lacks_words, -item.score.total) for item in found.items if not item.lacks_words]
+    assert order
+    assert order == sorted(order)
     for item in found.items:
         score = item.score
-        assert [each.pair.partition("=")[0] for each in score.clauses] == ["word", "word"]
+        assert len(score.clauses) == (1 if item.lacks_words else 2)
         relevance = sum(each.relevance for each in score.clauses)
-        assert score.total == pytest.approx(relevance * (1 + score.subscribers + score.language + score.recency))
+        assert score.total == pytest.approx(
+            relevance * (1 + score.as_written + score.subscribers + score.language + score.recency)
+        )
     assert found.total == len(found.items)
 
 
@@ -52,6 +54,21 @@ async def test_a_similar_word_is_named(store: Store, ada: Visitor) -> None:
     assert found.items
     _, page = await ada.get("/directory?q=type:entry+vulcano")
     assert "Nothing has “vulcano”" in page
+
+
+async def test_results_with_some_of_the_words_follow_those_with_all(store: Store, ada: Visitor) -> None:
+    await _publish_volcanoes(store)
+    found = await _search(ada, "type:entry hekla volcano limit=50")
+    lacking = [item.lacks_words for item in found.items]
+    assert lacking == sorted(lacking)
+    assert {True, False} == set(lacking)
+    found = await _search(ada, "type:entry hekla zebra -museum")
+    assert found.items
+    assert all(item.lacks_words for item in found.items)
+    assert [clause.is_optional for clause in found.clauses] == [True, True]
+    _, page = await ada.get("/directory?q=type:entry+hekla+zebra")
+    assert "Nothing has all the words." in page
+    assert not (await _search(ada, "type:entry hekla zebra lang:de")).items
 
 
 async def test_the_page_shows_conditions_and_scores(store: Store, ada: Visitor) -> None:

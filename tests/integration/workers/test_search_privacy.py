@@ -32,6 +32,8 @@ QUERIES = (
     "zyzzyv*",
     "snoutbeetel",
     "snoutbeetle OR pruning",
+    "roses zyzzyva",
+    "roses snoutbeetel",
     '"zyzzyva weevils"',
     "title:zyzzyva",
     "tag=beetles",

@@ -5,6 +5,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from bots.access import UserLimits
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
@@ -55,8 +57,11 @@ def page(url: str, title: str) -> Channel:
     return Channel(channel_id(url), url, title=title, version=1, kind="page")
 
 
-def _is_match(query: Query, hit: SearchHit, new: dict[str, str]) -> bool:
-    """Return whether a channel or entry has the words and tags of a query, with some words replaced."""
+def _share_matched(query: Query, hit: SearchHit, new: dict[str, str]) -> float:
+    """Return the share of the words of a query that a channel or entry has, with some words replaced.
+
+    It is 0 if the channel or entry does not satisfy other conditions.
+    """
     own = set(words(f"{hit.channel.title if hit.entry is None else hit.entry.title} {hit.snippet}"))
 
     def has(condition: Condition) -> bool:
@@ -68,7 +73,11 @@ def _is_match(query: Query, hit: SearchHit, new: dict[str, str]) -> bool:
             case PairCondition(pair):
                 return pair in {f"lang={hit.channel.language}", *(f"tag={tag}" for tag in TOPICS[hit.channel.id])}
 
-    return all(any(map(has, group)) for group in query.all_of) and not any(map(has, query.none_of))
+    satisfied = {group: any(map(has, group)) for group in query.all_of}
+    others = [held for group, held in satisfied.items() if not all(isinstance(each, WordCondition) for each in group)]
+    if any(map(has, query.none_of)) or not all(others):
+        return 0.0
+    return sum(satisfied.values()) / len(satisfied)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
@@ -206,11 +215,13 @@ class FakeRequests:
     async def search(self, query: Query) -> SearchAnswer:
         replaced = tuple(each for each in self.person.corrections if f'"{each.word}"' in repr(query).replace("'", '"'))
         new = {each.word: each.replacement for each in replaced}
-        found = [
-            hit
+        matched = [
+            (_share_matched(query, hit, new), hit)
             for hit in self.person.directory
-            if (hit.entry is not None) == (query.about == "entry") and _is_match(query, hit, new)
+            if (hit.entry is not None) == (query.about == "entry")
         ]
+        found = [hit for share, hit in matched if share == 1]
+        found += [msgspec.structs.replace(hit, lacks_words=True) for share, hit in matched if 0 < share < 1]
         return SearchAnswer(tuple(found[: query.limit]), replaced if found else (), len(found) > query.limit)
 
     async def discover(self, order: DiscoverOrder, language: str, topic: str, limit: int) -> DiscoverAnswer:

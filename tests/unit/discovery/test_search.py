@@ -51,16 +51,16 @@ def _look_names_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     clauses,
     st.sets(st.sampled_from(PAIRS), max_size=1),
     st.lists(st.sampled_from(PAIRS), max_size=6),
-    st.tuples(st.integers(1, 70), st.integers(0, 2**48)),
+    st.tuples(st.integers(1, 70), st.integers(0, 2**48), st.lists(st.booleans(), min_size=3, max_size=3)),
 )
 def test_a_merged_search_equals_a_brute_force_search(
     names: dict[int, dict[str, int]],
     clauses: list[dict[str, float]],
     excluded: set[str],
     growths: list[str],
-    how: tuple[int, int],
+    how: tuple[int, int, list[bool]],
 ) -> None:
-    most, draw = how
+    most, draw, optional = how
     cells = MemoryCells()
     for pair in growths[::2]:
         grow(cells, pair)
@@ -72,23 +72,29 @@ def test_a_merged_search_equals_a_brute_force_search(
             cells.run(withdraw(pair, Posting(name, 0, EXPIRES_S - 1)))
     for pair in growths[1::2]:
         grow(cells, pair)
-    query = PairQuery([PairClause(tuple(each.items())) for each in clauses], excluded, most, importance)
+    asked = [PairClause(tuple(each.items()), own) for each, own in zip(clauses, optional, strict=False)]
+    query = PairQuery(asked, excluded, most, importance)
+    alternatives = [each for each, own in zip(clauses, optional, strict=False) if own]
+    needed = [each for each, own in zip(clauses, optional, strict=False) if not own]
+    needed += [dict(each for own in alternatives for each in own.items())] if alternatives else []
     found = cells.run(search(query, draw, 0.0, {}))
     expected = {
         name: [max(factor * pairs.get(pair, 0) for pair, factor in each.items()) for each in clauses]
         for name, pairs in names.items()
-        if all(each.keys() & pairs for each in clauses) and not excluded & pairs.keys()
+        if all(each.keys() & pairs for each in needed) and not excluded & pairs.keys()
     }
     own = found.names.tolist()
     assert found.weights.tolist() == [expected[name] for name in own]
     assert len(own) == len(set(own)) == min(most, found.total)
-    assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
+    if not alternatives:
+        assert found.scores.tolist() == sorted(found.scores.tolist(), reverse=True)
     if found.complete:
         assert found.total == len(expected)
         importances = [importance(0, [found.frequencies[pair] for pair in each]) for each in clauses]
         scores = [sum(map(operator.mul, weights, importances)) for weights in expected.values()]
         best = sorted(scores, reverse=True)[:most]
-        assert found.scores.tolist() == pytest.approx(best)
+        if not alternatives or most >= len(expected):
+            assert sorted(found.scores.tolist(), reverse=True) == pytest.approx(best)
     else:
         assert found.total >= most
 
@@ -100,3 +106,14 @@ def grow(cells: MemoryCells, pair: str) -> None:
     after = after_request(matrix, ResizeRequest(ResizeKind.INC_P, last), LIMITS)
     cells.carry_out(UpdateMatrix(head_address(pair), matrix, after))
     assert cells.run(reconcile_matrix(pair, LIMITS)) is not None
+
+
+def test_names_that_satisfy_more_optional_clauses_come_first() -> None:
+    cells = MemoryCells()
+    for name, pairs in {1: {"a=1": 255}, 2: {"a=1": 9, "b=2": 9}, 3: {"c=3": 255}, 4: {"b=2": 255}}.items():
+        for pair, weight in pairs.items():
+            cells.run(register(pair, Posting(name, weight, EXPIRES_S)))
+    asked = [PairClause(((pair, 1.0),), is_optional=True) for pair in ("a=1", "b=2")]
+    found = cells.run(search(PairQuery(asked, (), 9, importance), 0, 0.0, {}))
+    assert found.names.tolist()[0] == 2
+    assert sorted(found.names.tolist()) == [1, 2, 4]

@@ -115,5 +115,47 @@ def test_documents_are_checked_by_their_text(text: str, *, is_satisfied: bool) -
 
 def test_a_correction_is_a_word_as_people_write_it() -> None:
     text = entry_text(Entry("1", "Two volcanoes"), "en")
-    assert list(expanded("volcamoes").corrections(text, set())) == [Correction("volcamoes", "volcanoes")]
-    assert not list(expanded("volcano").corrections(text, set()))
+    assert list(expanded("volcamoes").corrections([(text, set())])) == [Correction("volcamoes", "volcanoes")]
+    assert not list(expanded("volcano").corrections([(text, set())]))
+
+
+def test_a_word_that_one_document_has_is_not_corrected() -> None:
+    texts = [entry_text(Entry("1", title), "en") for title in ("Two volcanoes", "Our volcamoes", "No such word")]
+    assert not list(expanded("volcamoes").corrections([(text, set()) for text in texts]))
+
+
+@pytest.mark.parametrize(
+    ("text", "optional"),
+    [
+        ("volcano python", 2),
+        ("volcano OR ash python pyth*", 3),
+        ("volcano", 0),
+        ('volcano "two words"', 0),
+        ("volcano lang:en title:iceland", 0),
+        ("volcano python lang:en title:iceland", 2),
+        ("volcano OR lang:en python ash", 2),
+        ("volcano -python", 0),
+    ],
+)
+def test_only_several_words_are_optional(text: str, optional: int) -> None:
+    query = expand(parse_query(f"type:entry {text}", DAY), WORDS, any_word=True)
+    assert len(query.optional) == sum(clause.is_optional for clause in query.clauses) == optional
+
+
+@pytest.mark.parametrize(
+    ("text", "is_satisfied"),
+    [
+        ("volcano zebra", True),
+        ("zebra giraffe", False),
+        ("volcano zebra -ash", False),
+        ("volcano zebra tag:geology", True),
+        ("volcano zebra tag:sport", False),
+        ('volcano zebra "in Iceland"', True),
+        ('volcano zebra "in Norway"', False),
+    ],
+)
+def test_one_of_several_optional_words_is_enough(text: str, *, is_satisfied: bool) -> None:
+    entry = Entry("1", "Volcano erupts in Iceland", summary="An ash cloud drifts east.", tags=("Geology",))
+    query = expand(parse_query(f"type:entry {text}", DAY), WORDS, any_word=True)
+    assert query.is_satisfied_by(entry_text(entry, "en"), {"tag=geology"}) is is_satisfied
+    assert not query.has_all_words(entry_text(entry, "en"), {"tag=geology"})
