@@ -21,7 +21,7 @@ RING_CHANGE = RedisCost(1, 165)
 """A process reads one node that has joined or left the ring."""
 TICK = RedisCost(1, 130)
 """A node trims its inbox, four times per maintenance interval."""
-MAINTENANCE = RedisCost(17, 1_900)
+MAINTENANCE = RedisCost(8, 800)
 """A node reads the policy, changes of the registry, and what has changed in the names of its lookup directories."""
 MATRIX_UPKEEP = RedisCost(8, 500)
 """A node reads the sizes and the reported loads of the matrices of both directories, every ``MATRIX_UPKEEP_S``."""
