@@ -106,7 +106,9 @@ def search(query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, Ma
             [*(each.read_share(share) for each in leading), *(each.read_share(1) for each in small)]
         )
         names = _union(reader.content()[0] for reader in leading)
-        yield from run_together([reader.read_names(names) for reader in others])
+        # A name that one leading pair has may have another one in a partition that was not read.
+        looked_up = readers.values() if len(leading) > 1 else others
+        yield from run_together([reader.read_names(names) for reader in looked_up])
         names = _satisfying(names, necessary, excluded, readers)
         if share >= 1 or len(names) >= query.most or max(reader.postings for reader in leading) >= MAX_POSTINGS:
             break

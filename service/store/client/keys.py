@@ -358,7 +358,7 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
 
 CELL_BUCKETS = 1 << 14
 """Number of buckets of cells; few enough that a bucket is filled, and many enough that its hash stays small."""
-_CACHED_CELLS = 100_000
+_CACHED_CELLS = 30_000
 
 
 @lru_cache(_CACHED_CELLS)

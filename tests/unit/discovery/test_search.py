@@ -5,7 +5,7 @@ import operator
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.discovery import matrix_search
@@ -52,6 +52,13 @@ def _look_names_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     st.sets(st.sampled_from(PAIRS), max_size=1),
     st.lists(st.sampled_from(PAIRS), max_size=6),
     st.tuples(st.integers(1, 70), st.integers(0, 2**48), st.lists(st.booleans(), min_size=3, max_size=3)),
+)
+@example(
+    names={0: {}, 1: {}, 3: {"a=1": 1, "b=2": 1}},
+    clauses=[{"a=1": 1.0, "b=2": 1.0}],
+    excluded={"a=1"},
+    growths=["a=1"],
+    how=(1, 0, [False, False, False]),
 )
 def test_a_merged_search_equals_a_brute_force_search(
     names: dict[int, dict[str, int]],
