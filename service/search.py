@@ -26,7 +26,7 @@ from service.discovery.discover import (
     discover_pairs,
 )
 from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
-from service.discovery.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
+from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.query_tokens import is_field
+from service.discovery.queries.query_tokens import is_field
 from service.feeds.urls import looks_like_url
 
 _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {

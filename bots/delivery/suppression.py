@@ -15,7 +15,7 @@ from cachetools import FIFOCache
 
 from bots.delivery.message_bodies import load_versions
 from bots.delivery.recipient_cache import Recipient
-from service.discovery.saved_searches import SearchableEntry
+from service.discovery.queries.saved_searches import SearchableEntry
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
 from service.store.delivery.outbox import OutboxItem, QueuedItem, Suppressions

@@ -23,8 +23,8 @@ from bots.xmpp.file_upload import FileUploader
 from service.clock import Clock
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder
-from service.discovery.query import Query, SearchAnswer, SearchHit
-from service.discovery.saved_searches import SavedSearch, SearchCondition
+from service.discovery.queries.query import Query, SearchAnswer, SearchHit
+from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.sandbox.opml_reader import OpmlReader

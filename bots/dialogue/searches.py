@@ -22,10 +22,10 @@ from bots.replies.search import (
 )
 from service.discovery.av_pairs import ATTRIBUTES, attribute_of
 from service.discovery.discover import DiscoverOrder
-from service.discovery.query import PairCondition, Query, SearchAnswer, SearchHit
-from service.discovery.query_parser import parse_query, parse_watch, saved_search_text
-from service.discovery.query_tokens import FIELD_SYNONYMS
-from service.discovery.saved_searches import QueryCondition, SearchCondition
+from service.discovery.queries.query import PairCondition, Query, SearchAnswer, SearchHit
+from service.discovery.queries.query_parser import parse_query, parse_watch, saved_search_text
+from service.discovery.queries.query_tokens import FIELD_SYNONYMS
+from service.discovery.queries.saved_searches import QueryCondition, SearchCondition
 from service.errors import CellsUnavailable
 from service.feeds.urls import looks_like_url
 

@@ -9,9 +9,9 @@ from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.base import FailureReply, QuestionReply, Reply, fit_rows, more, title
 from bots.replies.help import HELP
 from service.discovery.discover import DiscoverOrder
-from service.discovery.query import Correction, Query, SearchAnswer, SearchHit
-from service.discovery.query_parser import saved_search_text
-from service.discovery.saved_searches import PatternCondition, SavedSearch
+from service.discovery.queries.query import Correction, Query, SearchAnswer, SearchHit
+from service.discovery.queries.query_parser import saved_search_text
+from service.discovery.queries.saved_searches import PatternCondition, SavedSearch
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import without_selector
 

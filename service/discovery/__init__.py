@@ -11,12 +11,9 @@ changes. All state is soft: refreshed, and expiring. Here a cell is a Redis key 
 that Redis Cluster is the DHT below; workers do what a head node does.
 
 - ``av_pairs``, ``names``   AV-pairs, and the content names of channels and entries
-- ``query``                 queries and their conditions
-- ``word_analysis``        text analysis: folded words, common words, stems, the language of a text
+- ``queries``               queries: their conditions and grammar; saved searches
+- ``word_analysis``         text analysis: folded words, common words, stems, the language of a text
 - ``text_search``          text search: stems, similar words, relevance, snippets
-- ``query_tokens``          tokens of queries; operators that are refused
-- ``query_parser``          the query language, as people write it
-- ``saved_searches``        saved searches and their index, in which an entry finds the searches that it matches
 - ``visibility``            which channels may be found by people who are not subscribed to them
 - ``search_policy``         what a search asks for and shows
 - ``discover``              listings of popular and new channels, without a query
@@ -26,7 +23,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size
 - ``postings``              what a cell stores about a name: its key, a weight and an expiry
 - ``registration``          the protocols of registrations and withdrawals
-- ``matrix_search``        the protocol of queries, which merges the postings of cells
+- ``matrix_search``         the protocol of queries, which merges the postings of cells
 - ``replica_placement``     the change of size that loads of cells and nodes call for; nodes for replicas
 - ``matrix_resizing``       the protocol that makes cells match the head's record
 - ``partial``               partial lookup: a directory kept in several servers' memory

@@ -15,7 +15,7 @@ import msgspec
 
 from service.discovery.av_pairs import Pair, attribute_of, make_pair
 from service.discovery.names import language_pairs
-from service.discovery.query import SearchHit
+from service.discovery.queries.query import SearchHit
 from service.model import Channel
 
 DiscoverOrder = Literal["popular", "new"]

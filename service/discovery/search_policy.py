@@ -21,7 +21,7 @@ from service.discovery.names import (
     channel_pairs,
     channel_text,
 )
-from service.discovery.query import PairCondition, Query
+from service.discovery.queries.query import PairCondition, Query
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata

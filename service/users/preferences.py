@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.query import PhraseCondition
-from service.discovery.saved_searches import PatternCondition, SearchableEntry, matches, validate_pattern
+from service.discovery.queries.query import PhraseCondition
+from service.discovery.queries.saved_searches import PatternCondition, SearchableEntry, matches, validate_pattern
 from service.discovery.word_analysis import words
 from service.errors import BadQuery
 from service.feeds.entries.version_parts import is_edit

@@ -34,8 +34,8 @@ import numpy as np
 
 from service.discovery.candidates import require_all
 from service.discovery.names import DeclaredMetadata, entry_pairs
-from service.discovery.query import Condition, PairCondition, PhraseCondition, WordCondition
-from service.discovery.saved_searches import (
+from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
+from service.discovery.queries.saved_searches import (
     QueryCondition,
     SavedSearchIndex,
     SearchableEntry,

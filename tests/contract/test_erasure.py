@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from service.discovery.query_parser import parse_watch
-from service.discovery.saved_searches import SearchableEntry
+from service.discovery.queries.query_parser import parse_watch
+from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import LimitReached, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml import OpmlSubscription

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.discovery.query_parser import parse_watch
+from service.discovery.queries.query_parser import parse_watch
 from service.errors import UserError
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store

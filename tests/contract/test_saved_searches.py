@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from service.discovery.candidates import require_all
-from service.discovery.query_parser import parse_watch
-from service.discovery.saved_searches import SearchableEntry
+from service.discovery.queries.query_parser import parse_watch
+from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import LimitReached
 from service.model import Change, Channel, Delta, Entry
 from service.store import Store

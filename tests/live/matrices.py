@@ -32,7 +32,7 @@ from service.embedded.redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.directory.matrices import ContentName
-from service.store.directory.matrix_maintenance import LIMITS
+from service.store.directory.matrix_access import LIMITS
 from tests.live.asking_process import Asked, AskingPlan
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until

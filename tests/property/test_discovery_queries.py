@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.discovery.names import DeclaredMetadata, channel_pairs, entry_pairs
-from service.discovery.query import Condition, PairCondition, PhraseCondition, WordCondition
-from service.discovery.query_parser import parse_query, parse_watch, saved_search_text
-from service.discovery.saved_searches import (
+from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
+from service.discovery.queries.query_parser import parse_query, parse_watch, saved_search_text
+from service.discovery.queries.saved_searches import (
     PatternCondition,
     QueryCondition,
     SavedSearchIndex,

@@ -18,7 +18,7 @@ from typing import Final
 
 import structlog
 
-from service.discovery.saved_searches import SavedSearchId, SearchableEntry
+from service.discovery.queries.saved_searches import SavedSearchId, SearchableEntry
 from service.entry_registration import EntryRegistrar, pairs_of
 from service.errors import CellsUnavailable
 from service.feeds.entries.version_parts import VersionParts, split_version

@@ -33,7 +33,7 @@ from service.discovery.partial.strategies import (
     strategy_name,
 )
 from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
-from service.discovery.query_parser import parse_query
+from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.ranking import ScoreParts
 from service.errors import CoronetError, NotFound, StoreUnavailable
 from service.model import ChannelId, Entry

@@ -11,7 +11,7 @@ from service.console.error_responses import public_message
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import CLOCK, SETTINGS, STORE, read_limit, render
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder
-from service.discovery.query import DEFAULT_LIMIT, MAX_LIMIT
+from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.model import ChannelId
 from service.search import Searcher

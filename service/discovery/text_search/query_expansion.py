@@ -20,7 +20,7 @@ import msgspec
 
 from service.discovery.av_pairs import Pair
 from service.discovery.candidates import Clause, WeightedPair
-from service.discovery.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
+from service.discovery.queries.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
 from service.discovery.word_analysis import LANGUAGES, fold, is_distinctive, query_stems, stem

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from service.discovery.candidates import MAX_WEIGHT
-from service.discovery.query import PhraseCondition, WordCondition
+from service.discovery.queries.query import PhraseCondition, WordCondition
 from service.discovery.word_analysis import (
     is_distinctive,
     is_function_word,

@@ -29,7 +29,7 @@ from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.text_search.ranking import clause_importance
 from service.store.client.connection import BatchingClient
 from service.store.directory.cells import MatrixCells
-from service.store.directory.matrix_maintenance import LIMITS, MaintainedMatrices
+from service.store.directory.matrix_access import LIMITS, MatrixAccess
 from service.store.directory.names_table import NamesTable
 from service.store.directory.vocabulary import StoredVocabulary
 
@@ -46,7 +46,7 @@ class ContentName(msgspec.Struct, frozen=True):
     pairs: Mapping[AvPair, int]
 
 
-class Directory(MaintainedMatrices):
+class Directory(MatrixAccess):
     """Content names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(
@@ -197,7 +197,7 @@ class Directory(MaintainedMatrices):
         return member.size == assumed or (assumed == _ONE and member.size.partitions * member.size.replicas == 1)
 
     def _learn(self, pairs: Sequence[PairKey], sizes: Sequence[MatrixSize]) -> None:
-        """Cache sizes of matrices. Matrices of one cell without a record, which are most, need not be cached."""
+        """Cache sizes of matrices; those of one cell without a record, which are most, need not be cached."""
         for pair, size in zip(pairs, sizes, strict=True):
             if size == _ONE:
                 self._sizes.pop(pair, None)

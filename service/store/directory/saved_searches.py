@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.discovery.saved_searches import (
+from service.discovery.queries.saved_searches import (
     SavedSearch,
     SavedSearchId,
     SavedSearchIndex,

@@ -10,7 +10,7 @@ import pytest
 from service.console.pages.directory import measure
 from service.discovery.candidates import Candidates, Clause, require_all
 from service.discovery.discover import MAX_CANDIDATES, WORKING
-from service.discovery.query_parser import parse_query
+from service.discovery.queries.query_parser import parse_query
 from service.errors import NotFound
 from service.model import ChannelId, NodeId
 from service.search import Searcher

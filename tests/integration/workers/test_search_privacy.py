@@ -12,8 +12,8 @@ import pytest
 from service.clock import SystemClock
 from service.discovery.av_pairs import ContentKind
 from service.discovery.discover import DiscoverAnswer
-from service.discovery.query import SearchAnswer
-from service.discovery.query_parser import parse_query
+from service.discovery.queries.query import SearchAnswer
+from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.query_expansion import ExpandedQuery
 from service.model import Change, Channel, Entry
 from service.search import Searcher

@@ -19,7 +19,7 @@ from service.discovery.discover import (
     arrange_listing,
     discover_pairs,
 )
-from service.discovery.query import (
+from service.discovery.queries.query import (
     Condition,
     Correction,
     PairCondition,
@@ -29,7 +29,7 @@ from service.discovery.query import (
     SearchHit,
     WordCondition,
 )
-from service.discovery.saved_searches import SavedSearch, SearchCondition
+from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.discovery.word_analysis import words
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser

@@ -7,7 +7,7 @@ from service import errors
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
-from service.discovery.query import Correction, SearchHit
+from service.discovery.queries.query import Correction, SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.coordination.requests import ProbeReply

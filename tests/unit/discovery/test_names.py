@@ -12,7 +12,7 @@ from service.discovery.names import (
     language_pairs,
     update_class,
 )
-from service.discovery.query_parser import parse_query
+from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.query_expansion import expand
 from service.discovery.text_search.vocabulary import Vocabulary
 from service.model import Channel, Entry

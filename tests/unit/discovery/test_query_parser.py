@@ -4,9 +4,9 @@ from datetime import date
 
 import pytest
 
-from service.discovery.query import Condition, PairCondition, PhraseCondition, WordCondition
-from service.discovery.query_parser import MAX_CONDITIONS, parse_query, parse_watch, saved_search_text
-from service.discovery.saved_searches import PatternCondition, QueryCondition
+from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
+from service.discovery.queries.query_parser import MAX_CONDITIONS, parse_query, parse_watch, saved_search_text
+from service.discovery.queries.saved_searches import PatternCondition, QueryCondition
 from service.errors import BadQuery
 from service.feeds.urls import channel_id
 

@@ -8,8 +8,8 @@ from bots.replies.conversation import ManagersOnly
 from bots.replies.help import MissingArgument
 from bots.replies.search import SavedSearchDeleted
 from bots.replies.subscriptions import ChooseSubscription, MessageForgotten, NoSuchSubscription, UnsubscribeReply
-from service.discovery.query_parser import parse_watch
-from service.discovery.saved_searches import SavedSearch
+from service.discovery.queries.query_parser import parse_watch
+from service.discovery.queries.saved_searches import SavedSearch
 from tests.unit.bots.fake_requests import Person, feed
 
 NEWS, BLOG, OTHER = (feed(f"https://{name}.example/feed", name) for name in ("news", "blog", "other"))

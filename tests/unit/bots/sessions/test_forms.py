@@ -18,8 +18,8 @@ from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
-from service.discovery.query import SearchAnswer, SearchHit
-from service.discovery.query_parser import parse_query
+from service.discovery.queries.query import SearchAnswer, SearchHit
+from service.discovery.queries.query_parser import parse_query
 from service.model import FeedLink
 from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
 

@@ -20,7 +20,7 @@ import msgspec
 import re2
 
 from service.discovery.av_pairs import Pair, attribute_of, printable, refuse_invisible
-from service.discovery.query import Condition, PairCondition, PhraseCondition, WordCondition
+from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
 from service.discovery.word_analysis import query_stems, stem, text_language, word_parts, words
 from service.errors import BadQuery
 from service.model import Entry

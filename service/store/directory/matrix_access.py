@@ -41,7 +41,7 @@ in registrations, which are rarer by far. On a single Redis the rates have no ef
 _CACHED_SIZES = 30_000
 
 
-class MaintainedMatrices:
+class MatrixAccess:
     """The matrices of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(

@@ -22,7 +22,7 @@
 ``=`` may stand in place of the colon. Names of fields, ``OR`` and days are also known in German, French and Spanish.
 Common words ("the") are left out unless they are part of a phrase. A word with punctuation in it (``e-mail``,
 ``10:30``, ``std::vector``) is a phrase; ``C++``, ``C#``, ``.net`` and ``node.js`` are words. Other operators are
-refused by name (:mod:`service.discovery.query_tokens`). Nothing is ignored, except punctuation.
+refused by name (:mod:`service.discovery.queries.query_tokens`). Nothing is ignored, except punctuation.
 """
 
 import re
@@ -40,7 +40,7 @@ from service.discovery.av_pairs import (
     printable,
 )
 from service.discovery.names import language_pairs
-from service.discovery.query import (
+from service.discovery.queries.query import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     Condition,
@@ -49,8 +49,8 @@ from service.discovery.query import (
     Query,
     WordCondition,
 )
-from service.discovery.query_tokens import Token, pattern_error, tokenize
-from service.discovery.saved_searches import (
+from service.discovery.queries.query_tokens import Token, pattern_error, tokenize
+from service.discovery.queries.saved_searches import (
     MAX_PHRASE_WORDS,
     PatternCondition,
     QueryCondition,

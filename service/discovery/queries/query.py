@@ -1,4 +1,4 @@
-"""A search query: what :func:`service.discovery.query_parser.parse_query` returns and searches evaluate.
+"""A search query: what :func:`service.discovery.queries.query_parser.parse_query` returns and searches evaluate.
 
 A query is a conjunction of groups of alternatives, without some conditions: ``rust (or) go, async, not -ads``. A
 condition is a word, a phrase, or an attribute-value pair. Words and phrases are as the user wrote them, folded but not
