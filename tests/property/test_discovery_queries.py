@@ -5,7 +5,7 @@ import unicodedata
 from datetime import date
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.discovery.names import DeclaredMetadata, channel_pairs, entry_pairs
@@ -117,6 +117,7 @@ def test_any_text_is_parsed_or_refused_and_formatting_is_stable(text: str) -> No
     assert parse_watch(saved_search_text(text)) == wanted
 
 
+@example(title="", tags=(), authors=(), language="", generator="“¼")
 @given(
     title=st.text(),
     tags=st.lists(st.text(), max_size=12).map(tuple),

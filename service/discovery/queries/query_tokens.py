@@ -49,6 +49,8 @@ _LOWERCASE_OR: Final = ("or", "oder", "ou")
 
 _QUOTES: Final = str.maketrans(dict.fromkeys("“”„‟«»", '"'))
 _WHITE: Final = str.maketrans("\t\r\n", "   ")
+_QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
+"""A quotation mark that is not escaped."""
 _INCHES = re.compile(r'(?<=\d)"(?=[\s,;.]|$)')
 
 _TOKEN = re.compile(
@@ -99,7 +101,7 @@ def tokenize(text: str) -> list[Token]:
         )
     text = text.translate(_WHITE).translate(_QUOTES).strip()
     refuse_invisible(text)
-    if text.count('"') % 2:
+    if len(_QUOTE.findall(text)) % 2:
         text = _INCHES.sub("″", text)
     found: list[Token] = []
     place = 0
