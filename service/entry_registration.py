@@ -24,7 +24,7 @@ from service.store import Store
 from service.store.channels.public_entries import MAX_ENTRIES, WINDOW_S, EntryTable, ListedEntry
 from service.store.directory.matrices import ContentName
 
-NAME_TTL_S = 6 * 3600.0
+NAME_TTL_S = 12 * 3600.0
 """Time after which the registration of a channel's name expires, unless it is refreshed."""
 DAY_S = 86_400.0
 _VERSIONS_PER_READ = 64

@@ -49,9 +49,9 @@ VERSION = RedisCost(14, 3_700)
 LISTED_CHANNEL = RedisCost(3, 400)
 """The full listing, every half hour, of one channel."""
 FULL_LISTING_INTERVAL_S = 1_800.0
-REFRESHED_NAME = RedisCost(40, 14_400)
-"""The refresh of a public channel's name in the directory, every two hours."""
-REFRESH_INTERVAL_S = 7_200.0
+REFRESHED_NAME = RedisCost(71, 2_300)
+"""The refresh of a public channel's name in the directory, every four hours; a name with 21 pairs was counted."""
+REFRESH_INTERVAL_S = 14_400.0
 
 PROCESS_BYTES = 75e6
 """A worker process without channels; its parser processes belong to polls."""
