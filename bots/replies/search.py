@@ -55,11 +55,12 @@ class SearchResults(QuestionReply, frozen=True):
         if 0 < self._complete_count < len(rows):
             some = translator.gettext("With some of the words:")
             rows[self._complete_count] = f"{some}\n{rows[self._complete_count]}"
-        last = _subscribe_offer(self.hits, translator)
+        # Everybody is subscribed to their own private channels.
+        offers = [] if all(hit.own for hit in self.hits) else [_subscribe_offer(self.hits, translator)]
         if self.has_more:
-            last = " ".join([last, translator.gettext("`more` shows the next ones.")])
-        if not self._complete_count:
-            last = "\n".join([*_or_hints(self.query, text, translator), last])
+            offers.append(translator.gettext("`more` shows the next ones."))
+        hints = [] if self._complete_count else _or_hints(self.query, text, translator)
+        last = "\n".join(filter(None, [*hints, " ".join(offers)]))
         return fit_rows(self._head(text, translator), rows[self.shown_before :], translator, last)
 
     @property
