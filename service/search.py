@@ -148,15 +148,10 @@ class Searcher:
             if found
             else (await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES)).names
         )
-        channels, subscribers, names = await asyncio.gather(
-            self._store.channels.get_many(cids),
-            self._store.subscriptions.counts(cids),
-            self._store.channels.content_names(cids),
-        )
-        public = public_channels(channels, subscribers, self._min_subscribers)
+        public, names = await asyncio.gather(self._read_public(cids), self._store.channels.content_names(cids))
         listed = [
-            DiscoverCandidate(public[cid], count, own)
-            for cid, count, own in zip(cids, subscribers, names, strict=True)
+            DiscoverCandidate(public[cid].channel, public[cid].subscribers, own)
+            for cid, own in zip(cids, names, strict=True)
             if cid in public
         ]
         return arrange_listing(order, pairs, listed, limit)

@@ -10,7 +10,7 @@ from service.console.auth.roles import read_access
 from service.console.error_responses import public_message
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import CLOCK, SETTINGS, STORE, read_limit, render
-from service.discovery.discover import DiscoverAnswer, DiscoverOrder
+from service.discovery.discover import DiscoverAnswer, DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.model import ChannelId
@@ -30,13 +30,6 @@ class DiscoveredChannel(msgspec.Struct, frozen=True):
     created_s: float
 
 
-class DiscoverFacet(msgspec.Struct, frozen=True):
-    """A language or topic that narrows the listing, and how many of the channels examined for the listing have it."""
-
-    value: str
-    channels: int
-
-
 class Discovered(msgspec.Struct, frozen=True):
     """A listing of public channels that work, and the most frequent languages and topics among them.
 
@@ -44,8 +37,8 @@ class Discovered(msgspec.Struct, frozen=True):
     """
 
     items: tuple[DiscoveredChannel, ...]
-    languages: tuple[DiscoverFacet, ...]
-    topics: tuple[DiscoverFacet, ...]
+    languages: tuple[Facet, ...]
+    topics: tuple[Facet, ...]
     has_more: bool
 
 
@@ -128,7 +121,7 @@ def _listing(answer: DiscoverAnswer) -> Discovered:
             )
             for hit in answer.hits
         ),
-        tuple(DiscoverFacet(each.value, each.channels) for each in answer.languages),
-        tuple(DiscoverFacet(each.value, each.channels) for each in answer.topics),
+        answer.languages,
+        answer.topics,
         answer.has_more,
     )

@@ -4,7 +4,8 @@ import time
 
 from msgspec import json
 
-from service.console.pages.discover import Discovered, DiscoveredChannel, DiscoverFacet
+from service.console.pages.discover import Discovered, DiscoveredChannel
+from service.discovery.discover import Facet
 from service.model import Channel
 from service.store import Store
 from tests.support.channels import make_channel, register_names
@@ -24,7 +25,7 @@ async def public_and_private(store: Store) -> tuple[Channel, Channel]:
 async def test_the_api_lists_public_channels_with_languages(store: Store, ada: Visitor) -> None:
     public, _ = await public_and_private(store)
     listed = DiscoveredChannel(public.id, public.url, "A feed", "en-GB", 4, public.created_s)
-    expected = Discovered((listed,), (DiscoverFacet("en", 1),), (), has_more=False)
+    expected = Discovered((listed,), (Facet("en", 1),), (), has_more=False)
     for query in ("", "?order=new", "?language=en&limit=1"):
         status, text = await ada.get(f"/api/v1/discover{query}")
         assert status == 200, query
