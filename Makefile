@@ -11,7 +11,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check bench fuzz live corona fleet shards matrices partial peers attacks load experiments storms faults words lock
+.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers words lock release docs screenshots
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -22,21 +22,27 @@ run: setup
 
 # Three at once on two cores: while a product starts, or is waited for, the other two have the cores to themselves.
 test: $(venv)/dev.stamp
-	@scripts/need redis-server prosody openssl chromium ip:iproute2 tmux profanity nginx:nginx-light ejabberdctl:ejabberd
+	@scripts/need redis-server prosody openssl chromium ip:iproute2 tmux profanity nginx:nginx-light ejabberdctl:ejabberd systemd-analyze:systemd
 	@$(bin)/pytest -n 3 --dist worksteal $(ARGS)
 
 check: $(venv)/dev.stamp
 	@$(bin)/ruff check --quiet
 	@$(bin)/ruff format --quiet --check
 	@$(bin)/mypy --no-error-summary
-	@$(bin)/mypy --no-error-summary compose/bootstrap.py
+	@$(bin)/mypy --no-error-summary compose/bootstrap.py compose/trim.py
 	@$(bin)/codespell --skip '*/vendor/*,*/fuzz/corpus/*,*/search_quality/*,*/catalogs/*,*/transcripts/*,*/commands/parser.py,settings_parser.py,query_tokens.py,query_parser.py,word_analysis.py,test_word_analysis.py,test_query_expansion.py,test_query_parser.py,*/dialogue/searches.py,*/replies/search.py,test_languages.py' --ignore-words-list tage,nd,vor,hace,tabel,ist,caf,fro,titel,intervall,alle,pyhton service bots workers tests compose docs scripts Makefile *.md
 	@$(bin)/djlint --quiet --lint service/console/templates
 	@$(bin)/yamllint --strict compose
-	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose.yaml
+	@$(bin)/check-jsonschema --quiet --builtin-schema vendor.compose-spec compose/compose*.yaml
 	@$(bin)/hadolint compose/Dockerfile compose/*/Dockerfile
 	@$(bin)/python -m pip check
 	@$(bin)/pytest tests/architecture
+
+# Prometheus's own check of its settings and the alert rules, and the rules' unit tests. Installs Debian's prometheus (90 MB).
+alerts:
+	@scripts/need promtool:prometheus
+	@promtool check config compose/prometheus/prometheus.yml
+	@promtool test rules compose/prometheus/alerts_test.yml
 
 bench: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
@@ -62,6 +68,12 @@ bench: $(venv)/dev.stamp
 live: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl
 	@$(bin)/python -m tests.live $(ARGS)
+
+# A rolling restart from the previous version (ARGS="--from REVISION") to this one under traffic, and the audit of all
+# deliveries. Two minutes, JSON; fails if an entry is lost, doubled or out of order.
+upgrade: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl
+	@$(bin)/python -m tests.live.upgrade $(ARGS)
 
 # Eight workers and 200 channels at public addresses: polling sets, budget, publishers' wishes and failures, a kill, by
 # the publishers' journal and the console's API. Six minutes, JSON; fails if a claim does not hold.
@@ -125,6 +137,25 @@ faults: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl ip:iproute2
 	@$(bin)/pytest -n 2 --dist loadfile -m faults tests/faults $(ARGS)
 
+# The console behind nginx and Caddy, at the root and under a path, and `coronet setup` with Prosody and ejabberd, all with
+# the snippets of the guides. Two minutes.
+servers: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl tmux nginx:nginx-light caddy ejabberdctl:ejabberd
+	@$(bin)/pytest -m "servers or not servers" tests/integration/console/test_behind_proxies.py tests/e2e/test_setup.py $(ARGS)
+
+# The systemd units under a systemd of the test's own, in namespaces: needs root. Half a minute.
+units: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl systemd-analyze:systemd unshare:util-linux
+	@$(bin)/pytest -n 0 -m systemd tests/e2e/test_systemd_service.py $(ARGS)
+
+# The compose stack, built and run by podman in namespaces of its own: an entry, a kill of each container, limits. Needs
+# root. Base images are pulled, or made where no registry can be reached; the user's cache keeps them in coronet-containers.
+containers: $(venv)/containers.stamp
+	@[ "$$(id -u)" -eq 0 ] || { echo "make containers needs root: podman makes network namespaces." >&2; exit 1; }
+	@scripts/need podman runc /usr/lib/podman/netavark:netavark /usr/lib/podman/aardvark-dns:aardvark-dns catatonit \
+		debootstrap iptables unshare:util-linux ip:iproute2
+	@$(bin)/python -m tests.containers $(ARGS)
+
 fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)
 	@$(bin)/python -m tests.fuzz identity $(ARGS)
@@ -141,14 +172,34 @@ words: $(venv)/dev.stamp
 			--init-missing || exit 1; \
 	done
 
+# The sdist and the wheel of the last commit in dist/: reproducible, checked, and run from a bare environment.
+release: $(venv)/publish.stamp
+	@scripts/need redis-server prosody openssl
+	@PATH="$(CURDIR)/$(bin):$$PATH" scripts/build-release dist
+	@$(bin)/twine check --strict dist/*
+	@$(bin)/check-wheel-contents dist/*.whl
+	@$(bin)/python -m tests.live.installed_wheel dist/*.whl
+
+# The documentation as a site in build/site, with all links between its pages checked.
+docs: $(venv)/publish.stamp
+	@NO_MKDOCS_2_WARNING=1 $(bin)/mkdocs build --quiet --clean
+
+# The pictures in docs/images, taken from a running product.
+screenshots: $(venv)/dev.stamp
+	@scripts/need redis-server prosody openssl chromium
+	@$(bin)/python -m tests.live.screenshots docs/images
+
 # Newer versions are taken only where they are asked for: make lock ARGS="--upgrade-package aiohttp".
 lock: $(venv)/dev.stamp
 	$(compile) $(ARGS) --extra embedded --extra experiments --extra otel --extra dev pyproject.toml -o requirements-dev.lock
 	$(compile) --constraint requirements-dev.lock --extra embedded pyproject.toml -o requirements.lock
+	$(compile) --constraint requirements-dev.lock --group publish -o requirements-publish.lock
+	$(compile) --constraint requirements-dev.lock --group containers -o requirements-containers.lock
 	printf 'hatchling\neditables\n' | $(compile) --constraint requirements-dev.lock - -o requirements-build.lock
 
-# Three locks: what runs; what builds it (a checkout's editable install and the image's first stage
-# use it, the image's last stage does not); and everything, for tests. Their versions agree.
+# Five locks: what runs; what builds it (a checkout's editable install and the image's first stage
+# use it, the image's last stage does not); everything, for tests; what only `make release` and
+# `make docs` need; and what only `make containers` needs. Their versions agree.
 $(venv)/run.stamp: requirements.lock requirements-build.lock pyproject.toml
 	@echo "Setting up $(venv): once, for about a minute …"
 	@scripts/venv $(venv)
@@ -159,4 +210,13 @@ $(venv)/run.stamp: requirements.lock requirements-build.lock pyproject.toml
 $(venv)/dev.stamp: $(venv)/run.stamp requirements-dev.lock
 	@echo "Adding what tests and checks need to $(venv): once, for about a minute …"
 	@$(pip) --require-hashes --only-binary :all: -r requirements-dev.lock
+	@touch $@
+
+$(venv)/publish.stamp: $(venv)/dev.stamp requirements-publish.lock
+	@echo "Adding what releases and the documentation need to $(venv) …"
+	@$(pip) --require-hashes --only-binary :all: -r requirements-publish.lock
+	@touch $@
+
+$(venv)/containers.stamp: $(venv)/dev.stamp requirements-containers.lock
+	@$(pip) --require-hashes --only-binary :all: -r requirements-containers.lock
 	@touch $@

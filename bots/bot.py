@@ -17,7 +17,6 @@ from bots.sessions.chat_session import ChatSessions
 from bots.sessions.dry_run import DryRunService
 from bots.sessions.reply_sender import ReplySender
 from bots.takeover import Takeover
-from bots.tasks import run_until_one_ends
 from bots.xmpp.connection import Connection
 from bots.xmpp.events import (
     AdhocCommandReceived,
@@ -43,6 +42,7 @@ from service.net.upload_client import UploadClient
 from service.settings import Settings
 from service.store import Store
 from service.store.delivery.inbound_log import EntryId
+from service.tasks import run_until_one_ends
 
 _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
 
@@ -87,6 +87,7 @@ class Bot:
             uploads=FileUploader(self.connection, _create_upload_client(settings)),
             opml_reader=OpmlReader(),
             pubsub_service=settings.pubsub_service,
+            contact_addresses=settings.contact_addresses,
         )
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
@@ -159,6 +160,10 @@ class Bot:
                     async with asyncio.timeout(_PUBLISH_PROFILE_TIMEOUT_S):
                         await publish_profile(self.connection)
 
+    def delivery_overdue_s(self) -> float:
+        """Return for how long a message has been due and not sent, in seconds; 0 if all are sent in time."""
+        return self._delivery.overdue_s()
+
     # Assigned users.
 
     async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
@@ -220,7 +225,12 @@ class Bot:
 
 
 def _create_upload_client(settings: Settings) -> UploadClient:
-    return UploadClient(own_url=settings.upload_url, own_host=settings.xmpp_host, allow_private=settings.allow_private)
+    return UploadClient(
+        own_url=settings.upload_url,
+        own_host=settings.xmpp_host,
+        allow_private=settings.allow_private,
+        allowed_networks=settings.allowed_networks,
+    )
 
 
 def _create_node_publisher(

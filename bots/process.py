@@ -17,13 +17,14 @@ import structlog
 from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers
 from bots.cluster.partitions import Partitions, PartitionState
-from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import Clock
 from service.errors import StoreUnavailable
+from service.observability.metrics import DELIVERY_OVERDUE, LEASES_LOST, XMPP_SESSIONS, GaugeShare
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.leases import FailedProcess
+from service.tasks import cancel_and_wait
 
 HEARTBEAT_INTERVAL_S: Final = 1.0
 DRAIN_TIMEOUT_S: Final = 10.0
@@ -49,6 +50,7 @@ class Process(abc.ABC):
         self._drain_tasks: set[asyncio.Task[None]] = set()
         self._recovery_task: asyncio.Task[None] | None = None
         self._last_warning = ""
+        self._sessions = GaugeShare(XMPP_SESSIONS)
 
     @abc.abstractmethod
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
@@ -71,7 +73,9 @@ class Process(abc.ABC):
             while True:
                 await self._send_heartbeat()
                 await self._sleep()
+                self._count_sessions()
         finally:
+            self._sessions.set({})
             try:
                 bot_tasks = [task for _, _, task in self._bots.values()]
                 await cancel_and_wait(*bot_tasks, *self._drain_tasks, *filter(None, [self._recovery_task]))
@@ -88,6 +92,12 @@ class Process(abc.ABC):
             raise XmppSessionLost(
                 "There is no session with the XMPP server. Is it running, and are the xmpp_* settings right?"
             )
+
+    def _count_sessions(self) -> None:
+        """Update the gauges of XMPP sessions and of overdue messages."""
+        connected = sum(bot.connection.connected.is_set() for bot, _, _ in self._bots.values())
+        self._sessions.set({"connected": connected, "disconnected": len(self._bots) - connected})
+        DELIVERY_OVERDUE.set(max((bot.delivery_overdue_s() for bot, _, _ in self._bots.values()), default=0.0))
 
     async def _sleep(self) -> None:
         """Wait until the next heartbeat is due. Raises the exception of a bot that ended unexpectedly."""
@@ -116,6 +126,7 @@ class Process(abc.ABC):
         self._valid_until_s = valid_until_s
         taken_over = self._partitions.in_state(PartitionState.SERVED) - heartbeat.partitions
         if taken_over:
+            LEASES_LOST.labels("bot").inc()
             _log.warning("user partitions taken over by other processes", partitions=len(taken_over))
         await self._change_partitions(
             self._partitions.after_heartbeat(heartbeat.partitions, heartbeat.max_partitions, returned)

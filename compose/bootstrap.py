@@ -16,7 +16,10 @@ import tempfile
 from pathlib import Path
 
 CONTAINER_UID = 10001
-PASSWORDS = ("redis_password", "xmpp_component_password", "console_admin_token", "cluster_secret")
+PASSWORDS = (
+    *("redis_password", "xmpp_component_password", "console_admin_token", "cluster_secret"),
+    "grafana_admin_password",
+)
 CERTIFICATE = ("xmpp_tls.key", "xmpp_tls.crt")
 CERTIFICATE_DAYS = 3650
 FLEET_ID = "store-identity.json"

@@ -1,49 +1,94 @@
 """The command ``coronet``: subcommands for all programs and operator tasks.
 
-Modules are imported when a subcommand runs, so that help is fast and no program loads the libraries of another. The
-worker, the bot and the console are found by entry points, because ``service`` must not import ``workers`` and ``bots``.
+Modules are imported when a subcommand runs, so that help is fast and no program loads the libraries of another.
 """
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
-from importlib.metadata import entry_points
+from collections.abc import Callable, Coroutine, Mapping
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import platformdirs
 import typer
+from typer.core import TyperGroup
 
-from service.errors import AddressRefused, CoronetError, OperationalError, UsageError
+from service.errors import AddressRefused, CoronetError, UsageError
 
-Run = Callable[..., Coroutine[None, None, None]]
+if TYPE_CHECKING:
+    from service.settings import Settings
 
 STATE = Path(platformdirs.user_state_dir("coronet"))
 
+RUN, OPERATE, EXPLORE = "Run", "Set up and operate", "Try and measure"
+"""Headings of the help. Each command has one."""
+
+
+class CommandGroup(TyperGroup):
+    """The commands, which the help lists by purpose."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with one section for each heading; typer calls this."""
+        commands = [(name, self.commands[name]) for name in self.list_commands(ctx)]
+        limit = formatter.width - 6 - max(len(name) for name, _ in commands)
+        for heading in (RUN, OPERATE, EXPLORE):
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [
+                        (name, command.get_short_help_str(limit))
+                        for name, command in commands
+                        if getattr(command, "rich_help_panel", None) == heading
+                    ]
+                )
+
+
 app = typer.Typer(
-    add_completion=False,
+    cls=CommandGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="TOML file with settings. Default: the file in CORONET_CONFIG."),
+]
+
 AllowPrivate = Annotated[
     bool, typer.Option("--allow-private", help="Allow feeds at loopback addresses. Only for trials and tests.")
+]
+State = Annotated[
+    Path | None, typer.Option(help="Use the store of the `coronet up` with this state directory, running or not.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
+def _print_version(is_requested: bool) -> None:  # noqa: FBT001 - typer's signature
+    if is_requested:
+        typer.echo(f"coronet {version('coronet')}")
+        raise typer.Exit
+
+
 @app.callback(invoke_without_command=True)
-def coronet(context: typer.Context) -> None:
+def coronet(
+    context: typer.Context,
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
     """Coronet monitors feeds and web pages and sends changes to subscribers by chat."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def up(
     *,
     state: Annotated[Path, typer.Option(help="Directory with all data; use the same one to continue.")] = STATE,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Number of workers.")] = 3,
+    workers: Annotated[int | None, typer.Option(min=1, max=64, help="Number of workers. Default: 3.")] = None,
     bots: Annotated[int, typer.Option(min=1, max=16, help="Number of bots, each with its own address.")] = 1,
     console_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port of the console. 0: a free port, the same at every start.")
@@ -60,6 +105,9 @@ def up(
             min=1.0, metavar="SECONDS", help="Seconds between two polls of a channel by one worker (Corona's τ)."
         ),
     ] = None,
+    small: Annotated[
+        bool, typer.Option("--small", help="Run one worker, the bot and the console in one process, to save memory.")
+    ] = False,
     ready_file: Annotated[
         Path | None, typer.Option(help="JSON file with addresses and passwords, written when all programs are ready.")
     ] = None,
@@ -70,41 +118,50 @@ def up(
 
     from service.embedded.up import UpOptions, up  # noqa: PLC0415 - same
 
+    if small and (workers or 1, bots) != (1, 1):
+        raise UsageError("--small runs one worker and one bot; omit --workers and --bots")
     options = UpOptions(
         directory=state.absolute(),
-        workers=workers,
+        workers=workers or (1 if small else 3),
         bots=bots,
         console_port=console_port,
         xmpp_port=xmpp_port,
         sample_feeds=allow_private if sample_feeds is None else sample_feeds,
         allow_private=allow_private or bool(sample_feeds),
         poll_interval_s=poll_interval,
+        small=small,
         ready_file=ready_file,
     )
-    asyncio.run(up(options, Console()))
+    asyncio.run(up(options, Console(file=sys.stdout)))
 
 
-@app.command()
-def worker() -> None:
+@app.command(rich_help_panel=RUN)
+def worker(*, config: Config = None) -> None:
     """Run one worker. It polls channels and queues changes for subscribers."""
     import uvloop  # noqa: PLC0415 - see module docstring
 
-    _run_program("worker", uvloop.new_event_loop)
+    _run_programs("worker", config=config, new_loop=uvloop.new_event_loop)
 
 
-@app.command()
-def bot() -> None:
+@app.command(rich_help_panel=RUN)
+def bot(*, config: Config = None) -> None:
     """Run one chat bot."""
-    _run_program("bot")
+    _run_programs("bot", config=config)
 
 
-@app.command()
-def console() -> None:
+@app.command(rich_help_panel=RUN)
+def console(*, config: Config = None) -> None:
     """Run the admin console and its API."""
-    _run_program("console")
+    _run_programs("console", config=config)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
+def serve(*, config: Config = None) -> None:
+    """Run worker, bot and console in one process. For one machine."""
+    _run_programs("worker", "bot", "console", config=config)
+
+
+@app.command(rich_help_panel=EXPLORE)
 def sample_publisher(
     directory: Annotated[Path, typer.Option(help="Directory of its journals.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: a free port.")] = 0,
@@ -116,13 +173,14 @@ def sample_publisher(
     asyncio.run(run(directory, port, every))
 
 
-@app.command()
+@app.command(rich_help_panel=EXPLORE)
 def inspect(
     url: str,
     selector: Annotated[str, typer.Argument(help="CSS selector of the part of a page to monitor.")] = "",
     *,
     as_json: Json = False,
     allow_private: AllowPrivate = False,
+    config: Config = None,
 ) -> None:
     """Fetch and parse one feed or page, and show the result."""
     import msgspec  # noqa: PLC0415 - see module docstring
@@ -130,46 +188,149 @@ def inspect(
     from service import settings  # noqa: PLC0415 - same
     from service.operations import inspection  # noqa: PLC0415 - same
 
-    effective = settings.load(None, **({"allow_private": True} if allow_private else {}))
+    effective = settings.load(settings.environment(config), **({"allow_private": True} if allow_private else {}))
     try:
         result = asyncio.run(inspection.inspect(url, effective, selector))
     except AddressRefused as error:
         if allow_private:
             raise
-        raise AddressRefused("{why} Loopback addresses are allowed with --allow-private.", why=str(error)) from error
+        raise AddressRefused(
+            "{why} Loopback addresses are allowed with --allow-private, your own networks by allowed_networks.",
+            why=str(error),
+        ) from error
     typer.echo(msgspec.json.encode(result) if as_json else inspection.as_text(result))
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATE)
+def setup(
+    *,
+    config: Annotated[
+        Path, typer.Option(metavar="FILE", help="Settings file to write.", envvar="CORONET_CONFIG")
+    ] = Path("coronet.toml"),
+    answers: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSON file with the answers, instead of questions.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With --answers: replace a settings file that exists.")
+    ] = False,
+) -> None:
+    """Set up your own server. Asks five questions, checks the answers, and writes the settings file."""
+    from rich.console import Console  # noqa: PLC0415 - see module docstring
+
+    from service.operations.setup import run  # noqa: PLC0415 - same
+
+    if not run(config.absolute(), Console(soft_wrap=True), answers, overwrite=overwrite):
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=OPERATE)
 def doctor(
     *,
     state: Annotated[Path | None, typer.Option(help="Check the `coronet up` with this state directory.")] = None,
+    config: Config = None,
     settings: Annotated[bool, typer.Option("--settings", help="Only show every setting and its source.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check for problems and show advice. Checks Redis, workers, bots, console, XMPP login, clock and limits.
 
-    With CORONET_PROGRAM (worker, bot or console), check only what that program needs.
+    With CORONET_PROGRAM (worker, bot or console), check only what that program needs. The exit status is 0 without
+    problems, 1 if something does not work, and 3 if there are only warnings.
     """
     from rich.console import Console  # noqa: PLC0415 - see module docstring
 
     from service import settings as settings_module  # noqa: PLC0415 - same
-    from service.embedded.state_directory import load_environment  # noqa: PLC0415 - same
     from service.operations import doctor as checks  # noqa: PLC0415 - same
 
-    environ = None if state is None else load_environment(state)
+    environ = _environment(config, state)
     effective = settings_module.load(environ)
     if settings:
         Console(soft_wrap=True).print(checks.settings_table(effective, settings_module.origins(environ)), markup=False)
         return
     results = asyncio.run(checks.examine(effective))
-    typer.echo(checks.as_text(results))
-    if not all(result.ok for result in results):
+    typer.echo(checks.as_json(results) if as_json else checks.as_text(results))
+    raise typer.Exit(checks.EXIT_CODES[checks.worst_severity(results)])
+
+
+@app.command(rich_help_panel=OPERATE)
+def backup(
+    file: Annotated[str, typer.Argument(help="File to write; - writes to standard output.")],
+    *,
+    state: State = None,
+    config: Config = None,
+) -> None:
+    """Back up the store while Coronet runs.
+
+    Store the file safely: it contains addresses of people.
+    """
+    from service.operations import backup as backups  # noqa: PLC0415 - see module docstring
+
+    async def back_up(effective: "Settings") -> None:
+        if file == "-":
+            counts = await backups.back_up(effective, sys.stdout.buffer)
+        else:
+            with backups.new_file(Path(file)) as target:
+                counts = await backups.back_up(effective, target)
+        typer.echo(backups.backup_summary(counts), err=True)
+
+    _use_store(back_up, state, config, must_be_stopped=False)
+
+
+@app.command(rich_help_panel=OPERATE)
+def restore(
+    file: Annotated[str, typer.Argument(help="Backup to read; - reads from standard input.")],
+    *,
+    state: State = None,
+    config: Config = None,
+    replace: Annotated[bool, typer.Option("--replace", help="Delete what the store contains.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before data is deleted.")] = False,
+) -> None:
+    """Restore a backup while all programs are stopped.
+
+    The store must be empty, unless --replace is given.
+    """
+    from service.operations import backup as backups  # noqa: PLC0415 - see module docstring
+
+    if file == "-" and replace and not yes:
+        raise UsageError("--replace with - needs --yes, because standard input cannot answer the question")
+
+    async def write(effective: "Settings") -> None:
+        with backups.open_backup(file) as source, backups.seekable(source) as content:
+            confirm = (lambda _: True) if yes else typer.confirm
+            typer.echo(await backups.restore(effective, content, replace=replace, confirm=confirm))
+
+    _use_store(write, state, config, must_be_stopped=True)
+
+
+@app.command(rich_help_panel=OPERATE)
+def upgrade(
+    *,
+    check: Annotated[bool, typer.Option("--check", help="Only check; required, as there is nothing else yet.")] = False,
+    state: State = None,
+    config: Config = None,
+) -> None:
+    """Check whether this version can use the store.
+
+    It also says how to change to this version. Nothing is changed.
+    """
+    from service.operations import upgrade as upgrades  # noqa: PLC0415 - see module docstring
+
+    if not check:
+        raise UsageError("coronet upgrade needs --check: programs migrate the data themselves when they start")
+    results: list[upgrades.UpgradeCheck] = []
+
+    async def examine(effective: "Settings") -> None:
+        results.append(await upgrades.check(effective))
+
+    _use_store(examine, state, config, must_be_stopped=False)
+    typer.echo("\n".join(results[0].lines))
+    if not results[0].ok:
         raise typer.Exit(1)
 
 
 @app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False},
+    rich_help_panel=OPERATE,
 )
 def admin(
     context: typer.Context,
@@ -177,19 +338,19 @@ def admin(
     state: Annotated[
         Path | None, typer.Option(help="Use the console of the `coronet up` with this state directory.")
     ] = None,
+    config: Config = None,
 ) -> None:
     """Administer a running Coronet. Uses the console's API."""
     from service.console import admin_cli as remote  # noqa: PLC0415 - see module docstring
-    from service.embedded.state_directory import load_environment  # noqa: PLC0415 - same
 
-    environ = None if state is None else load_environment(state)
-    if text := asyncio.run(remote.run(context.args, environ)):
+    if text := asyncio.run(remote.run(context.args, _environment(config, state))):
         typer.echo(text)
 
 
 @app.command(
     add_help_option=False,
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    rich_help_panel=EXPLORE,
 )
 def simulate(context: typer.Context) -> None:
     """Run experiments. These are simulations of the papers' algorithms and a deployment of real processes."""
@@ -197,29 +358,75 @@ def simulate(context: typer.Context) -> None:
     from service.simulate import cli as experiments  # noqa: PLC0415 - see module docstring
 
     experiments.app.command()(deploy)
-    experiments.run(context.args)
+    raise typer.Exit(experiments.run(context.args))
 
 
-def _run_program(name: str, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-    """Run a program until SIGTERM. ``name`` is the entry point of its ``async def run(settings: Settings) -> None``."""
+def _use_store(
+    use: Callable[["Settings"], Coroutine[None, None, None]],
+    state: Path | None,
+    config: Path | None,
+    *,
+    must_be_stopped: bool,
+) -> None:
+    """Call ``use`` with the settings of this program, or of the ``coronet up`` with the directory ``state``.
+
+    If that is not running, its private Redis runs during the call. If it is running and ``must_be_stopped``,
+    :class:`service.errors.UserError` is raised.
+    """
     from service import settings  # noqa: PLC0415 - see module docstring
-    from service.observability import logs, tracing  # noqa: PLC0415 - see module docstring
+    from service.embedded.redis import PrivateRedis  # noqa: PLC0415 - same
+    from service.embedded.state_directory import is_locked, lock_directory  # noqa: PLC0415 - same
 
-    matches = entry_points(group="coronet.programs", name=name)
-    if not matches:
-        raise OperationalError(f"This installation has no program {name!r}: reinstall Coronet.")
-    effective = settings.load()
+    effective = settings.load(_environment(config, state))
+    if state is None or (is_locked(state) and not must_be_stopped):
+        asyncio.run(use(effective))
+        return
+    directory = state.absolute()
+
+    async def use_private_redis() -> None:
+        async with PrivateRedis(directory / "redis"):
+            await use(effective)
+
+    with lock_directory(directory):
+        asyncio.run(use_private_redis())
+
+
+def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
+    """Return the environment variables to read settings from.
+
+    They are those of the ``coronet up`` in ``state``, or else those of this process with ``config`` as settings file.
+    """
+    from service.embedded.state_directory import load_environment  # noqa: PLC0415 - see module docstring
+    from service.settings import environment  # noqa: PLC0415 - same
+
+    if state is None:
+        return environment(config)
+    if config is not None:
+        raise UsageError("Use either --state, which names a `coronet up` with its settings, or --config")
+    return load_environment(state)
+
+
+def _run_programs(
+    *names: str, config: Path | None, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> None:
+    """Run these programs in this process until SIGTERM or SIGINT. ``config`` is the settings file, if one is named."""
+    from service import settings  # noqa: PLC0415 - see module docstring
+    from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
+    from service.observability import logs, tracing  # noqa: PLC0415 - same
+    from service.shutdown import run_until_stopped  # noqa: PLC0415 - same
+
+    effective = settings.load(settings.environment(config))
     logs.configure(effective)
     tracing.configure()
-    run: Run = next(iter(matches)).load()
+    configure_memory()
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(run(effective))
+        runner.run(run_until_stopped(serve_programs(effective, find_programs(*names))))
 
 
 def main() -> None:
     """Run the command line.
 
-    The exit status is 1 if the command failed, and 2 for a usage error.
+    The exit status is 1 if the command failed, 2 for a usage error, and 130 after Ctrl-C.
     """
     try:
         sys.exit(app(prog_name="coronet", standalone_mode=False))
@@ -227,6 +434,8 @@ def main() -> None:
         context = getattr(error, "ctx", None)  # of the command with the usage error
         path = context.command_path if context else "coronet"
         _fail(f"{error.format_message().rstrip('.')}. See {path} --help.", 2)
+    except typer.Abort:  # the end of input at a prompt
+        _fail("Cancelled.", 1)
     except UsageError as error:
         _fail(f"{error}.", 2)
     except CoronetError as error:

@@ -1,20 +1,37 @@
-"""Atomic writes of private files (mode 0600)."""
+"""Atomic writes of private files (mode 0600), and locks of files."""
 
+import fcntl
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def open_private(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new file with mode 0600, which replaces ``path`` when the context ends without an exception.
+
+    A crash leaves the file that was there before. Raises ``OSError``.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    unfinished.unlink(missing_ok=True)  # of a process that was killed, and had the same id
+    try:
+        with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def write_private(path: Path, text: str) -> None:
     """Write ``text`` to ``path`` atomically with mode 0600; a crash leaves the old file or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    unfinished.unlink(missing_ok=True)
-    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    with open_private(path) as file:
+        file.write(text.encode())
 
 
 def ensure_secret_file(directory: Path, name: str) -> Path:
@@ -26,3 +43,14 @@ def ensure_secret_file(directory: Path, name: str) -> Path:
     if not path.exists():
         write_private(path, secrets.token_urlsafe(24))
     return path
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[None]:
+    """Wait until no other process holds the lock of the file at ``path``, and hold it until the context ends."""
+    lock = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

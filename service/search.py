@@ -7,7 +7,7 @@ candidates, their documents are read, those that are public and still match are 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -25,6 +25,7 @@ from service.discovery.discover import (
     arrange_listing,
     discover_pairs,
 )
+from service.discovery.matrix_search import MatrixReaders
 from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.search_policy import (
@@ -41,13 +42,14 @@ from service.discovery.search_policy import (
 from service.discovery.text_search.query_expansion import ExpandedQuery, expand
 from service.discovery.text_search.ranking import Circumstances, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
-from service.discovery.text_search.snippets import Snippet, make_snippet
+from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId, Entry
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
+from service.store.channels.public_entries import entry_name
 from service.store.directory.matrices import Directory
 
 _OWN_BATCH = 50
@@ -89,15 +91,17 @@ class _Document(msgspec.Struct, frozen=True):
     time_s: float = 0.0
 
 
-class _Match(msgspec.Struct, frozen=True):
+class _Match(msgspec.Struct, frozen=True, eq=False):
     """A document that satisfies the query.
 
     ``pairs`` are its AV-pairs; for an entry, they have no words, and are empty if the query needs none.
+    ``has_all_words`` states whether it has all words of the query, also the optional ones.
     """
 
     document: _Document
     text: SearchableText
     pairs: frozenset[Pair]
+    has_all_words: bool
 
 
 class _PublicChannel(msgspec.Struct, frozen=True):
@@ -124,12 +128,16 @@ class Searcher:
     async def explain(self, query: Query, language: str = "") -> SearchExplanation:
         """Return the answer of :meth:`find`, and how it was found."""
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
-        expanded = expand(query, vocabulary, language)
-        found = await self._find_expanded(expanded, language)
+        expanded, read = expand(query, vocabulary, language), MatrixReaders()
+        found = await self._find_expanded(expanded, language, read, frozenset())
         if len(found.answer.hits) >= query.limit:
             return found
         wider = expand(query, vocabulary, language, tolerant=not found.answer.hits, any_word=True)
-        return found if wider == expanded else _append(found, await self._find_expanded(wider, language))
+        if wider == expanded:
+            return found
+        return _append(
+            found, await self._find_expanded(wider, language, read, frozenset(map(_name, found.answer.hits)))
+        )
 
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
@@ -146,13 +154,13 @@ class Searcher:
         cids = list(
             found.names
             if found
-            else (await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES)).names
+            else (
+                await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES, MatrixReaders())
+            ).names
         )
-        public, names = await asyncio.gather(self._read_public(cids), self._store.channels.content_names(cids))
+        public, names = await self._read_public_named(cids)
         listed = [
-            DiscoverCandidate(public[cid].channel, public[cid].subscribers, own)
-            for cid, own in zip(cids, names, strict=True)
-            if cid in public
+            DiscoverCandidate(public[cid].channel, public[cid].subscribers, names[cid]) for cid in cids if cid in public
         ]
         return arrange_listing(order, pairs, listed, limit)
 
@@ -197,37 +205,57 @@ class Searcher:
         channels, counts = await asyncio.gather(
             self._store.channels.get_many(cids), self._store.subscriptions.counts(list(cids))
         )
-        return self._select_public(cids, channels, counts)
+        return self._select_public(channels, dict(zip(cids, counts, strict=True)))
+
+    async def _read_public_named(
+        self, cids: Sequence[ChannelId]
+    ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, frozenset[Pair]]]:
+        """Return the channels among ``cids`` that are public, and the AV-pairs of content names, both by id."""
+        found = {
+            cid: named for cid, named in zip(cids, await self._store.channels.get_named(cids), strict=True) if named
+        }
+        # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
+        present = [cid for cid, named in found.items() if not named.channel.moved_to]
+        counts = dict(zip(present, await self._store.subscriptions.counts(present), strict=True))
+        public = self._select_public((found[cid].channel for cid in present), counts)
+        return public, {cid: named.pairs for cid, named in found.items()}
 
     def _select_public(
-        self, cids: Sequence[ChannelId], channels: Iterable[Channel | None], counts: Sequence[int]
+        self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
     ) -> dict[ChannelId, _PublicChannel]:
-        """Return the channels that are public, by id; ``channels`` and ``counts`` are in the order of ``cids``."""
-        subscribers = dict(zip(cids, counts, strict=True))
-        public = public_channels(channels, counts, self._min_subscribers)
-        return {cid: _PublicChannel(channel, subscribers[cid]) for cid, channel in public.items()}
+        """Return those of the channels that are public, by id; ``counts`` has their numbers of subscribers."""
+        existing = [channel for channel in channels if channel is not None]
+        public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
+        return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
 
-    async def _find_expanded(self, expanded: ExpandedQuery, language: str) -> SearchExplanation:
-        """Return the best results of an expanded query; see :meth:`find`."""
-        limit = expanded.query.limit
+    async def _find_expanded(
+        self, expanded: ExpandedQuery, language: str, read: MatrixReaders, known: Collection[str]
+    ) -> SearchExplanation:
+        """Return the best results of an expanded query; see :meth:`find`.
+
+        ``read`` is what has been read of matrices for the same query, and ``known`` are the names of results that were
+        found already: they are left out, and as many results fewer are wanted.
+        """
+        wanted = expanded.query.limit - len(known)
         candidates, matching = Candidates((), 0, True, {}, (), 0.0), list[_Match]()
         importances: tuple[float, ...] = ()
         whole = True
-        async for candidates, enough in self._candidates(expanded):
+        async for candidates, enough in self._candidates(expanded, read, wanted, len(known)):
             importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
-            documents = await self._documents(expanded, candidates.found, importances, language)
+            new = [each for each in candidates.found if each.name not in known]
+            documents = await self._documents(expanded, new, importances, language)
             whole = candidates.complete and len(candidates.found) == candidates.total
             # Candidates that nobody may see do not count: only a match more than is shown tells that there are more.
-            matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
+            matching = list(islice(_matches(expanded, documents), None if whole else wanted + 1))
             if len(matching) >= enough or whole:
                 break
-        complete = [match for match in matching if expanded.has_all_words(match.text, match.pairs)]
-        matching = [*complete, *(match for match in matching if match not in complete)]
-        shown = matching[:limit]
+        complete = [match for match in matching if match.has_all_words]
+        matching = [*complete, *(match for match in matching if not match.has_all_words)]
+        shown = matching[:wanted]
         answer = SearchAnswer(
             tuple(await self._hits(expanded, shown)),
-            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:limit] or shown])),
-            has_more=len(matching) > limit,
+            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:wanted] or shown])),
+            has_more=len(matching) > wanted,
             total=len(matching) if whole else None,
         )
         return SearchExplanation(
@@ -239,28 +267,38 @@ class Searcher:
             tuple(match.document.candidate.pairs for match in shown),
         )
 
-    async def _candidates(self, expanded: ExpandedQuery) -> AsyncIterator[tuple[Candidates, int]]:
+    async def _candidates(
+        self, expanded: ExpandedQuery, read: MatrixReaders, wanted: int, known: int
+    ) -> AsyncIterator[tuple[Candidates, int]]:
         """Yield the best candidates: first those in workers' memory, if there are any, then ever more of the matrices.
 
         Workers have directories of popular attributes, not of words. With the candidates comes the number of matches
-        among them that makes others unnecessary.
+        among them that makes others unnecessary. ``wanted`` results are shown besides the ``known`` number of others.
         """
         query, pairs = expanded.query, expanded.query.attributes
-        first, *others = (min(factor * query.limit + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
-        if pairs and query.about == "channel":
+        first, *others = (min(known + int(factor * wanted) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
+        if pairs and query.about == "channel" and not known:
             listed = await self._store.directory_lookups.lookup(pairs, first)
             if listed is not None:
                 equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
-                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), query.limit
+                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), wanted
         for most in (first, *others) if expanded.clauses else ():
-            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most)
-            yield found, query.limit + 1
+            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most, read)
+            yield found, wanted + 1
 
     async def _find_in_matrices(
-        self, about: ContentKind, clauses: Sequence[Clause], excluded: Collection[Pair], most: int
+        self,
+        about: ContentKind,
+        clauses: Sequence[Clause],
+        excluded: Collection[Pair],
+        most: int,
+        read: MatrixReaders,
     ) -> Candidates:
-        """Return the best ``most`` candidates from the matrices, and count searches for attributes of channels."""
-        candidates = await directory_of(self._store, about).find(clauses, excluded, most)
+        """Return the best ``most`` candidates from the matrices, and count searches for attributes of channels.
+
+        ``read`` is what has been read of matrices for the same query.
+        """
+        candidates = await directory_of(self._store, about).find(clauses, excluded, most, read)
         if about == "channel" and not any(attribute_of(pair) == "word" for pair in candidates.frequencies):
             self._store.directory_lookups.count_search(candidates.frequencies, most)
         return candidates
@@ -316,16 +354,15 @@ class Searcher:
         language: str,
     ) -> list[_Document]:
         documents, cids = list[_Document](), [candidate.name for candidate in candidates]
-        channels, counts, names = await asyncio.gather(
-            self._store.channels.get_many(cids),
-            self._store.subscriptions.counts(cids),
-            self._store.channels.content_names(cids),
-        )
-        public = self._select_public(cids, channels, counts)
-        for candidate, pairs in zip(candidates, names, strict=True):
+        public, names = await self._read_public_named(cids)
+        for candidate in candidates:
             if candidate.name not in public:
                 continue
-            channel, subscribers = msgspec.structs.astuple(public[candidate.name])
+            channel, subscribers, pairs = (
+                public[candidate.name].channel,
+                public[candidate.name].subscribers,
+                names[candidate.name],
+            )
             as_written = expanded.share_as_written(channel.title)
             known = Circumstances(as_written, _is_in_language(channel, language), subscribers, None)
             total = score(candidate, importances, known)
@@ -335,17 +372,18 @@ class Searcher:
     async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
         """Return the hits to show for these matches, with snippets."""
         channels = [match.document.channel.id for match in matches if match.document.entry is None]
-        latest = await asyncio.gather(*(self._store.channels.latest(cid, _SNIPPET_ENTRIES) for cid in channels))
-        titles = {cid: [entry.title for entry in entries] for cid, entries in zip(channels, latest, strict=True)}
+        latest = await self._store.channels.latest_titles(channels, _SNIPPET_ENTRIES) if channels else []
+        titles = dict(zip(channels, latest, strict=True))
+        asked = expanded.asked_words()
         hits = []
         for match in matches:
             found = match.document
             texts = titles[found.channel.id] if found.entry is None else [found.entry.summary]
-            snippet = _best_snippet(texts, expanded, match.text.language)
+            snippet = best_snippet(texts, asked.has, asked.beginnings)
             hits.append(
                 SearchHit(
                     found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits,
-                    lacks_words=not expanded.has_all_words(match.text, match.pairs),
+                    lacks_words=not match.has_all_words,
                 )
             )  # fmt: skip
         return hits
@@ -359,44 +397,32 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
     for one in documents:
         channel = one.channel
         if one.entry is None:
-            text, pairs = text_of_named_channel(channel, one.name, _domain(channel)), one.name
+            text, pairs = text_of_named_channel(channel, one.name, _domain), one.name
         else:
             text, pairs = entry_text(one.entry, channel.language), frozenset[Pair]()
             if has_attributes:
                 traits = DeclaredMetadata(channel.language)
                 pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
         if expanded.is_satisfied_by(text, pairs):
-            yield _Match(one, text, pairs)
+            yield _Match(one, text, pairs, expanded.has_all_words(text, pairs))
 
 
 def _append(first: SearchExplanation, second: SearchExplanation) -> SearchExplanation:
-    """Return the explanation ``second`` of a wider search with the results of ``first`` before its own."""
-    limit = second.expanded.query.limit
-    known = {_document_id(hit) for hit in first.answer.hits}
-    new = [place for place, hit in enumerate(second.answer.hits) if _document_id(hit) not in known]
-    added = new[: limit - len(known)]
+    """Return the explanation ``second`` of a wider search with the results of ``first``, which it lacks, first."""
     answer = SearchAnswer(
-        (*first.answer.hits, *(second.answer.hits[place] for place in added)),
+        (*first.answer.hits, *second.answer.hits),
         first.answer.corrections or second.answer.corrections,
-        has_more=second.answer.has_more or len(new) > len(added),
-        total=second.answer.total,
+        has_more=second.answer.has_more,
+        total=None if second.answer.total is None else len(first.answer.hits) + second.answer.total,
     )
     return msgspec.structs.replace(
-        second,
-        answer=answer,
-        scores=(*first.scores, *(second.scores[place] for place in added)),
-        pairs=(*first.pairs, *(second.pairs[place] for place in added)),
+        second, answer=answer, scores=(*first.scores, *second.scores), pairs=(*first.pairs, *second.pairs)
     )
 
 
-def _document_id(hit: SearchHit) -> tuple[ChannelId, str]:
-    return hit.channel.id, hit.entry.key if hit.entry is not None else ""
-
-
-def _best_snippet(texts: Iterable[str], expanded: ExpandedQuery, language: str) -> Snippet:
-    """Return the snippet of that text which has most words of the query; of equal ones, of the first."""
-    is_hit = expanded.hit_test(language)
-    return max((make_snippet(text, is_hit) for text in texts), key=lambda one: len(one.hits), default=Snippet(""))
+def _name(hit: SearchHit) -> str:
+    """Return the id of the content name of a result."""
+    return hit.channel.id if hit.entry is None else entry_name(hit.channel.id, hit.entry.key)
 
 
 def _is_in_language(channel: Channel, language: str) -> bool:

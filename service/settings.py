@@ -1,16 +1,20 @@
 """The settings of all programs, and their loading from arguments, environment, secret files and a TOML file.
 
 Sources in descending priority: arguments; ``CORONET_NAME_FILE`` (a file that contains the value, intended for secrets,
-available for every setting); ``CORONET_NAME``; the TOML file in ``CORONET_CONFIG``; the preset; the defaults below.
+available for every setting); ``CORONET_NAME``; the TOML file named by ``--config`` or ``CORONET_CONFIG``; the preset;
+the defaults below.
 :func:`origins` returns the source of each value. No other module reads the environment.
 """
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from ipaddress import ip_network
+from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -21,10 +25,12 @@ from pydantic import (
     IPvAnyNetwork,
     SecretStr,
     ValidationError,
+    model_validator,
 )
 
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetObjective, FleetPolicy, Goal, Levels
 from service.errors import UserError
+from service.net.address_guard import check_allowed_network
 from service.users.quiet_hours import find_time_zones
 
 Preset = Literal["trial", "single", "cluster"]
@@ -42,10 +48,31 @@ def _comma_separated(value: object) -> object:
     return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
 
 
+def _redis_urls(text: str) -> str:
+    urls = [url.strip() for url in text.split(",") if url.strip()]
+    if not urls or not all(url.startswith(("redis://", "rediss://", "unix://")) for url in urls):
+        raise ValueError("a URL begins with redis://, rediss:// or unix://")
+    return text
+
+
 def _zone(name: str) -> str:
     if find_time_zones(name) != (name,):
         raise ValueError(f"there is no time zone {name!r}; use a name such as Europe/Berlin or UTC")
     return name
+
+
+def _contacts(uris: tuple[str, ...]) -> tuple[str, ...]:
+    for uri in uris:
+        if not uri.startswith(("mailto:", "xmpp:", "https://", "http://")):
+            raise ValueError(f"{uri!r} is no contact address; begin with mailto:, xmpp: or https://")
+    return uris
+
+
+def _path(path: str) -> str:
+    path = path.rstrip("/")
+    if path and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+", path):
+        raise ValueError(f"{path!r} is not a path such as /coronet")
+    return path
 
 
 class Settings(BaseModel):
@@ -60,7 +87,7 @@ class Settings(BaseModel):
     """The only program that uses these settings, for example in its own container: `coronet doctor` checks only what
     this program needs. Empty (default): the settings are for all programs."""
 
-    redis_url: str = "redis://127.0.0.1:6379/0"
+    redis_url: Annotated[str, AfterValidator(_redis_urls)] = "redis://127.0.0.1:6379/0"
     """Address of Redis: ``redis://``, ``rediss://`` (TLS) or ``unix://``. For a Redis Cluster, the address of any node,
     or several separated by commas, which are tried in order; the other nodes are discovered. Put the password in
     ``redis_password``, because URLs can appear in messages."""
@@ -105,6 +132,9 @@ class Settings(BaseModel):
     console_public_url: str = ""
     """Public base URL of the console. Publishers see it in the User-Agent header, and WebSub hubs push to it. Empty
     (default): no WebSub subscriptions are made."""
+    console_base_path: Annotated[str, AfterValidator(_path)] = ""
+    """Path under which a reverse proxy serves the console, such as ``/coronet``. The proxy must pass it on unchanged,
+    and ``console_public_url`` must end with it. Empty (default): the console is at the root of its host."""
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = ()
     """Addresses or networks of reverse proxies in front of the HTTP servers, separated by commas. Only their
     ``Forwarded`` header, or ``X-Forwarded-For`` with ``X-Forwarded-Proto``, determines a client's address and whether
@@ -209,6 +239,13 @@ class Settings(BaseModel):
     allow_private: bool = False
     """Allows feeds at loopback addresses. Only for trials and tests: any user could make a worker send requests to
     services on its own machine."""
+    allowed_networks: Annotated[
+        tuple[Annotated[IPvAnyNetwork, AfterValidator(check_allowed_network)], ...], BeforeValidator(_comma_separated)
+    ] = ()
+    """Private networks, separated by commas, from which feeds and pages may be fetched in addition to the public web,
+    such as ``192.168.1.0/24``. Any user can then make a worker send requests to these addresses, on the ports allowed
+    for publishers, and read what answers. Channels there are never public. Link-local addresses need a network within
+    their range; loopback cannot be allowed. Default: none."""
     extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
     """Further ports of publishers, separated by commas, besides 80, 443, 8080 and 8443. Default: none."""
 
@@ -217,6 +254,11 @@ class Settings(BaseModel):
     invitation (``invited``; `coronet admin invite` creates one)."""
     allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
     """Bare JIDs (``alice@example.org``) and domains (``example.org``) that may use the bot, separated by commas."""
+
+    contact_addresses: Annotated[tuple[str, ...], BeforeValidator(_comma_separated), AfterValidator(_contacts)] = ()
+    """Addresses of the operators as URIs (``mailto:abuse@example.org``, ``xmpp:admin@example.org``, ``https://…``),
+    separated by commas, for questions and reports of abuse. They are in the bot's service discovery (XEP-0157), in its
+    `help`, and on the console's About page. Default: none."""
 
     messages_per_s_per_user: float = Field(default=1.0, gt=0)
     """Maximum messages per second to one user, after a burst of five; further notifications wait and are combined into
@@ -243,6 +285,14 @@ class Settings(BaseModel):
     """Least severe level of log events that are written."""
     log_json: bool = True
     """Writes log events as JSON, one per line (default), instead of readable text."""
+
+    @model_validator(mode="after")
+    def _check_public_url(self) -> Self:
+        if self.console_base_path and self.console_public_url:
+            path = urlsplit(self.console_public_url).path.rstrip("/")
+            if path != self.console_base_path:
+                raise ValueError(f"console_public_url must end with console_base_path ({self.console_base_path})")
+        return self
 
     def policy(self) -> FleetPolicy:
         """Return the policy with which a new fleet starts; admins can later replace its objective in the store."""
@@ -285,9 +335,27 @@ def _toml(environ: Mapping[str, str]) -> dict[str, object]:
     if not path:
         return {}
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return _with_secret_files(tomllib.loads(Path(path).read_text(encoding="utf-8")), Path(path).parent)
     except (OSError, ValueError) as error:
-        raise SettingsInvalid(f"The settings file {path} (CORONET_CONFIG) cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else f"it is not valid TOML: {error}"
+        raise SettingsInvalid(
+            f"The settings file {path} cannot be read: {why}. Correct the file, --config or CORONET_CONFIG."
+        ) from error
+
+
+def _with_secret_files(values: dict[str, object], folder: Path) -> dict[str, object]:
+    """Return the values of a settings file, in which ``NAME_file`` is the path of a file with the value of ``NAME``.
+
+    A relative path is relative to ``folder``. Raises ``OSError``.
+    """
+    read: dict[str, object] = {}
+    for key, value in values.items():
+        name = key.removesuffix("_file")
+        if key in Settings.model_fields or name not in Settings.model_fields or name == key:
+            read[key] = value
+        else:
+            read[name] = (folder / str(value)).read_text(encoding="utf-8").strip()
+    return read
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, object]:
@@ -304,10 +372,17 @@ def _files(environ: Mapping[str, str]) -> dict[str, object]:
         path = environ.get(f"CORONET_{name.upper()}_FILE")
         if path:
             try:
-                values[name] = Path(path).read_text(encoding="utf-8").strip()
+                text = Path(path).read_text(encoding="utf-8").strip()
             except OSError as error:
                 raise SettingsInvalid(f"CORONET_{name.upper()}_FILE cannot be read: {error}") from error
+            if text:  # systemd passes an empty file for a credential that does not exist
+                values[name] = text
     return values
+
+
+def environment(config: Path | None = None) -> dict[str, str]:
+    """Return the environment variables of this process, with ``config`` as the TOML file unless it is None."""
+    return {**os.environ, "CORONET_CONFIG": str(config)} if config is not None else dict(os.environ)
 
 
 def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
@@ -331,19 +406,27 @@ def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[
 
 
 def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-    """Return the effective settings. Raises :class:`SettingsInvalid`, whose text names every invalid setting.
+    """Return the effective settings.
+
+    Raises :class:`SettingsInvalid`, whose text names every invalid setting and its source.
 
     ``environ`` are the environment variables; None means those of this process. ``arguments`` override all other
     sources.
     """
     merged: dict[str, Any] = {}
-    for _, values in layers(os.environ if environ is None else environ, arguments):
+    sources: dict[str, str] = {}
+    for source, values in layers(os.environ if environ is None else environ, arguments):
         merged.update(values)
+        sources.update(dict.fromkeys(values, source))
     try:
         return Settings(**merged)
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-        raise SettingsInvalid(f"Invalid settings: {lines}") from None
+        problems = []
+        for each in error.errors(include_input=False):
+            name = str(each["loc"][0]) if each["loc"] else ""
+            why = "there is no such setting" if each["type"] == "extra_forbidden" else each["msg"]
+            problems.append(f"{'.'.join(map(str, each['loc']))} ({sources.get(name, 'default')}): {why}")
+        raise SettingsInvalid(f"Invalid settings: {'; '.join(problems)}. See docs/operators.md.") from None
 
 
 def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
@@ -366,3 +449,18 @@ def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
         variables.get(name)
         for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     )
+
+
+def read_notify_socket(environ: Mapping[str, str] | None = None) -> tuple[str, float]:
+    """Return the address of systemd's notification socket, and the watchdog's timeout in seconds (sd_notify(3)).
+
+    The address is "" if systemd did not start this process; an abstract address begins with a zero byte. The timeout is
+    infinite if the unit has no watchdog. If ``environ`` is None, the environment of this process is used.
+    """
+    variables = os.environ if environ is None else environ
+    address = variables.get("NOTIFY_SOCKET", "")
+    if address.startswith("@"):
+        address = f"\0{address[1:]}"
+    is_own_watchdog = variables.get("WATCHDOG_PID", "") in {"", str(os.getpid())}
+    watchdog_us = variables.get("WATCHDOG_USEC", "")
+    return address, int(watchdog_us) / 1e6 if is_own_watchdog and watchdog_us.isdecimal() else inf

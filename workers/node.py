@@ -2,8 +2,9 @@
 
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
-is unavailable, the protocol's soft state repeats them. Periodic tasks are run by apscheduler: a run that takes longer
-than its interval delays the next one, and missed runs are coalesced.
+is unavailable, the protocol's soft state repeats them. Tasks that run every few seconds begin at the common ticks of
+the process, others are run by apscheduler: a run that takes longer than its interval delays the next one, and missed
+runs are coalesced.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ from service.errors import (
     StoreUnavailable,
 )
 from service.model import ChannelId, NodeId, NodeInfo
-from service.observability.metrics import CHANNELS_BY_CONSTRAINT, MATRIX_CELLS, OWNED_CHANNELS, POLL_BUDGET, GaugeShare
+from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
@@ -59,6 +60,7 @@ from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
+from service.tick_timer import TickTimer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
 from workers.ownership.directory_registration import DirectoryRegistrar
@@ -109,8 +111,6 @@ class PeriodicTasks:
         self._scheduler.shutdown(wait=False)
 
 
-_TICKS_PER_MAINTENANCE = 4
-_HEARTBEATS_PER_LEASE = 4
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
 _MATRIX_UPKEEP_INTERVAL_S = 3.0
@@ -131,6 +131,7 @@ class WorkerContext:
     poller: Poller
     hubs: HubSubscriber
     peers: PeerExchange
+    timer: TickTimer
 
 
 RequestHandler = Callable[["Node", InboxMessage], Coroutine[Any, Any, None]]
@@ -150,11 +151,14 @@ class Node:
         self._clock = context.clock
         self._protocol = NodeProtocol(info.id, context.settings.policy())
         self._by_level = GaugeShare(OWNED_CHANNELS)
-        self._by_constraint = GaugeShare(CHANNELS_BY_CONSTRAINT)
+        self._by_constraint = GaugeShare(PLANNED_CHANNELS)
+        self._by_network = GaugeShare(NODES)
         self.ring = RingView(-1, ())
         """The ring as this node last read it."""
         self._inbox_cursor = self._trimmed_cursor = "0"
         self._bounds = BoundsSnapshot()
+        self._fraction = from_hex(info.id) / (1 << BITS)
+        """Where the node is in the space of ids, from 0 to 1."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = BackgroundTasks()
         self._heartbeat_lock = asyncio.Lock()
@@ -215,29 +219,30 @@ class Node:
     async def run(self) -> None:
         """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
         settings = self._context.settings
-        interval_s = settings.maintenance_interval_s
         try:
             # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
             await self._load_objective()
             await self._send_heartbeat()
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
+            for function, every_s in (
+                (self._send_heartbeat, 0.0),
+                (self._tick, 0.0),
+                (self._maintain_matrices, _MATRIX_UPKEEP_INTERVAL_S),
+                (self._maintain, settings.maintenance_interval_s),
+            ):
+                self._tasks.start(self._repeat(function, every_s))
             with (
                 self._context.peers.messages.receive(self.info.id, self._process_messages),
                 PeriodicTasks() as periodic,
             ):
-                # The nodes of one process start together: the same task of all at once would delay polls.
-                fraction = from_hex(self.info.id) / (1 << BITS)
-                periodic.every(settings.lease_ttl_s / _HEARTBEATS_PER_LEASE, self._send_heartbeat, fraction)
-                periodic.every(interval_s / _TICKS_PER_MAINTENANCE, self._tick, fraction)
-                periodic.every(interval_s, self._maintain, fraction)
-                periodic.every(_MATRIX_UPKEEP_INTERVAL_S, self._maintain_matrices, fraction)
-                periodic.every(_MATRIX_COUNT_INTERVAL_S, self._count_matrix_cells, fraction)
+                periodic.every(_MATRIX_COUNT_INTERVAL_S, self._count_matrix_cells, self._fraction)
                 periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
                 await self._ended
         finally:
             self._by_level.set({})
             self._by_constraint.set({})
+            self._by_network.set({})
             await self._tasks.cancel()
 
     def explain_polling(self, channel_id: ChannelId) -> PollExplanation | None:
@@ -253,6 +258,20 @@ class Node:
         ``topic`` is the document's own URL as the document states it.
         """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
+
+    async def _repeat(self, function: Callable[[], Awaitable[None]], interval_s: float) -> None:
+        """Call ``function`` at ticks about every ``interval_s`` seconds; 0.0 stands for each tick."""
+        timer = self._context.timer
+        # The same task of all nodes of a process at once would delay polls.
+        delay_s = self._fraction * timer.interval_s if self._context.settings.nodes_per_worker > 1 else 0.0
+        while True:
+            await timer.sleep(timer.ticks(interval_s))
+            if delay_s:
+                await asyncio.sleep(delay_s)
+            try:
+                await function()
+            except Exception:
+                log.exception("periodic task failed", task=function.__qualname__)
 
     async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
         """Call ``function``, and end the node if the function fails.
@@ -289,6 +308,7 @@ class Node:
             at_s = (sent_s + self._clock.monotonic_s()) / 2
             self.polling.set_fleet_time(heartbeat.time_s, at_s)
             self._clock.set_wall(heartbeat.time_s, at_s)
+            self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
             if heartbeat.ring is not None:
                 await self._on_ring_changed(heartbeat.ring)
 
@@ -332,11 +352,13 @@ class Node:
 
     async def _maintain_matrices(self) -> None:
         """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
-        for balancer in self._matrix_balancers:
-            try:
-                await balancer.maintain(self._owns_pair)
-            except StoreUnavailable as error:
-                log.warning("matrix upkeep interrupted", error=str(error))
+        await asyncio.gather(*map(self._maintain_matrices_of, self._matrix_balancers))
+
+    async def _maintain_matrices_of(self, balancer: MatrixBalancer) -> None:
+        try:
+            await balancer.maintain(self._owns_pair)
+        except StoreUnavailable as error:
+            log.warning("matrix upkeep interrupted", error=str(error))
 
     def _owns_pair(self, pair: str) -> bool:
         return self.ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest()) == self.info.id
@@ -403,7 +425,7 @@ class Node:
             return
         self._context.poller.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
-        POLL_BUDGET.set(objective.budget_polls_per_minute or 0)
+        POLL_BUDGET.set((objective.budget_polls_per_minute or 0) / 60)
         await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
 
     async def _on_events(self, *events: Event) -> None:

@@ -45,6 +45,10 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "digest": ("summary", "zusammenfassung", "résumé", "resumen"),
     "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
     "language": ("lang", "sprache", "langue", "idioma", "lengua"),
+    "announcements": (
+        *("announcement", "mitteilungen", "mitteilung", "ankündigungen", "annonces", "annonce", "anuncios", "anuncio"),
+        "avisos",
+    ),
     "invite": ("invitation", "code", "einladung", "invitación", "código"),
     "export": ("opml", "exportieren", "exporter", "exportar"),
     "import": ("importieren", "importiere", "importer", "importe", "importar", "importa"),
@@ -153,7 +157,8 @@ DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
 
 VERBS: Final = (
     *("subscribe", "unsubscribe", "list", "find", "discover", "watch", "unwatch", "show", "why", "status", "quiet"),
-    *("digest", "timezone", "language", "pause", "resume", "set", "filter", "export", "import", "forget", "help"),
+    *("digest", "timezone", "language", "pause", "resume", "set", "filter", "announcements", "export", "import"),
+    *("forget", "help"),
 )
 """Verbs with a help text; they are also the nodes of ad-hoc commands."""
 

@@ -29,7 +29,7 @@ from service.model import UserId
 from service.observability.metrics import DELIVERY_DELAY
 from service.observability.tracing import TRACING
 from service.store import Store
-from service.store.delivery.outbox import Batch, ClaimRules, MessageId
+from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, ClaimRules, MessageId
 
 MAX_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
@@ -87,6 +87,7 @@ class BatchSender:
 
         Raises StoreUnavailable or XmppSessionLost.
         """
+        user_ids = await self._without_blocked(user_ids)
         recipients = await self._recipients.get(user_ids)
         resends = await self._find_resends(user_ids, recipients)
         ready = {
@@ -104,6 +105,13 @@ class BatchSender:
         await self._record(accepted, empty)
         unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
+
+    async def _without_blocked(self, user_ids: Sequence[UserId]) -> Sequence[UserId]:
+        """Drop the queued items of users whose domain is blocked; return the other users."""
+        blocked = await self._store.users.with_blocked_domain(user_ids)
+        if blocked:
+            await self._store.outbox.drop_queued(list(blocked))
+        return [user_id for user_id in user_ids if user_id not in blocked]
 
     def on_response(self, message_id: MessageId) -> None:
         """Record that a message has bounced or has its receipt.
@@ -250,7 +258,8 @@ class BatchSender:
             requests_receipt = self._receipts.sends_receipts(user_id)
             for batch in own:
                 body = await self._bodies.body(batch, user_settings.effective_language, presentations)
-                if body.xml:
+                is_declined = batch.items[0].channel == ANNOUNCEMENTS and not user_settings.announcements
+                if body.xml and not is_declined:
                     stanza = self._stanza(jids[user_id], batch, body.xml, requests_receipt=requests_receipt)
                     messages.append(_Message(user_id, batch, body, stanza, requests_receipt))
                 else:

@@ -12,13 +12,14 @@ from cachetools import FIFOCache
 
 from bots.delivery.notification_text import EntryKey, SavedSearchMatch, link_preview, render_notification
 from bots.i18n.translator import Translator, get_translator
+from bots.replies.announcements import announcement_text
 from bots.replies.entry_templates import Template
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import article_hashes, select_part
 from service.model import Change, Channel, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
-from service.store.delivery.outbox import Batch, OutboxItem
+from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
 from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effective_template
 
 MAX_CACHED_BODIES: Final = 512
@@ -126,6 +127,8 @@ class BodyRenderer:
         """Return the body of a batch. ``language`` is a language tag (BCP 47)."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         translator = get_translator(language)
+        if items[0].channel == ANNOUNCEMENTS:
+            return await self._render_announcements(items, translator)
         if presentations:
             presentations = {
                 item.channel: presentations[item.channel] for item in items if item.channel in presentations
@@ -135,6 +138,13 @@ class BodyRenderer:
         if body is None:
             body = self._bodies[key] = await self._render(items, translator, presentations)
         return body
+
+    async def _render_announcements(self, items: _Items, translator: Translator) -> Body:
+        """Return the body of announcements; it is empty if all of them were stopped."""
+        found = [await self._store.announcements.get(item.version) for item in items]
+        texts = [each.text_in(translator.language) for each in found if each is not None and not each.stopped_s]
+        text = announcement_text(texts, translator) if texts else ""
+        return Body(stanzas.body(text) if text else "", (), ())
 
     async def _render(self, items: _Items, translator: Translator, presentations: Presentations) -> Body:
         rows = await self._store.channels.get_many(list(dict.fromkeys(item.channel for item in items)))

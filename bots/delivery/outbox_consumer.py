@@ -20,7 +20,6 @@ from bots.delivery.delivery_window import DeliveryWindows
 from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_cache import RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
-from bots.tasks import cancel_and_wait, run_until_one_ends
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserAvailable, UserUnavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
@@ -28,10 +27,11 @@ from bots.xmpp.message_ids import is_batch_id, is_message_to, new_message_id
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.observability.metrics import OUTBOX_USERS
+from service.observability.metrics import OUTBOX_OLDEST, OUTBOX_USERS
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import MessageId
+from service.tasks import cancel_and_wait, run_until_one_ends
 
 USERS_PER_BURST: Final = 100
 """One Redis pipeline claims batches for so many users, one write sends their stanzas, one pipeline completes them."""
@@ -40,6 +40,7 @@ MAX_BURSTS: Final = 12
 
 _SWEEP_INTERVAL_S = 60.0
 _DEPTH_INTERVAL_S = 5.0
+_OLDEST_SAMPLE = 100
 _RETRY_S = 0.5
 
 _log = structlog.get_logger()
@@ -62,7 +63,7 @@ class OutboxConsumer:
         self._scheduler = DeliveryScheduler(messages_per_s, assigned_users.includes)
         self._scheduler_changed = asyncio.Event()
         self._user_released = asyncio.Condition()
-        self._bursts: set[asyncio.Task[None]] = set()
+        self._bursts: dict[asyncio.Task[None], float] = {}  # when each began (monotonic s)
         self._session_since_s = 0.0
         self._is_new_session = False
         self._gained_partitions: set[int] = set()
@@ -93,6 +94,11 @@ class OutboxConsumer:
             if self._bursts:
                 await asyncio.wait(self._bursts, timeout=2.0)
             await cancel_and_wait(*tuple(self._bursts))
+
+    def overdue_s(self) -> float:
+        """Return for how long a message has been due and not sent, in seconds; 0 if all are sent in time."""
+        now_s = self._clock.monotonic_s()
+        return max(0.0, now_s - min(self._scheduler.next_due_s(), *self._bursts.values(), now_s))
 
     # Event handlers.
 
@@ -279,7 +285,7 @@ class OutboxConsumer:
             )
             if can_start and (user_ids := self._scheduler.acquire_due(USERS_PER_BURST, now_s)):
                 burst = asyncio.create_task(self._burst(user_ids))
-                self._bursts.add(burst)
+                self._bursts[burst] = now_s
                 burst.add_done_callback(self._on_burst_done)
                 continue
             wait_s = self._scheduler.next_due_s() - now_s if can_start else math.inf
@@ -289,7 +295,7 @@ class OutboxConsumer:
                     await self._scheduler_changed.wait()
 
     def _on_burst_done(self, burst: asyncio.Task[None]) -> None:
-        self._bursts.discard(burst)
+        self._bursts.pop(burst, None)
         self._scheduler_changed.set()
 
     async def _burst(self, user_ids: Sequence[UserId]) -> None:
@@ -357,8 +363,12 @@ class OutboxConsumer:
                 await self._store.users.mark_receipts(list({user_id for user_id, _, is_first in arrived if is_first}))
 
     async def _measure_depth(self) -> None:
-        """Update the gauge of users with queued items or batches in flight."""
+        """Update the gauges of undelivered items of the fleet."""
         while True:
             with contextlib.suppress(StoreUnavailable):
                 OUTBOX_USERS.set(await self._store.outbox.count_waiting())
+                longest_waiting = await self._store.outbox.waiting_users(_OLDEST_SAMPLE)
+                queued_s = await self._store.outbox.oldest_queued_s(longest_waiting)
+                now_s = self._clock.wall_s()
+                OUTBOX_OLDEST.set(max((now_s - each_s for each_s in queued_s if each_s is not None), default=0.0))
             await asyncio.sleep(_DEPTH_INTERVAL_S)

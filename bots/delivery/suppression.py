@@ -18,7 +18,7 @@ from bots.delivery.recipient_cache import Recipient
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
-from service.store.delivery.outbox import OutboxItem, QueuedItem, Suppressions
+from service.store.delivery.outbox import ANNOUNCEMENTS, OutboxItem, QueuedItem, Suppressions
 from service.users.preferences import (
     DIGEST_TOLERANCE_S,
     FOR_ALL,
@@ -70,7 +70,8 @@ class Selection(msgspec.Struct):
     def take(self, queued: QueuedItem, now_s: float) -> bool:
         """Return whether an item is due, because its channel's notification interval has passed; if so, count it."""
         channel_id = queued.item.channel
-        spacing_s = 0.0 if queued.item.matches else _spacing_s(self.recipient, self.numbers[channel_id])
+        is_spaced = not queued.item.matches and channel_id != ANNOUNCEMENTS
+        spacing_s = 0.0 if not is_spaced else _spacing_s(self.recipient, self.numbers[channel_id])
         due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
         if spacing_s > 0:
             self.spaced.add(channel_id)
@@ -141,14 +142,16 @@ class ItemSelector:
         for queued in queue:
             if selection.is_full:
                 return
-            if selection.take(queued, now_s):
+            if not selection.take(queued, now_s):
+                selection.suppressions[queued.id] = "later"
+            elif queued.item.channel == ANNOUNCEMENTS:
+                selection.suppressions[queued.id] = ()  # mutes and filters are about channels
+            else:
                 preferences, changes = selection.recipient.preferences, await self._load_changes(queued.item)
                 number = selection.numbers[queued.item.channel]
                 selection.suppressions[queued.id] = suppressed_positions(
                     preferences, number, changes, edits=queued.item.edits
                 )
-            else:
-                selection.suppressions[queued.id] = "later"
 
     async def _load_changes(self, item: OutboxItem) -> _Changes:
         key = (item.channel, item.version, item.after_version)

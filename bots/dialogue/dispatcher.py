@@ -25,7 +25,7 @@ from bots.commands.parser import (
     parse_entry_count,
 )
 from bots.dialogue import searches, settings, settings_parser, subscriptions
-from bots.dialogue.request_handler import Requests
+from bots.dialogue.request_handler import MessageReferences, Requests
 from bots.replies.base import QuestionReply, Reply
 from bots.replies.conversation import (
     AccessDenied,
@@ -61,6 +61,7 @@ from bots.replies.subscriptions import (
 )
 from service.errors import CoronetError
 from service.feeds.urls import canonical_url, page_url
+from service.store.delivery.outbox import ANNOUNCEMENTS
 
 
 async def answer(
@@ -114,6 +115,7 @@ class _UnadmittedRequests:
 
     def __init__(self, requests: Requests) -> None:
         self.limits = requests.limits
+        self.contact_addresses = requests.contact_addresses
         self.accept_invitation = requests.accept_invitation
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -138,9 +140,19 @@ async def _resolve_target(requests: Requests, text: str, message_id: str, *, is_
         return parse(template.format(candidates[0].number))
     if candidates:
         return ChooseSubscription(template, candidates)
+    return _command_about_no_channel(template, references) or NoSuchSubscription()
+
+
+def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
+    """Return the command for a message of the bot that was about no channel of the user; None if there is none.
+
+    Such a message is an announcement, or was sent because of a saved search. ``template`` is the command for a channel.
+    """
+    if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
+        return VerbCommand("announcements", words="off")
     if template.startswith("unsubscribe") and len(references.watches) == 1:
         return VerbCommand("unwatch", SubscriptionTarget(number=references.watches[0]))
-    return NoSuchSubscription()
+    return None
 
 
 def _subject(command: Command, pending_question: QuestionReply | None) -> str:
@@ -195,6 +207,8 @@ async def _execute(requests: Requests, command: Command, pending_question: Quest
             return await settings.change_user_settings(requests, words, settings_parser.set_time_zone)
         case VerbCommand("language", words=words):
             return await settings.change_language(requests, words)
+        case VerbCommand("announcements", words=words):
+            return await settings.change_announcements(requests, words)
         case VerbCommand("find", words=words):
             return await searches.find(requests, words)
         case VerbCommand("discover", words=words):
@@ -217,7 +231,7 @@ async def _execute(requests: Requests, command: Command, pending_question: Quest
         case VerbCommand("forget"):
             return ConfirmErasure()
         case VerbCommand("help", words=words):
-            return HelpReply(words)
+            return HelpReply(words, requests.contact_addresses)
         case VerbCommand("cancel"):
             return NothingChanged() if pending_question else NothingToCancel()
         case VerbCommand():

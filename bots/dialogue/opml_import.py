@@ -10,7 +10,6 @@ import structlog
 from bots.access import UserLimits
 from bots.cluster.assigned_users import AssignedUsers
 from bots.replies.subscriptions import ImportResult
-from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
@@ -20,6 +19,7 @@ from service.feeds.urls import channel_id, host_of
 from service.model import ChannelId, Subscription, UserId
 from service.store import Store
 from service.store.client.keys import user_id
+from service.tasks import cancel_and_wait
 from service.users.preferences import Preferences
 
 MAX_PARALLEL: Final = 4

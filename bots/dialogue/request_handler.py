@@ -60,6 +60,7 @@ class BotServices:
     """The services that the requests of all users share.
 
     ``pubsub_service`` is the JID of the service with the pubsub nodes of channels; "" if there is none.
+    ``contact_addresses`` are URIs of the operators.
     """
 
     store: Store
@@ -71,6 +72,7 @@ class BotServices:
     uploads: FileUploader
     opml_reader: OpmlReader
     pubsub_service: str
+    contact_addresses: tuple[str, ...]
 
     async def greet(self, known: UserState, tag: str) -> UserState:
         """Record that a user has written, and return the user's state from before.
@@ -113,6 +115,7 @@ class ReadRequests:
         ``on_slow_request`` is called before requests that can take seconds.
         """
         self.limits = services.limits.of(max_subscriptions)
+        self.contact_addresses = services.contact_addresses
         self._services = services
         self._store = services.store
         self._jid = jid

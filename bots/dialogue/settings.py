@@ -9,7 +9,9 @@ from bots.dialogue import settings_parser
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import find_targets
 from bots.i18n.translator import SOURCE_LANGUAGE, find_language, supported_language
+from bots.replies.announcements import AnnouncementsReply
 from bots.replies.base import Reply, SubscribedChannel
+from bots.replies.help import MissingArgument
 from bots.replies.settings import (
     FilterList,
     InvalidSetting,
@@ -149,6 +151,19 @@ async def change_user_settings(
         return changed
     await requests.set_user_settings(changed)
     return UserSettingsReply(changed, requests.now_s(), changed=True)
+
+
+async def change_announcements(requests: Requests, words: str) -> Reply:
+    """Turn announcements on or off, as ``words`` say; without words, show whether the user gets them."""
+    user_settings = await requests.user_settings()
+    word = words.strip().lower()
+    if not word:
+        return AnnouncementsReply(user_settings.announcements)
+    if word not in settings_parser.ON_WORDS | settings_parser.OFF_WORDS:
+        return MissingArgument("announcements")
+    enabled = word in settings_parser.ON_WORDS
+    await requests.set_user_settings(msgspec.structs.replace(user_settings, announcements=enabled))
+    return AnnouncementsReply(enabled, changed=True)
 
 
 async def change_language(requests: Requests, words: str) -> Reply:

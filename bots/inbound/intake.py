@@ -23,7 +23,6 @@ import structlog
 from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.tasks import run_until_one_ends
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.archive import read_archive
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
@@ -34,6 +33,7 @@ from service.errors import StoreUnavailable
 from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundLog, InboundMessage
+from service.tasks import run_until_one_ends
 
 BATCH_SIZE: Final = 500
 """Maximum number of messages stored together."""

@@ -20,7 +20,6 @@ import structlog
 from bots.cluster.assigned_users import AssignedUsers
 from bots.pubsub import atom_items
 from bots.pubsub.atom_items import NodeItem
-from bots.tasks import run_until_one_ends
 from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.clock import Clock
@@ -32,6 +31,7 @@ from service.search import Searcher
 from service.store import Store
 from service.store.channels.pubsub_nodes import PublishedPosition
 from service.store.client.keys import REGISTRY_BUCKETS
+from service.tasks import run_until_one_ends
 
 MAX_ITEMS_PER_S: Final = 10
 MAX_INITIAL_ITEMS: Final = 20

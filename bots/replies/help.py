@@ -1,5 +1,6 @@
 """Help texts and titles of the commands, and the replies that show them."""
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -135,6 +136,10 @@ HELP: Final = {
             "removes them."
         ),
     ),
+    "announcements": HelpTopic(
+        gettext_noop("`announcements off`: get no announcements from the operators of this service"),
+        gettext_noop("`announcements on`: get them again. They are rare: downtimes, moves, changes of the rules."),
+    ),
     "export": HelpTopic(
         gettext_noop("`export`: get your subscriptions as a list for other feed readers (OPML)"),
         gettext_noop("A long list comes as a file, or in several messages, each of which can be imported on its own."),
@@ -157,9 +162,13 @@ HELP: Final = {
 
 
 class HelpReply(Reply, frozen=True):
-    """Shows the help text of the command ``topic``, or the list of all commands if it is "" or has no help text."""
+    """Shows the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
+
+    ``contact_addresses`` are URIs of the operators, which the list ends with.
+    """
 
     topic: str
+    contact_addresses: tuple[str, ...] = ()
 
     def _text(self, translator: Translator) -> str:
         if self.topic in HELP:
@@ -169,7 +178,12 @@ class HelpReply(Reply, frozen=True):
         if self.topic and not {self.topic.lower()} & (VERB_OF.keys() | LEAVE):
             unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(self.topic, 40))
             head = f"{unknown} {head}"
-        return "\n".join([head, *lines])
+        return "\n".join([head, *lines, *self._contact(translator)])
+
+    def _contact(self, translator: Translator) -> Iterator[str]:
+        if self.contact_addresses:
+            addresses = translator.format_list([uri.removeprefix("mailto:") for uri in self.contact_addresses])
+            yield translator.gettext("Questions or complaints? Contact the operators: {addresses}", addresses=addresses)
 
 
 class MissingArgument(FailureReply, frozen=True):
@@ -199,6 +213,7 @@ _TITLES: Final = {
     "pause": gettext_noop("Pause subscriptions"),
     "resume": gettext_noop("Resume subscriptions"),
     "set": gettext_noop("Settings"),
+    "announcements": gettext_noop("Announcements"),
     "export": gettext_noop("Export my subscriptions (OPML)"),
     "forget": gettext_noop("Delete my data"),
     "help": gettext_noop("Help"),

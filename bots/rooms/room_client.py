@@ -40,8 +40,7 @@ from bots.rooms.room_state import (
     can_vouch,
 )
 from bots.sessions.chat_session import ChatSessions
-from bots.tasks import cancel_and_wait
-from bots.xmpp import service_discovery, stanzas
+from bots.xmpp import stanzas
 from bots.xmpp.events import (
     MessageBounced,
     MessageReceived,
@@ -62,6 +61,7 @@ from service.net.sites import site_of_jid
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
+from service.tasks import cancel_and_wait
 
 MAX_INVITATIONS_PER_HOUR: Final = 10
 """Maximum number of invitations of one address, be it a user or a room."""
@@ -279,7 +279,7 @@ class RoomClient:
             case JoinRoom(room, nick, password):
                 self._xmpp.rooms.add(room)  # from now on its occupants can send messages to the bot
                 self._xmpp.send_unconfirmed(
-                    stanzas.room_join(address, room, nick, password, service_discovery.PRESENCE_CONTENT)
+                    stanzas.room_join(address, room, nick, password, self._xmpp.presence_content)
                 )
             case LeaveRoom(room, nick):
                 self._xmpp.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
@@ -344,7 +344,10 @@ class RoomClient:
         site_key = f"@{site_of_jid(sender)}"  # not the JID of any user
         if not await self._count_invitation(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
             return True
-        return await self._is_any_suspended(map(user_id, {sender, invitation.room, invitation.inviter}))
+        involved = {sender, invitation.room, invitation.inviter}
+        if await self._store.users.of_blocked_domains(list(involved)):
+            return True
+        return await self._is_any_suspended(map(user_id, involved))
 
     async def _count_invitation(self, jid: str, max_per_hour: int) -> bool:
         """Count an invitation of an address or a site; return whether it is within ``max_per_hour`` invitations."""

@@ -26,7 +26,6 @@ from bots.i18n.translator import Translator, get_translator
 from bots.replies.base import FailureReply, QuestionReply, Reply
 from bots.replies.conversation import AccessDenied, RequestFailed, TooManyCommands, internal_error_text
 from bots.sessions import forms
-from bots.tasks import cancel_and_wait
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
 from bots.xmpp.events import AdhocCommandReceived
@@ -36,6 +35,7 @@ from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice
+from service.tasks import cancel_and_wait
 
 SESSION_LIFETIME_S: Final = 600.0
 MAX_SESSIONS: Final = 2_000

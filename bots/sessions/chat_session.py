@@ -31,7 +31,6 @@ from bots.replies.conversation import (
 )
 from bots.replies.subscriptions import ExportFileReply
 from bots.sessions.reply_sender import ReplySender
-from bots.tasks import cancel_and_wait
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSender
@@ -41,6 +40,7 @@ from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import EntryId, UnansweredMessage
 from service.store.people.users import UserState
+from service.tasks import cancel_and_wait
 
 QUESTION_LIFETIME_S: Final = 600.0
 """Seconds after which a question expires, so that a late "yes" has no effect."""

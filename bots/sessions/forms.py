@@ -45,6 +45,7 @@ _SETTINGS: Final = (
     ("format", gettext_noop("Entry format ($title, $link, …)")),
 )  # fmt: skip
 
+_ON_OFF: Final = (("on", gettext_noop("on")), ("off", gettext_noop("off")))
 _ORDERS: Final = (("popular", gettext_noop("popular ones")), ("new", gettext_noop("new ones")))
 
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
@@ -88,6 +89,12 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
             _SUBSCRIPTION_OR_ALL,
             Field("setting", gettext_noop("Setting (none: show them all)"), "list-single", options=_SETTINGS),
             Field("value", gettext_noop("New value")),
+        ),
+    "announcements": (
+            Field(
+                "words", gettext_noop("Announcements from the operators"), "list-single",
+                options=_ON_OFF, values=("on",),
+            ),
         ),
     "export": (),
     "forget": (),

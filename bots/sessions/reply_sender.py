@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from bots.cluster.assigned_users import AssignedUsers
-from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.delivery.inbound_log import EntryId, InboundLog
+from service.tasks import cancel_and_wait
 
 CLOSE_TIMEOUT_S: Final = 2.0
 _MAX_PARALLEL: Final = 200

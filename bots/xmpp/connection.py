@@ -26,7 +26,7 @@ from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import get_translator
-from bots.xmpp import adhoc, archive, message_parser, service_discovery, stanzas
+from bots.xmpp import adhoc, archive, message_parser, stanzas
 from bots.xmpp.events import (
     AdhocCommandReceived,
     ClientActive,
@@ -36,6 +36,7 @@ from bots.xmpp.events import (
     SessionStarted,
 )
 from bots.xmpp.interface import XmppSessionLost
+from bots.xmpp.service_discovery import DiscoveryProfile
 from service.observability.metrics import MESSAGES
 from service.settings import Settings
 
@@ -83,6 +84,8 @@ class Connection:
         self.is_account = settings.xmpp_login == "client"
         self.session_jid = f"{self.address}/{_resource(session)}" if self.is_account else self.address
         self.rooms: set[str] = set()
+        self._profile = DiscoveryProfile(settings.contact_addresses)
+        self.presence_content = self._profile.presence_content
         self._settings = settings
         self._on_event = on_event
         self._archive_queries: dict[str, list[Element]] = {}
@@ -269,7 +272,7 @@ class Connection:
         if isinstance(self._stream, ClientXMPP):
             self.session_jid = self._stream.boundjid.full
             self._stream.get_roster()
-            self._write(stanzas.presence(self.address, content=service_discovery.PRESENCE_CONTENT))
+            self._write(stanzas.presence(self.address, content=self.presence_content))
         self._on_event(SessionStarted())
         self._set_connected("xmpp session started")
 
@@ -340,7 +343,7 @@ class Connection:
             self._on_event(command)
             return True
         if kind == "get" and sender:
-            payload = service_discovery.response_payload(iq, self.address, get_translator(iq.get(adhoc.XML_LANG, "")))
+            payload = self._profile.response_payload(iq, self.address, get_translator(iq.get(adhoc.XML_LANG, "")))
             if payload is not None:
                 self.send_unconfirmed(stanzas.iq_result(iq.get("to", self.address), sender, iq.get("id", ""), payload))
                 return True
@@ -378,7 +381,7 @@ class Connection:
             self._on_event(room_event)
             return
         for response in _PRESENCE_RESPONSES.get(kind, ()) if self.answers_presence else ():
-            content = service_discovery.PRESENCE_CONTENT if not response else ""
+            content = self.presence_content if not response else ""
             self.send_unconfirmed(stanzas.presence(self.address, jid, response, content=content))
         if kind in ("", "unavailable"):
             is_free = kind == "" and element.findtext("{*}show") not in _AWAY

@@ -51,6 +51,9 @@ async def send_until_confirmed(xmpp: XmppSender, stanzas: Sequence[str]) -> None
 class XmppClient(XmppSender, Protocol):
     """A sender that can also send requests (IQ stanzas) and read the account's archive."""
 
+    presence_content: str
+    """The content of every available presence of the bot."""
+
     def idle_s(self) -> float:
         """Return the seconds since the last stanza was received and passed to the event handler."""
         ...

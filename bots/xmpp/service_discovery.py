@@ -1,13 +1,13 @@
 """The bot's public profile: service discovery, entity capabilities, version, vCards and avatar.
 
-Implements the responding side of XEP-0030 with XEP-0128 and XEP-0115, XEP-0092, XEP-0054 with XEP-0153, XEP-0292, and
-XEP-0084. The responses do not depend on the sender.
+Implements the responding side of XEP-0030 with XEP-0128, XEP-0157 and XEP-0115, XEP-0092, XEP-0054 with XEP-0153,
+XEP-0292, and XEP-0084. The responses do not depend on the sender.
 """
 
 import base64
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from importlib.resources import files
 from typing import Final
@@ -46,9 +46,14 @@ _FEATURES: Final = sorted(
         "urn:xmpp:styling:0", "vcard-temp",
     )
 )  # fmt: skip
-_SOFTWARE: Final = {"software": BOT_NAME, "software_version": version("coronet")}
+_SOFTWARE: Final = {"software": (BOT_NAME,), "software_version": (version("coronet"),)}
 """Fields of the software information form (XEP-0232, an extension form of XEP-0128)."""
 _SOFTWARE_FORM_TYPE: Final = "urn:xmpp:dataforms:softwareinfo"
+_CONTACT_FORM_TYPE: Final = "http://jabber.org/network/serverinfo"
+"""Type of the form with contact addresses (XEP-0157 §2)."""
+
+DiscoveryForms = Mapping[str, Mapping[str, Sequence[str]]]
+"""Extension forms (XEP-0128): the values of each field, by form type and field."""
 
 _PNG: Final = files("bots").joinpath("avatar.png").read_bytes()
 _PNG_BASE64: Final = base64.b64encode(_PNG).decode()
@@ -75,39 +80,64 @@ _PEP_ITEMS: Final = {
 """The items that the bot publishes in its own account (XEP-0163): node → (item id, payload)."""
 
 
-def caps_verification(
-    identity: tuple[str, str, str, str], features: list[str], form_type: str, fields: Mapping[str, str]
-) -> str:
+def caps_verification(identity: tuple[str, str, str, str], features: list[str], forms: DiscoveryForms) -> str:
     """Return the verification string of entity capabilities (XEP-0115 §5.1).
 
-    ``identity`` is category, type, language and name; ``fields`` are the fields of the extension form ``form_type``,
-    with one value each.
+    ``identity`` is category, type, language and name; ``forms`` are the extension forms.
     """
-    form = [form_type, *(part for name in sorted(fields) for part in (name, fields[name]))] if fields else []
-    text = "".join(f"{part}<" for part in ("/".join(identity), *sorted(features), *form))
+    parts = ["/".join(identity), *sorted(features)]
+    for form_type, fields in sorted(forms.items()):
+        parts += [form_type, *(part for name in sorted(fields) for part in (name, *sorted(fields[name])))]
+    text = "".join(f"{part}<" for part in parts)
     return base64.b64encode(hashlib.sha1(text.encode(), usedforsecurity=False).digest()).decode()
 
 
-_CAPS_VER: Final = caps_verification(_IDENTITY, _FEATURES, _SOFTWARE_FORM_TYPE, _SOFTWARE)
+class DiscoveryProfile:
+    """The bot's profile with the contact addresses of its operators (XEP-0157)."""
 
-PRESENCE_CONTENT: Final = (
-    f"<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node={quoteattr(_CAPS_NODE)} ver={quoteattr(_CAPS_VER)}/>"
-    f"<x xmlns='vcard-temp:x:update'><photo>{AVATAR_ID}</photo></x>"
-)
-"""The content of every available presence of the bot: capabilities (XEP-0115) and avatar id (XEP-0153)."""
+    def __init__(self, contact_addresses: Sequence[str]) -> None:
+        """Create the profile. ``contact_addresses`` are URIs, such as ``mailto:abuse@example.org``."""
+        self._forms: DiscoveryForms = {_SOFTWARE_FORM_TYPE: _SOFTWARE}
+        if contact_addresses:
+            contacts = {"abuse-addresses": contact_addresses, "admin-addresses": contact_addresses}
+            self._forms = {**self._forms, _CONTACT_FORM_TYPE: contacts}
+        self._caps_ver = caps_verification(_IDENTITY, _FEATURES, self._forms)
+        self.presence_content = (
+            f"<c xmlns='http://jabber.org/protocol/caps' hash='sha-1' node={quoteattr(_CAPS_NODE)}"
+            f" ver={quoteattr(self._caps_ver)}/><x xmlns='vcard-temp:x:update'><photo>{AVATAR_ID}</photo></x>"
+        )
+        """The content of every available presence of the bot: capabilities (XEP-0115) and avatar id (XEP-0153)."""
+
+    def response_payload(self, iq: Element, address: str, translator: Translator) -> str | None:
+        """Return the payload of the response to an ``<iq type='get'/>`` sent to ``address``.
+
+        Returns None if the request is not for service discovery, version, profile or ping. Names of commands are in the
+        language of ``translator``.
+        """
+        request = iq[0] if len(iq) else iq
+        if request.tag == f"{{{_NS_DISCO_INFO}}}query":
+            return self._info(request.get("node", ""), translator)
+        return _response_payload(request, address, translator)
+
+    def _info(self, node: str, translator: Translator) -> str | None:
+        if node in ("", f"{_CAPS_NODE}#{self._caps_ver}"):
+            forms = (data_form("result", form_type, fields) for form_type, fields in self._forms.items())
+            content = _identity("client", "bot", BOT_NAME) + _features(_FEATURES) + "".join(forms)
+        elif node == NS_COMMANDS:
+            content = _identity("automation", "command-list", BOT_NAME)
+        elif node in VERBS:
+            content = _identity("automation", "command-node", command_title(node, translator)) + _features(
+                (NS_COMMANDS, "jabber:x:data")
+            )
+        else:
+            return None
+        return _query(_NS_DISCO_INFO, node, content)
 
 
-def response_payload(iq: Element, address: str, translator: Translator) -> str | None:
-    """Return the payload of the response to an ``<iq type='get'/>`` sent to ``address``.
-
-    Returns None if the request is not for service discovery, version, profile or ping. Names of commands are in the
-    language of ``translator``.
-    """
-    request = iq[0] if len(iq) else iq
+def _response_payload(request: Element, address: str, translator: Translator) -> str | None:
     node = request.get("node", "")
-    software = f"<name>{BOT_NAME}</name><version>{escape(_SOFTWARE['software_version'])}</version>"
+    software = f"<name>{BOT_NAME}</name><version>{escape(version('coronet'))}</version>"
     payloads: dict[str, Callable[[], str | None]] = {
-        f"{{{_NS_DISCO_INFO}}}query": lambda: _info(node, translator),
         f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, translator),
         f"{{{_NS_VERSION}}}query": lambda: f"<query xmlns='{_NS_VERSION}'>{software}</query>",
         f"{{{_NS_PUBSUB}}}pubsub": lambda: _profile_items(request),
@@ -135,21 +165,6 @@ async def publish_profile(xmpp: XmppClient) -> None:
     card = await xmpp.request(xmpp.address, "get", "<vCard xmlns='vcard-temp'/>")
     if not card.findtext("{vcard-temp}vCard/{vcard-temp}FN"):
         await xmpp.request(xmpp.address, "set", _VCARD_TEMP)
-
-
-def _info(node: str, translator: Translator) -> str | None:
-    if node in ("", f"{_CAPS_NODE}#{_CAPS_VER}"):
-        form = data_form("result", _SOFTWARE_FORM_TYPE, _SOFTWARE)
-        content = _identity("client", "bot", BOT_NAME) + _features(_FEATURES) + form
-    elif node == NS_COMMANDS:
-        content = _identity("automation", "command-list", BOT_NAME)
-    elif node in VERBS:
-        content = _identity("automation", "command-node", command_title(node, translator)) + _features(
-            (NS_COMMANDS, "jabber:x:data")
-        )
-    else:
-        return None
-    return _query(_NS_DISCO_INFO, node, content)
 
 
 def _items(node: str, address: str, translator: Translator) -> str | None:

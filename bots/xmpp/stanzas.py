@@ -6,7 +6,7 @@ part of a fan-out. Text arguments are escaped here.
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
@@ -183,12 +183,17 @@ def iq_error(sender: str, to: str, ident: str, error: tuple[str, str], detail: s
     return iq(sender, to, ident, "error", content)
 
 
-def data_form(kind: str, form_type: str, values: Mapping[str, str]) -> str:
-    """Return a completed data form (XEP-0004) with its FORM_TYPE (XEP-0068); ``kind`` is "submit" or "result"."""
-    fields = "".join(
-        f"<field var='{var}'><value>{escape(remove_invalid_chars(value))}</value></field>"
-        for var, value in values.items()
-    )
+def data_form(kind: str, form_type: str, values: Mapping[str, str | Sequence[str]]) -> str:
+    """Return a completed data form (XEP-0004) with its FORM_TYPE (XEP-0068).
+
+    ``kind`` is "submit" or "result". ``values`` are the value or values of each field.
+    """
+
+    def texts(given: str | Sequence[str]) -> str:
+        several = (given,) if isinstance(given, str) else given
+        return "".join(f"<value>{escape(remove_invalid_chars(value))}</value>" for value in several)
+
+    fields = "".join(f"<field var='{var}'>{texts(given)}</field>" for var, given in values.items())
     hidden = f"<field var='FORM_TYPE' type='hidden'><value>{form_type}</value></field>"
     return f"<x xmlns='jabber:x:data' type='{kind}'>{hidden}{fields}</x>"
 

@@ -65,6 +65,13 @@ class DepthCache:
         nearest = max(beside, key=lambda at: self._groups[at].common_bits(key), default=None)
         return None if nearest is None else self._depths[nearest]
 
+    def leaf_of(self, group: KeyGroup) -> tuple[KeyGroup, int] | None:
+        """Return the known leaf that contains a whole group, and the depth that leads to its keyspace; None if none."""
+        place = bisect_right(self._starts, group.key) - 1
+        if place < 0 or group.key not in self._groups[place] or self._groups[place].depth > group.depth:
+            return None
+        return self._groups[place], self._depths[place]
+
 
 MAX_PROBES = 100
 """Number of probes after which a search fails."""

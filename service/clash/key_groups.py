@@ -12,6 +12,7 @@ A keyspace is what the paper calls a server. The overlay below it is Redis Clust
 that a client that knows the name reaches it in one hop, and no ring is needed.
 """
 
+from functools import lru_cache
 from hashlib import sha1
 from typing import Protocol
 
@@ -19,6 +20,8 @@ import msgspec
 
 from service.errors import BadKey, UnknownKeyspace
 from service.model import ChannelId, UserId
+
+_CACHED_GROUPS = 20_000
 
 
 def shape(key: int, depth: int, bits: int) -> int:
@@ -109,6 +112,7 @@ class KeyLayout(msgspec.Struct, frozen=True):
         """Return the identifier key of a subscription; ``domain`` is the registrable domain of the channel's URL."""
         return self.channel_group(domain, channel).key | _first_bits(subscriber, self.subscriber_bits)
 
+    @lru_cache(_CACHED_GROUPS)  # noqa: B019 - a layout is a value, of which a process has one
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 

@@ -45,7 +45,8 @@ _HELP: Final = """\
 Inspect and manage a running Coronet through the console's API.
 
 Set CORONET_CONSOLE_PUBLIC_URL to the console's URL and CORONET_CONSOLE_ADMIN_TOKEN to its admin token or an API key;
---state reads both from a `coronet up`. Every command has --help, and --json for scripts.
+--config FILE reads both from a settings file, --state from a `coronet up`. Every command has --help, and
+--json for scripts.
 """
 
 
@@ -76,7 +77,10 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> st
         return ""
     settings = load(environ)
     if not settings.console_admin_token:
-        raise UserError("Set CORONET_CONSOLE_ADMIN_TOKEN to the console's admin token, or to one of your API keys.")
+        raise UserError(
+            "Set CORONET_CONSOLE_ADMIN_TOKEN to the console's admin token, or to one of your API keys."
+            " For a running `coronet up`, pass its directory: `coronet admin --state DIR …`."
+        )
     media_type, body = await _send(settings, api_request)
     if not body:
         return "{}" if api_request.as_json else "Done."
@@ -89,7 +93,13 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> st
 
 def parse(arguments: Sequence[str]) -> ApiRequest | None:
     """Parse a command line; return None if help was printed. Raises typer's errors and UsageError."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=_HELP)
+    app = typer.Typer(
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help=_HELP,
+    )
     for operation in sorted(OPERATIONS, key=_command):
         if operation.handler.__name__ not in _PAGES_ONLY:
             summary = (operation.handler.__doc__ or "").strip().partition("\n")[0]
@@ -233,7 +243,8 @@ def _url(settings: Settings) -> str:
     if settings.console_public_url:
         return settings.console_public_url
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.console_bind, settings.console_bind)  # noqa: S104 - compared
-    return f"http://[{host}]:{settings.console_port}" if ":" in host else f"http://{host}:{settings.console_port}"
+    authority = f"[{host}]:{settings.console_port}" if ":" in host else f"{host}:{settings.console_port}"
+    return f"http://{authority}{settings.console_base_path}"
 
 
 def as_text(value: object) -> str:

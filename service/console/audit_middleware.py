@@ -13,7 +13,7 @@ from aiohttp import web
 
 from service.console.auth.middleware import PERMISSIONS, SAFE_METHODS, WITHOUT_STORE, Handler
 from service.console.error_responses import status_of
-from service.console.rendering import CLOCK, PRINCIPAL, STORE
+from service.console.rendering import CLOCK, PRINCIPAL, STORE, local_path
 from service.errors import CoronetError, StoreUnavailable
 from service.net.http_server import client_of
 from service.store.console.audit import AuditedAction
@@ -45,7 +45,7 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
         principal.key,
         client_of(request).address,
         summary,
-        request.path,
+        local_path(request),
     )
     entry_id = secrets.token_hex(8)
     await request.app[STORE].audit_log.begin(entry_id, entry)
@@ -71,7 +71,7 @@ async def record_action(request: web.Request, by: str, action: str, key: str = "
     name of the API key; "" without a key.
     """
     now_s = request.app[CLOCK].wall_s()
-    entry = AuditedAction(now_s, by, key, client_of(request).address, action, request.path, 200)
+    entry = AuditedAction(now_s, by, key, client_of(request).address, action, local_path(request), 200)
     entry_id = secrets.token_hex(8)
     await request.app[STORE].audit_log.begin(entry_id, entry)
     await request.app[STORE].audit_log.end(entry_id, entry)

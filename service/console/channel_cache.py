@@ -25,7 +25,7 @@ from service.errors import CoronetError, UserError
 from service.feeds.urls import host_of
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains, site_of
-from service.observability.metrics import UNPOLLED_CHANNELS
+from service.observability.metrics import CHANNELS, SUBSCRIPTIONS, UNPOLLED_CHANNELS
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
@@ -235,6 +235,20 @@ class ChannelCache:
         rows = [row for cid in overdue if not self.is_blocked(row := self.rows[cid])]
         self.unpolled = tuple(row.id for row in rows if row.listed or self.subscribers(row.id))
         UNPOLLED_CHANNELS.set(len(self.unpolled))
+        self._count_states()
+
+    def _count_states(self) -> None:
+        now_s, counts = time.time(), Counter({"active": 0, "failing": 0, "paused": 0, "blocked": 0})
+        for row in self.rows.values():
+            if self.is_blocked(row):
+                counts["blocked"] += 1
+            elif row.paused_until_s > now_s:
+                counts["paused"] += 1
+            else:
+                counts["failing" if row.failing_since_s > 0 else "active"] += 1
+        for state, count in counts.items():
+            CHANNELS.labels(state).set(count)
+        SUBSCRIPTIONS.set(self.subscriptions)
 
     def _check_overdue(self, found: AdministeredChannel, row: ChannelRow, now_s: float) -> None:
         """Record whether the channel ``found``, which was read at ``now_s`` (Unix s), is overdue for a poll.

@@ -10,7 +10,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from service.console.auth.middleware import API_PREFIX, Handler
-from service.console.rendering import render
+from service.console.rendering import local_path, render
 from service.errors import (
     CoronetError,
     LimitReached,
@@ -143,7 +143,7 @@ async def handle_errors(request: web.Request, handler: Handler) -> web.StreamRes
 
 
 def _error_response(request: web.Request, problem: Problem, headers: Mapping[str, str] | None = None) -> web.Response:
-    if request.path.startswith(API_PREFIX):
+    if local_path(request).startswith(API_PREFIX):
         body = msgspec.json.encode(problem)
         response = web.Response(status=problem.status, body=body, content_type="application/problem+json")
     elif "HX-Request" in request.headers:

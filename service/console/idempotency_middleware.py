@@ -13,7 +13,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from service.console.auth.middleware import API_PREFIX, WITHOUT_STORE, Handler
-from service.console.rendering import PRINCIPAL, STORE
+from service.console.rendering import PRINCIPAL, STORE, local_path
 from service.errors import StoreUnavailable, UserError
 from service.store.console.audit import StoredResponse
 
@@ -35,7 +35,12 @@ async def replay_repeated(request: web.Request, handler: Handler) -> web.StreamR
     Handlers that work without the store are always executed.
     """
     key, principal = request.headers.get(_KEY_HEADER), request.get(PRINCIPAL)
-    if key is None or principal is None or request.method != hdrs.METH_POST or not request.path.startswith(API_PREFIX):
+    if (
+        key is None
+        or principal is None
+        or request.method != hdrs.METH_POST
+        or not local_path(request).startswith(API_PREFIX)
+    ):
         return await handler(request)
     if request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)

@@ -1,9 +1,7 @@
-"""`coronet console`: the web application with its routes and middleware, and the program that serves it.
-
-It serves until SIGTERM or SIGINT, also while Redis is unavailable.
-"""
+"""The program ``coronet console``: the web application with its routes and middleware, and the server for it."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 
 import structlog
@@ -46,15 +44,17 @@ from service.console.rendering import (
 from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_reader import OpmlReader
-from service.net.health_endpoints import health_routes
+from service.host_process import HostedProgram, HostProcess, NotReady
+from service.net.health_endpoints import ReadinessCheck, health_routes
 from service.net.http_server import serve_http
+from service.observability.metrics import CONSOLE_REQUESTS
 from service.settings import Settings
-from service.shutdown import run_until_stopped
-from service.store import Store, open_store
+from service.store import Store
 
 LARGEST_BODY_BYTES = 64 * 1024
 _STORE_RETRY_INTERVAL_S = 2.0
 _SHUTDOWN_GRACE_S = 3.0
+_HEALTH_PATHS = frozenset(("/livez", "/readyz", "/metrics"))
 _BODY_LIMITS_BYTES: Mapping[Handler, int] = {
     websub_callback.receive: websub_callback.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
@@ -62,6 +62,33 @@ _BODY_LIMITS_BYTES: Mapping[Handler, int] = {
 }
 
 log = structlog.get_logger(__name__)
+
+
+@web.middleware
+async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Measure how long requests take, by class of route. Streams and WebSockets do not count."""
+    started_s, streams = time.monotonic(), True
+    try:
+        response = await handler(request)
+        streams = not isinstance(response, web.Response)
+    except Exception:
+        streams = False
+        raise
+    else:
+        return response
+    finally:
+        if not streams:
+            CONSOLE_REQUESTS.labels(_route_class(request)).observe(time.monotonic() - started_s)
+
+
+def _route_class(request: web.Request) -> str:
+    """Return the class of a request's route, a value of the label ``route``."""
+    resource = request.match_info.route.resource
+    path = resource.canonical.removeprefix(request.app[SETTINGS].console_base_path) if resource else ""
+    prefixes = {f"{PREFIX}/": "api", "/static/": "static", websub_callback.PATH: "hook"}
+    if path in _HEALTH_PATHS:
+        return "health"
+    return next((name for prefix, name in prefixes.items() if path.startswith(prefix)), "page" if path else "other")
 
 
 @web.middleware
@@ -78,9 +105,14 @@ async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamR
     return await handler(request)
 
 
-def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
-    """Return the console's application for an open store. The application does not close the store."""
-    middlewares = [handle_errors, limit_body_size, authorize, replay_repeated, audit_changes]
+def make_app(
+    settings: Settings, store: Store, clock: Clock, check_ready: ReadinessCheck | None = None
+) -> web.Application:
+    """Return the console's application for an open store, which the application does not close.
+
+    ``check_ready`` is the check for ``/readyz``; None means that the console is ready while Redis responds.
+    """
+    middlewares = [measure_duration, handle_errors, limit_body_size, authorize, replay_repeated, audit_changes]
     app = web.Application(middlewares=middlewares, client_max_size=LARGEST_BODY_BYTES)
     app[SETTINGS] = settings
     app[STORE] = store
@@ -89,9 +121,9 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
     app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
     app[METRICS] = MetricsSampler(store, clock, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
-    app[TEMPLATES] = templates()
+    app[TEMPLATES] = templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
-    health = health_routes(store.ping, settings)
+    health = health_routes(check_ready or store.ping, settings)
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
     public = [
         *health,
@@ -108,7 +140,7 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),
         web.post(websub_callback.PATH, websub_callback.receive),
     ]
-    app[PUBLIC] = frozenset(route.handler for route in public)
+    app[PUBLIC] = frozenset([*(route.handler for route in public), login.enter])
     app[WEBHOOKS] = frozenset(route.handler for route in hooks)
     without_store = (each.handler for each in OPERATIONS if each.without_store)
     app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), static_file, get_openapi, *without_store])
@@ -117,8 +149,12 @@ def make_app(settings: Settings, store: Store, clock: Clock) -> web.Application:
         **{route.handler: Permission(role) for role, routes in closed.items() for route in routes},
         **{each.handler: each.permission for each in OPERATIONS},
     }
-    app.add_routes([*public, *hooks, *(route for routes in closed.values() for route in routes)])
-    app.add_routes([web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS])
+    operations = [web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS]
+    routes = [*public, *hooks, *(route for routes in closed.values() for route in routes), *operations]
+    base_path = settings.console_base_path
+    app.add_routes([web.RouteDef(each.method, base_path + each.path, each.handler, each.kwargs) for each in routes])
+    if base_path:
+        app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
     app.on_response_prepare.append(add_security_headers)
     app.on_startup.append(_start)
     app.on_shutdown.append(_stop)
@@ -135,19 +171,29 @@ async def _stop(app: web.Application) -> None:
     await app[CHANNEL_CACHE].close()
 
 
-async def run(settings: Settings) -> None:
-    """Serve on ``console_bind:console_port`` until SIGTERM or SIGINT. Raises ``OSError`` if the address is in use.
+class ConsoleProgram(HostedProgram):
+    """The console as a part of a process. While Redis is unavailable, every page responds with status 503."""
 
-    While Redis is unavailable, every page responds with status 503.
-    """
-    await run_until_stopped(serve(settings))
+    name = "console"
+    needs_health_server = False
 
+    def __init__(self, settings: Settings, store: Store) -> None:
+        """Create a console that listens in :meth:`run`."""
+        super().__init__(settings, store)
+        self._is_listening = False
 
-async def serve(settings: Settings) -> None:
-    """Serve the console until this coroutine is cancelled, then finish the requests in progress."""
-    store = open_store(settings)
-    app = make_app(settings, store, SystemClock())
-    try:
+    def check_ready(self) -> None:
+        """See :meth:`HostedProgram.check_ready`."""
+        if not self._is_listening:
+            raise NotReady("The console does not listen yet.")
+
+    async def run(self, process: HostProcess) -> None:
+        """Serve until cancelled, then finish the requests in progress.
+
+        Raises :class:`OperationalError` if the address is in use.
+        """
+        settings, store = self._settings, self._store
+        app = make_app(settings, store, SystemClock(), process.check_ready)
         async with serve_http(
             app,
             settings.console_bind,
@@ -155,13 +201,11 @@ async def serve(settings: Settings) -> None:
             trusted_proxies=settings.trusted_proxies,
             shutdown_s=_SHUTDOWN_GRACE_S,
         ) as server:
-            url = settings.console_public_url or server.url
+            self._is_listening = True
+            url = settings.console_public_url or server.url + settings.console_base_path
             log.info("console ready", url=url)
-            async with asyncio.TaskGroup() as group:
-                group.create_task(store.identity.run())
-                group.create_task(_show_setup_link(store, url))
-    finally:
-        await store.close()
+            await _show_setup_link(store, url)
+            await asyncio.Event().wait()
 
 
 async def _show_setup_link(store: Store, url: str) -> None:

@@ -16,6 +16,7 @@ import structlog
 from service.clock import Clock
 from service.errors import CoronetError, Unreachable
 from service.net.internal_clients import ProcessClient
+from service.operations.store_gauges import update_store_gauges
 from service.store import Store
 
 _PREFIXES: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
@@ -293,8 +294,11 @@ class MetricsSampler:
             return
 
     async def _sample(self, processes: ProcessClient) -> None:
-        nodes, bots, waiting = await asyncio.gather(
-            self._store.ring.nodes(), self._store.bot_endpoints.metrics_urls(), self._store.outbox.count_waiting()
+        nodes, bots, waiting, _ = await asyncio.gather(
+            self._store.ring.nodes(),
+            self._store.bot_endpoints.metrics_urls(),
+            self._store.outbox.count_waiting(),
+            update_store_gauges(self._store),
         )
         urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
         urls = urls[:_MAX_PROCESSES]

@@ -55,6 +55,7 @@ _PATH_DESCRIPTIONS: Final = {
     "label": "Label of a key group, like `01*`.",
     "user": "Id of a person, 16 characters.",
     "letter": "Dead letter id.",
+    "number": "Number of an announcement.",
     "name": "Account name.",
     "session": "Session id.",
     "key": "API key id.",

@@ -55,8 +55,8 @@ _Body = TypeVar("_Body")
 
 
 @cache
-def templates() -> Environment:
-    """Return the Jinja environment of the console's templates.
+def templates(base_path: str = "") -> Environment:
+    """Return the Jinja environment of the console's templates, whose links begin with ``base_path``.
 
     Values are escaped, and undefined names are errors. Each template is compiled once.
     """
@@ -68,7 +68,13 @@ def templates() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(formatting.FILTERS)
+    environment.globals["base"] = base_path
     return environment
+
+
+def local_path(request: web.Request) -> str:
+    """Return the path of a request on this console, without the setting ``console_base_path``."""
+    return request.path.removeprefix(request.app[SETTINGS].console_base_path)
 
 
 def time_zone(request: web.Request) -> str:
@@ -88,7 +94,7 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
         .get_template(template)
         .render(
             values,
-            path=request.path,
+            path=local_path(request),
             now_s=request.app[CLOCK].wall_s(),
             zone=time_zone(request),
             account_name=principal.name if principal else "",

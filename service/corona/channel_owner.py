@@ -127,6 +127,8 @@ class Owner:
         """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
         self._has_listed = False
         """Whether a registry walk has been completed since the start."""
+        self._to_list = 0
+        """The number of channels that the first registry walk is going to find; 0 if it is not known."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
@@ -154,13 +156,15 @@ class Owner:
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
+        if not self._has_listed:
+            self._to_list = event.total
         for entry in event.channels:
             if entry.is_wanted:
                 yield from self._on_wanted(entry, now_s)
             else:
                 self._registry_walk[1].add(entry.channel)
         if event.complete:
-            self._has_listed = True
+            self._has_listed, self._to_list = True, 0
             self._unwanted = self._registry_walk[1]
             unwanted = [channel for channel, owned in self._channels.items() if owned.last_wanted_s < event.requested_s]
             for channel in unwanted:
@@ -384,11 +388,13 @@ class Owner:
         Channels whose epoch is still unknown are skipped.
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
+        # Without it, the first channels of a node that starts would share the budget of all, and be polled too often.
+        count = max(len(self._channels), self._to_list)
         for start in range(0, len(adopted), _SCHEDULE_BATCH):
             some = adopted[start : start + _SCHEDULE_BATCH]
             by_member: dict[NodeId, list[Assignment]] = {}
             for channel, (former_schedule, schedule) in zip(
-                some, self._plans.update_schedules(some, fleet_s, len(self._channels)), strict=True
+                some, self._plans.update_schedules(some, fleet_s, count), strict=True
             ):
                 owned = self._channels[channel]
                 former, prints = owned.members, owned.fingerprints

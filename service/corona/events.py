@@ -52,12 +52,13 @@ class ChannelsListed(msgspec.Struct, frozen=True):
     """A batch of the answer to :class:`ListOwnedChannels`.
 
     ``requested_s`` is that of the request. ``complete`` is true in the last batch. All batches together contain at
-    least all channels that this node owns.
+    least all channels that this node owns. ``total`` is their number; 0 if it is not known before the last batch.
     """
 
     requested_s: float
     channels: tuple[ListedChannel, ...]
     complete: bool = True
+    total: int = 0
 
 
 class Tick(msgspec.Struct, frozen=True):

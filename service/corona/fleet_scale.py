@@ -116,7 +116,8 @@ class FleetScale:
         moved |= not _is_close(self._applied, self.scale, tolerance)
         if moved:
             self._applied = self.scale
-        if moved or not _is_close(self._compared, self.scale, SUMMARY_TOLERANCE):
+        # The scale is often close below the threshold of a level, and the polls beyond it may exceed the budget.
+        if moved or not _is_close(self._compared, self.scale, 0.0 if levels.are_whole else SUMMARY_TOLERANCE):
             self.has_changed = True
         return moved
 

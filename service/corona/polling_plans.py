@@ -475,6 +475,8 @@ class PollingPlans:
                 is_unknown = self._fleet.has_changed or self.scale is None
                 self._drift = inf if is_unknown else (self._drift or 0.0) + drift
         if self._fleet.take_change():
+            if self._drift is not None:
+                self._drift = inf  # factors that made no difference by the former scale may make one by this
             self._compare_schedules(np.arange(len(self._table.channels)))
 
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:

@@ -32,6 +32,8 @@ FIRST_POSTINGS = 20_000
 """Number of the driver's postings that are read first; more are read if they contain too few names that match."""
 MAX_POSTINGS = 250_000
 """Number of postings of one pair after which no more of its partitions are read."""
+FIRST_NAMES = 4
+"""Names with optional pairs that are looked up first for each that is wanted; more if too few of them match."""
 _ALWAYS_WHOLE = 1_000
 """Number of postings up to which a matrix is read whole."""
 _POSTINGS_PER_LOOKUP = 48
@@ -85,49 +87,65 @@ class PairQuery(msgspec.Struct, frozen=True):
     importance: Callable[[int, Sequence[int]], float]
 
 
-def search(query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, MatrixSize]) -> Rounds[SearchOutcome]:
+def search(
+    query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, MatrixSize], read: "MatrixReaders"
+) -> Rounds[SearchOutcome]:
     """Return the names that satisfy a query.
 
     ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``known`` has cached sizes of matrices.
-    Raises :class:`CellsUnavailable` if the cells keep changing.
+    ``read`` has the matrices that were read for an earlier, similar query; this query adds to it. Raises
+    :class:`CellsUnavailable` if the cells keep changing.
     """
     clauses, excluded = query.clauses, query.excluded
-    asked = dict.fromkeys(pair for clause in clauses for pair, _ in clause.alternatives)
-    readers = {pair: MatrixReader(pair, known.get(pair), draw, now_s) for pair in (*asked, *excluded)}
-    yield from run_together([reader.read_state() for reader in readers.values()])
-    necessary = _necessary(clauses)
-    driver = min(necessary, key=lambda clause: _frequency(clause, readers))
-    leading = [readers[pair] for pair, _ in driver.alternatives]
-    others = [reader for reader in readers.values() if reader not in leading]
-    share, names = min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers))), np.empty(0, np.uint64)
+    asked = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
+    new = {pair: MatrixReader(pair, known.get(pair), draw, now_s) for pair in asked if pair not in read}
+    yield from run_together([reader.read_state() for reader in new.values()])
+    read.update(new)
+    readers = {pair: read[pair] for pair in asked}
+    importances = [
+        query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
+        for index, clause in enumerate(clauses)
+    ]
+    first = FIRST_NAMES * query.most
+    driver = _driver(clauses, readers, first)
+    share, names, is_all = _first_share(driver, readers), np.empty(0, np.uint64), True
+    is_whole = all(readers[pair].is_whole for pair, _ in driver.alternatives)
     while _frequency(driver, readers):
+        leading = [readers[pair] for pair, _ in driver.alternatives]
+        others = [reader for reader in readers.values() if reader not in leading]
         small = [reader for reader in others if not reader.is_whole and reader.frequency <= _ALWAYS_WHOLE]
         yield from run_together(
             [*(each.read_share(share) for each in leading), *(each.read_share(1) for each in small)]
         )
         names = _union(reader.content()[0] for reader in leading)
+        is_whole = all(reader.is_whole for reader in leading)  # looking names up below may read more partitions
+        is_all = not driver.is_optional or len(names) <= first
+        if not is_all:
+            names = np.sort(names[_order(names, clauses, readers, importances)[0][:first]])
         # A name that one leading pair has may have another one in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
         yield from run_together([reader.read_names(names) for reader in looked_up])
-        names = _satisfying(names, necessary, excluded, readers)
-        if share >= 1 or len(names) >= query.most or max(reader.postings for reader in leading) >= MAX_POSTINGS:
+        names = _satisfying(names, _necessary(clauses), excluded, readers)
+        if len(names) >= query.most:
             break
-        share = min(1.0, 2 * share)
-    weights, choices = _weights(names, clauses, readers)
-    importances = [
-        query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
-        for index, clause in enumerate(clauses)
-    ]
-    scores = weights @ np.array(importances)
-    coverages = _coverages(clauses, weights, choices, importances)
-    best = np.lexsort((names, -scores, -coverages))[: query.most]
+        if not is_all:
+            first = 4 * first
+        elif share < 1 and max(reader.postings for reader in leading) < MAX_POSTINGS:
+            share = min(1.0, 2 * share)
+        elif (wider := _driver(clauses, readers, None)) != driver and driver.is_optional:
+            driver, share = wider, _first_share(wider, readers)
+        else:
+            break
+    best, scores, weights, choices = _order(names, clauses, readers, importances)
+    best = best[: query.most]
+    is_widest = not driver.is_optional or driver == _driver(clauses, readers, None)
     return SearchOutcome(
         names[best],
         scores[best],
         weights[best],
         choices[best],
         len(names),
-        all(reader.is_whole for reader in leading),
+        is_all and is_widest and is_whole,
         {pair: reader.frequency for pair, reader in readers.items()},
         {pair: reader.size for pair, reader in readers.items()},
         {pair: reader.cells for pair, reader in readers.items()},
@@ -145,7 +163,7 @@ def read_matrix(
 
 
 class MatrixReader:
-    """What one query has read of the matrix of one AV-pair.
+    """What one query, or several similar ones, have read of the matrix of one AV-pair.
 
     ``frequency`` is the approximate number of names with the pair, ``size`` the newest known size of the matrix,
     ``cells`` the number of cells read, and ``postings`` the number of postings read.
@@ -160,6 +178,8 @@ class MatrixReader:
         self._parts: list[PostingArray] = []
         self._read: set[int] = set()
         """Partitions that have been read whole."""
+        self._looked_up: NameKeys = np.empty(0, np.uint64)
+        """Names of which postings have been read, sorted."""
         self._content: tuple[NameKeys, NDArray[np.uint8]] | None = None
 
     @property
@@ -210,11 +230,15 @@ class MatrixReader:
         """Read at least the postings of these names."""
         if self.is_whole or not len(names) or not self.frequency:
             return
+        names = names[~_where(names, self._looked_up)[1]]
+        if not len(names):
+            return
         places = 1 + (self.size.partitions - 1).bit_length() / 2
         if self.frequency <= max(_ALWAYS_WHOLE, places * len(names) * _POSTINGS_PER_LOOKUP):
             yield from self.read_share(1)
         else:
             yield from self._read_cells(lambda size: _partitions_of(names, size.partitions))
+            self._looked_up = np.union1d(self._looked_up, names)
 
     def _read_cells(self, wanted: Callable[[MatrixSize], _Wanted]) -> Rounds[None]:
         asked: dict[int, dict[int, CellAnswer]] = {}
@@ -278,6 +302,10 @@ class MatrixReader:
             self._content = None
 
 
+MatrixReaders = dict[PairKey, MatrixReader]
+"""What has been read of matrices, by AV-pair."""
+
+
 def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
     """Return whether a cell has all names of its partition; a head without membership is the only cell of a matrix."""
     if answer.member is None:
@@ -311,6 +339,37 @@ def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArra
     """Return the position of each name in the sorted array ``within``, and whether it is there."""
     places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
     return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
+
+
+def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
+    """Return the clause of which all names are read: the one with the fewest names.
+
+    The optional clauses count as one: the rarest ones together that have at least ``most`` names, because names that
+    have only more frequent words come later; all of them if ``most`` is None.
+    """
+    rarest, count = dict[PairKey, float](), 0
+    for clause in sorted((each for each in clauses if each.is_optional), key=lambda each: _frequency(each, readers)):
+        if most is None or count < most:
+            rarest.update(clause.alternatives)
+            count += _frequency(clause, readers)
+    required = [clause for clause in clauses if not clause.is_optional]
+    drivers = [*required, PairClause(tuple(rarest.items()), is_optional=True)] if rarest else required
+    return min(drivers, key=lambda clause: _frequency(clause, readers))
+
+
+def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
+    """Return the share of the driver's partitions to read first."""
+    return min(1.0, FIRST_POSTINGS / max(1, _frequency(driver, readers)))
+
+
+def _order(
+    names: NameKeys, clauses: Sequence[PairClause], readers: "MatrixReaders", importances: Sequence[float]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return the order of names, the best first; and of each name the score, and the weights and choices by clause."""
+    weights, choices = _weights(names, clauses, readers)
+    scores = weights @ np.array(importances)
+    coverages = _coverages(clauses, weights, choices, importances)
+    return np.lexsort((names, -scores, -coverages)), scores, weights, choices
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:

@@ -32,7 +32,7 @@ _DAY_S = 86_400.0
 _UPDATE_CLASS_LIMITS_S: Final = (7_200.0, 2 * _DAY_S, 14 * _DAY_S, 60 * _DAY_S)
 _GENERATOR = re.compile(r"(?:https?://(?:www\.)?)?([^\d/?#(,;]*[^\d/?#(,;\s.-])(?:\D*?(\d[\w.+-]{0,19}))?")
 _BEFORE_VERSION = re.compile(r"\s+v(?:ersion)?$", re.IGNORECASE)
-_TITLE_CHARS = 1000
+MAX_TITLE_CHARS = 1000
 _USELESS_LABELS: Final = frozenset({"www", "feed", "feeds", "rss", "blog", "blogs", "news"})
 """Labels of host names that say nothing about a channel."""
 
@@ -108,7 +108,7 @@ def channel_text(
         host = host_of(without_selector(channel.url))
         labels = [label for label in host.removesuffix(domain).split(".") if label not in _USELESS_LABELS]
         return (
-            text_field(channel.title[:_TITLE_CHARS], boost=3.0, mean_words=5, is_title=True),
+            text_field(channel.title[:MAX_TITLE_CHARS], boost=3.0, mean_words=5, is_title=True),
             text_field(" ".join([domain.partition(".")[0], *labels]).replace("-", " "), boost=2.0, mean_words=2),
             _list_field(traits.tags, MAX_TAGS),
             _list_field(traits.authors, MAX_AUTHORS),
@@ -126,13 +126,18 @@ def entry_text(entry: Entry, declared_language: str) -> SearchableText:
 
     def analyse() -> tuple[TextField, ...]:
         return (
-            text_field(entry.title[:_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
+            text_field(entry.title[:MAX_TITLE_CHARS], boost=3.0, mean_words=10, is_title=True),
             _list_field(entry.tags, MAX_TAGS),
             _list_field(entry.authors, MAX_AUTHORS),
             text_field(entry.summary, boost=1.0, mean_words=60),
         )
 
-    return SearchableText(analyse, declared_language)
+    source = (
+        entry.title[:MAX_TITLE_CHARS],
+        *(value[:MAX_VALUE_CHARS] for value in (*entry.tags[:MAX_TAGS], *entry.authors[:MAX_AUTHORS])),
+        entry.summary,
+    )
+    return SearchableText(analyse, declared_language, source)
 
 
 def language_pairs(tag: str) -> list[Pair]:
@@ -194,7 +199,7 @@ def _list_field(values: Iterable[str], most: int) -> TextField:
 
 def _recurrent_words(titles: Iterable[str]) -> list[str]:
     """Return the words that at least two of these titles contain, the most frequent first."""
-    counts = Counter(word for title in titles for word in set(words(title[:_TITLE_CHARS])))
+    counts = Counter(word for title in titles for word in set(words(title[:MAX_TITLE_CHARS])))
     return sorted((word for word, count in counts.items() if count > 1), key=lambda word: (-counts[word], word))
 
 

@@ -7,7 +7,8 @@ counted.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -16,17 +17,18 @@ from service.discovery.discover import NEW, novelty_weight
 from service.discovery.names import (
     MAX_AUTHORS,
     MAX_TAGS,
+    MAX_TITLE_CHARS,
     DeclaredMetadata,
     channel_attributes,
     channel_pairs,
     channel_text,
 )
 from service.discovery.queries.query import PairCondition, Query
-from service.discovery.text_search.searchable_text import SearchableText
+from service.discovery.text_search.searchable_text import SearchableText, TextField
 from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata
 
-OVERFETCH_FACTORS = (2, 40)
+OVERFETCH_FACTORS = (1.5, 40)
 """Multiples of the limit that are requested, one after the other, because some results may not be public any more."""
 MAX_NAMES = 1_000
 
@@ -78,15 +80,23 @@ def describe_channel(
     return ChannelDescription(pairs, text)
 
 
-def text_of_named_channel(channel: Channel, pairs: Iterable[Pair], domain: str) -> SearchableText:
+def text_of_named_channel(
+    channel: Channel, pairs: Iterable[Pair], domain_of: Callable[[Channel], str]
+) -> SearchableText:
     """Return the text of a channel with a known content name of these ``pairs``, without words of its latest entries.
 
-    ``domain`` is the registrable domain of its URL.
+    ``domain_of`` returns the registrable domain of a channel's URL.
     """
-    tags, authors = (
-        tuple(pair.partition("=")[2] for pair in pairs if pair.startswith(prefix)) for prefix in ("tag=", "author=")
-    )
-    return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain)
+
+    def analyse() -> Sequence[TextField]:
+        tags, authors = (
+            tuple(pair.partition("=")[2] for pair in pairs if pair.startswith(prefix)) for prefix in ("tag=", "author=")
+        )
+        return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain_of(channel)).fields
+
+    host = channel.url.partition("//")[2].partition("/")[0]
+    listed = (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
+    return SearchableText(analyse, channel.language, chain((channel.title[:MAX_TITLE_CHARS], host), listed))
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
@@ -111,9 +121,7 @@ def public_channels(
     return {
         channel.id: channel
         for channel, count in zip(channels, counts, strict=True)
-        if channel is not None
-        and not channel.moved_to
-        and is_public(channel.url, count, listed=channel.listed, least_subscribers=least_subscribers)
+        if channel is not None and not channel.moved_to and is_public(channel, count, least_subscribers)
     }
 
 

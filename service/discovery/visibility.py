@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from service.feeds.urls import without_selector
+from service.feeds.urls import host_of, is_loopback, without_selector
+from service.model import Channel
 
 _KEY_NAMES: Final = re.compile(
     r"(?:^|[^a-z])(?:access|api_?key|auth\w*|bearer|code|credential\w*|hash|hmac|jwt|key|login|member|o?auth|pass\w*|"
@@ -44,13 +45,15 @@ _MAX_QUERY_VALUE_CHARS = 200
 _CACHED_URLS = 20_000
 
 
-def is_public(url: str, subscribers: int, *, listed: bool, least_subscribers: int) -> bool:
+def is_public(channel: Channel, subscribers: int, least_subscribers: int) -> bool:
     """Return whether people who are not subscribed to a channel may find and see it.
 
     Either an admin must have listed it, or at least ``least_subscribers`` people must have subscribed. In both cases
-    its canonical ``url`` must not look like a secret.
+    its URL must not look like a secret, and it must not be in a private network (the setting ``allowed_networks``).
+    Channels at loopback addresses exist only in trials, where they can be public.
     """
-    return (listed or subscribers >= least_subscribers) and not looks_secret(url)
+    is_internal = channel.private and not is_loopback(host_of(channel.url))
+    return (channel.listed or subscribers >= least_subscribers) and not is_internal and not looks_secret(channel.url)
 
 
 @lru_cache(_CACHED_URLS)
@@ -82,6 +85,7 @@ def _field_is_secret(field: str) -> bool:
     )
 
 
+@lru_cache(_CACHED_URLS)
 def _is_token(text: str) -> bool:
     """Return whether a text looks like a random token rather than text written by a person."""
     if _UUID.search(text) or _MAILBOX.search(text):

@@ -28,6 +28,9 @@ MAX_TEXT_CHARS: Final = 10_000
 MAX_WORD_CHARS: Final = 40
 
 _MIN_WORD_CHARS = 2
+_BEGINNING_CHARS = 4
+_REPLACED_CHARS = 2
+"""Maximum number of characters at the end of a stem that its words do not have ("cri" for "cry")."""
 _CACHED_WORDS = 50_000
 
 INVISIBLE: Final = frozenset({0x200C, 0x200D, 0xAD})
@@ -38,6 +41,7 @@ _EQUIVALENTS: Final = dict.fromkeys(INVISIBLE) | dict.fromkeys(map(ord, "“”�
 _UNDECOMPOSED: Final = str.maketrans(
     {"æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "\u0131": "i", "ħ": "h"}
 )
+_UMLAUT_E = re.compile("(?<=[aou])e+")
 _ACCENT = re.compile("[\u0300-\u036f]+")
 
 _WORD = re.compile(
@@ -134,6 +138,21 @@ def stem(word: str, language: str) -> str:
     Words that contain anything but letters are their own stems.
     """
     return _stem(word, language) if language in LANGUAGES else word
+
+
+@lru_cache(_CACHED_WORDS)
+def stem_beginning(stem: str) -> str:
+    """Return a string with which :func:`without_umlauts` of every word of this stem begins.
+
+    Stemmers replace the end of a word only, except that the German one takes ``ue`` for an umlaut.
+    """
+    plain = without_umlauts(stem)
+    return plain[: max(1, min(_BEGINNING_CHARS, len(plain) - _REPLACED_CHARS))]
+
+
+def without_umlauts(folded: str) -> str:
+    """Return a folded text without each ``e`` after ``a``, ``o`` or ``u``."""
+    return _UMLAUT_E.sub("", folded)
 
 
 @lru_cache(_CACHED_WORDS)

@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from service.embedded.ports import LOOPBACK
-from service.errors import OperationalError
+from service.errors import OperationalError, UserError
 from service.shutdown import run_until_stopped
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -157,7 +157,10 @@ class SamplePublisher:
             await web.TCPSite(self._runner, LOOPBACK, self._port).start()
         except OSError as error:
             await self.stop()
-            raise OperationalError(f"The sample publisher cannot listen on port {self._port}: {error}") from error
+            raise OperationalError(
+                f"The sample publisher cannot listen on port {self._port}: {str(error.strerror).rpartition(': ')[2]}. "
+                "Choose another port with --port."
+            ) from error
         self._port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
@@ -203,9 +206,14 @@ class SamplePublisher:
 async def run(directory: Path, port: int, interval_s: float) -> None:
     """Serve the feeds until SIGTERM or Ctrl-C, and add an entry to feed 0 every ``interval_s`` seconds.
 
-    After a restart, the interval continues from the last entry.
+    After a restart, the interval continues from the last entry. Raises :class:`UserError` if the directory cannot be
+    used.
     """
-    await run_until_stopped(_publish_regularly(SamplePublisher(directory, port), interval_s))
+    try:
+        publisher = SamplePublisher(directory, port)
+    except OSError as error:
+        raise UserError(f"{directory} cannot be the publisher's directory: {error.strerror}.") from error
+    await run_until_stopped(_publish_regularly(publisher, interval_s))
 
 
 async def _publish_regularly(publisher: SamplePublisher, interval_s: float) -> None:

@@ -57,6 +57,15 @@ def lock_directory(directory: Path) -> Iterator[None]:
         os.close(lock)
 
 
+def is_locked(directory: Path) -> bool:
+    """Return whether a ``coronet up`` is running with this directory."""
+    try:
+        with lock_directory(directory):
+            return False
+    except UserError:
+        return True
+
+
 def load_environment(directory: Path) -> dict[str, str]:
     """Return the settings of the last ``coronet up`` with this directory, as environment variables.
 

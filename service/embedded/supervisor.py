@@ -62,7 +62,7 @@ class Child:
                 os._exit(1)
 
         try:
-            with _open_log(program.log) as log:
+            with open_log(program.log) as log:
                 process = await asyncio.create_subprocess_exec(
                     *program.argv,
                     stdin=asyncio.subprocess.DEVNULL,
@@ -196,7 +196,7 @@ def child_environment(inherited: Mapping[str, str], overrides: Mapping[str, str]
     )
 
 
-def _open_log(path: Path) -> BinaryIO:
+def open_log(path: Path) -> BinaryIO:
     """Open a log for appending with mode 0600; rotate it first if it exceeds 20 MB."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.exists() and path.stat().st_size > _MAX_LOG_BYTES:

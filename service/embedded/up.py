@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.status import Status
 
 from service.embedded import ports, state_directory
+from service.embedded.in_process import InProcessPrograms
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
 from service.embedded.state_directory import ReadyFile, TrialAccount, XmppDetails, group_processes, write_ready
@@ -44,6 +45,8 @@ class UpOptions:
     sample_feeds: bool
     allow_private: bool
     poll_interval_s: float | None
+    small: bool
+    """Whether this process runs one worker, the bot and the console itself, to save memory."""
     ready_file: Path | None
 
 
@@ -59,7 +62,7 @@ async def up(options: UpOptions, console: Console) -> None:
 async def _run(fleet: "LocalFleet") -> None:
     try:
         await fleet.start()
-        await asyncio.Event().wait()
+        await fleet.wait()
     finally:
         await fleet.stop()
 
@@ -117,6 +120,7 @@ class LocalFleet:
         self._identity_file = state_directory.identity_file(options.directory)
         self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._on_program_event)
+        self._in_process = InProcessPrograms(options.directory / "logs" / "coronet.log") if options.small else None
         self._is_complete = False
 
     async def start(self) -> None:
@@ -133,10 +137,18 @@ class LocalFleet:
         self._update_ready_file()
         self._display.say(await self._greeting())
 
+    async def wait(self) -> None:
+        """Wait until cancelled. Raises :class:`OperationalError` if a program in this process ends by itself."""
+        if self._in_process is not None:
+            await self._in_process.wait()
+        await asyncio.Event().wait()
+
     async def stop(self) -> None:
         """Remove the ready file, then stop all programs."""
         self._is_complete = False
         self._remove_ready_file()
+        if self._in_process is not None:
+            await self._in_process.stop()
         await self._supervisor.stop(last=_STOPPED_LAST)
         self._display.say("Stopped. Run the same command to continue.")
 
@@ -145,11 +157,17 @@ class LocalFleet:
             if self._options.sample_feeds:
                 group.create_task(self._add(self._sample_publisher()))
             prosody = group.create_task(self._display.show_start("prosody", self._start_prosody()))
+            loading = group.create_task(self._in_process.load()) if self._in_process is not None else None
             await self._add(await self._redis.program())
+            if self._in_process is not None and loading is not None:
+                await asyncio.gather(prosody, loading)
+                settings = load(child_environment(os.environ, {**self._settings(), **self._chat_settings()}))
+                await self._display.show_start("coronet", self._in_process.start(settings))
+                return
             for name in self._worker_names():
                 group.create_task(self._add(self._coronet_program(name, "worker")))
             await prosody
-            group.create_task(self._add(self._console_program()))
+            group.create_task(self._add(self._coronet_program("console", "console", self._chat_settings())))
             for name in self._bot_names():
                 group.create_task(self._add(self._coronet_program(name, "bot")))
 
@@ -167,6 +185,9 @@ class LocalFleet:
     def _bot_names(self) -> list[str]:
         return [f"bot-{number}" for number in range(1, self._options.bots + 1)]
 
+    def _in_process_names(self) -> list[str]:
+        return [*self._worker_names(), *self._bot_names(), "console"] if self._in_process is not None else []
+
     def _sample_publisher(self) -> Program:
         port = self._ports["sample publisher"]
         command = ["sample-publisher", "--port", str(port), "--every", str(SAMPLE_INTERVAL_S)]
@@ -182,16 +203,16 @@ class LocalFleet:
         environ = {**self._settings(), **(extra or {}), "CORONET_METRICS_PORT": str(metrics_port)}
         return self._program(name, [command], partial(ports.has_started, metrics_port), environ)
 
-    def _console_program(self) -> Program:
+    def _chat_settings(self) -> dict[str, str]:
+        """Return the settings of the console's Chat page, as environment variables."""
         first = self._accounts[0]
         password_file = self._options.directory / "chat-password"
         write_private(password_file, first.password)
-        chat = {
+        return {
             "CORONET_CHAT_WEBSOCKET_URL": self._prosody.websocket_url,
             "CORONET_CHAT_JID": first.jid,
             "CORONET_CHAT_PASSWORD_FILE": str(password_file),
         }
-        return self._coronet_program("console", "console", chat)
 
     def _program(
         self, name: str, command: list[str], is_ready: Callable[[], Awaitable[bool]], environ: Mapping[str, str]
@@ -238,7 +259,9 @@ class LocalFleet:
                 ca_file=str(self._prosody.ca_file),
                 accounts=self._accounts,
             ),
-            processes=group_processes(self._supervisor.pids),
+            processes=group_processes(
+                {**dict.fromkeys(self._in_process_names(), os.getpid()), **self._supervisor.pids}
+            ),
             sample_feed_url=f"{publisher}/feed.xml" if self._options.sample_feeds else None,
         )
 

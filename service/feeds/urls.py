@@ -129,6 +129,15 @@ def host_of(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
+@functools.lru_cache(_MAX_CACHED_HOSTS)
+def is_loopback(host: str) -> bool:
+    """Return whether the host of a canonical URL is this machine. The address guard, not this, decides on requests."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def https_variant(url: str) -> str:
     """Return the canonical URL with https instead of http; "" if it has https already or contains a port."""
     parts = urlsplit(url)

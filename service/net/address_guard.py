@@ -1,6 +1,8 @@
 """The address guard against server-side request forgery: the addresses and ports that a socket may connect to.
 
-No connection is made to an address that is not public, unless the operator allows it (guarantee I6).
+No connection is made to an address that is not public, unless the operator allows it (guarantee I6). An operator can
+allow networks of their own; link-local addresses and those of clouds' metadata services only by a network that lies
+within these ranges; loopback and addresses that stand for others (NAT64, 6to4, Teredo) not at all.
 
 ``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
 registries), so these are listed here.
@@ -12,6 +14,7 @@ import socket
 from collections.abc import Callable, Collection
 
 from service.errors import AddressRefused
+from service.net.client_address import Network
 
 DEFAULT_PORTS = frozenset({80, 443, 8080, 8443})
 _MAX_CACHED_ADDRESSES = 1_000
@@ -40,6 +43,49 @@ _REFUSED_IPV6 = tuple(
     )
 )
 
+_NEVER_ALLOWED: tuple[Network, ...] = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "0.0.0.0/8",
+            "127.0.0.0/8",  # services on this machine trust local clients
+            "192.88.99.0/24",
+            "224.0.0.0/3",  # multicast, reserved, broadcast
+            "::/96",  # unspecified, loopback, IPv4-compatible
+            "::ffff:0:0:0/96",  # IPv4-translated
+            "64:ff9b::/96",  # NAT64
+            "64:ff9b:1::/48",  # NAT64 for local use
+            "2001::/32",  # Teredo
+            "2002::/16",
+            "ff00::/8",
+        ),
+    )
+)
+_ALLOWED_BY_OWN_NAME: tuple[Network, ...] = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "169.254.0.0/16",  # link-local, with the metadata service of most clouds
+            "fe80::/10",
+            "100.100.100.200/32",  # metadata services of other clouds
+            "168.63.129.16/32",
+            "192.0.0.192/32",
+            "fd00:ec2::/32",
+            "fd20:ce::254/128",
+        ),
+    )
+)
+
+
+def check_allowed_network(network: Network) -> Network:
+    """Return a network that the operator allows; raise ``ValueError`` if no address of it can be allowed."""
+    if _contains(_NEVER_ALLOWED, network):
+        raise ValueError(
+            f"{network} cannot be allowed: it is loopback, multicast, or stands for other addresses. "
+            "Give a service on this machine an address of your network."
+        )
+    return network
+
 
 @functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
@@ -50,19 +96,54 @@ def is_public(address: str) -> bool:
     return ip in _GLOBAL_UNICAST and ip.is_global and not any(ip in network for network in _REFUSED_IPV6)
 
 
-def refusal_reason(address: str, port: int, *, allow_private: bool, extra_ports: Collection[int]) -> str | None:
+def is_internal(address: str) -> bool:
+    """Return whether an IP address in text form is neither public nor loopback; "" (unknown) is not."""
+    return bool(address) and not is_public(address) and not _unmapped(address).is_loopback
+
+
+def refusal_reason(
+    address: str,
+    port: int,
+    *,
+    allow_private: bool,
+    extra_ports: Collection[int],
+    allowed_networks: Collection[Network] = (),
+) -> str | None:
     """Return the reason to refuse a connection to this IP address and port; None if it is allowed.
 
     ``extra_ports`` are allowed in addition to the default ports. ``allow_private`` allows loopback addresses on any
-    port, but no other private address. An IPv4 address mapped into IPv6 counts as the IPv4 address.
+    port, but no other private address. ``allowed_networks`` are allowed on the same ports as public addresses. An IPv4
+    address mapped into IPv6 counts as the IPv4 address.
     """
     if allow_private and _unmapped(address).is_loopback:
         return None
-    if not is_public(address):
+    if not is_public(address) and not _is_allowed(address, allowed_networks):
         return f"{address} is not a public address; only public ones are fetched from."
     if port not in DEFAULT_PORTS and port not in extra_ports:
         return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(DEFAULT_PORTS)))})."
     return None
+
+
+def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
+    """Return whether one of ``allowed_networks`` allows an address that is not public.
+
+    A network that is larger than a range of link-local or metadata addresses does not allow the addresses of this
+    range.
+    """
+    ip = _unmapped(address)
+    networks = [network for network in allowed_networks if ip in network]
+    if not networks or any(ip in network for network in _NEVER_ALLOWED):
+        return False
+    special = [network for network in _ALLOWED_BY_OWN_NAME if ip in network]
+    return not special or any(_contains(special, network) for network in networks)
+
+
+def _contains(ranges: Collection[Network], network: Network) -> bool:
+    """Return whether ``network`` lies within one of ``ranges``."""
+    return any(
+        each.version == network.version and network.network_address in each and network.prefixlen >= each.prefixlen
+        for each in ranges
+    )
 
 
 def _unmapped(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -90,15 +171,23 @@ class SocketRefused(OSError):
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
-def socket_factory(*, allow_private: bool, extra_ports: Collection[int]) -> Callable[[AddressInfo], socket.socket]:
+def socket_factory(
+    *, allow_private: bool, extra_ports: Collection[int], allowed_networks: Collection[Network] = ()
+) -> Callable[[AddressInfo], socket.socket]:
     """Return a socket factory for aiohttp's connector that raises :class:`SocketRefused` for refused addresses.
 
-    ``allow_private`` and ``extra_ports`` have the same meaning as in :func:`refusal_reason`.
+    ``allow_private``, ``extra_ports`` and ``allowed_networks`` have the same meaning as in :func:`refusal_reason`.
     """
 
     def guarded_socket(info: AddressInfo) -> socket.socket:
         family, kind, protocol, _, address = info
-        reason = refusal_reason(str(address[0]), int(address[1]), allow_private=allow_private, extra_ports=extra_ports)
+        reason = refusal_reason(
+            str(address[0]),
+            int(address[1]),
+            allow_private=allow_private,
+            extra_ports=extra_ports,
+            allowed_networks=allowed_networks,
+        )
         if reason:
             raise SocketRefused(reason)
         return socket.socket(family, kind, protocol)

@@ -23,6 +23,7 @@ from service.feeds.polling_hints import parse_retry_after
 from service.feeds.urls import canonical_url, redirect_target
 from service.model import Validators
 from service.net import address_guard, content_encoding
+from service.net.client_address import Network
 from service.net.error_translation import translate_error
 from service.net.response_reader import (
     BodyReader,
@@ -35,6 +36,7 @@ from service.net.response_reader import (
     refuse_large_headers,
     select_headers,
 )
+from service.observability.metrics import FETCH_TIME
 
 MAX_REDIRECTS = 5
 CONNECT_S = 10.0
@@ -86,8 +88,8 @@ class FetchResult(msgspec.Struct, frozen=True):
     ``partial`` states that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``).
     ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
     beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
-    ``address`` is the publisher's IP address, and ``private`` states that it is not public. ``links`` is only set if
-    there is a body. ``took_s`` is the duration in seconds.
+    ``address`` is the publisher's IP address, and ``private`` states that it, or an address that has redirected to it,
+    is not public. ``links`` is only set if there is a body. ``took_s`` is the duration in seconds.
     """
 
     status: int
@@ -107,40 +109,59 @@ class FetchResult(msgspec.Struct, frozen=True):
 class _Request(msgspec.Struct, frozen=True):
     """The method, headers and form that are sent to each URL of a redirect chain.
 
-    ``follows`` are the redirect statuses that are followed.
+    ``follows`` are the redirect statuses that are followed. ``public_only`` is that of :meth:`Fetcher.fetch`.
     """
 
     method: str
     headers: Mapping[str, str]
     form: Mapping[str, str] | None
     follows: frozenset[int]
+    public_only: bool
 
 
 class Fetcher:
     """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
     ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
-    ``allow_private`` and ``extra_ports`` determine the private addresses and the ports that the guard allows
-    (:func:`service.net.address_guard.refusal_reason`). ``total_s`` limits the seconds of one fetch including its
-    redirects. The fetcher uses no cookies, no proxies from the environment, and no DNS cache.
+    ``allow_private``, ``extra_ports`` and ``allowed_networks`` determine the private addresses and the ports that the
+    guard allows (:func:`service.net.address_guard.refusal_reason`). A redirect from a public address to an allowed
+    network is refused. ``total_s`` limits the seconds of one fetch including its redirects. The fetcher uses no
+    cookies, no proxies from the environment, and no DNS cache.
     """
 
     def __init__(
-        self, *, user_agent: str, allow_private: bool, extra_ports: tuple[int, ...], total_s: float = TOTAL_S
+        self,
+        *,
+        user_agent: str,
+        allow_private: bool,
+        extra_ports: tuple[int, ...],
+        allowed_networks: tuple[Network, ...] = (),
+        total_s: float = TOTAL_S,
     ) -> None:
         self._user_agent = user_agent
-        self._new_socket = address_guard.socket_factory(allow_private=allow_private, extra_ports=extra_ports)
+        self._allow_private = allow_private
+        self._extra_ports = extra_ports
+        self._allowed_networks = allowed_networks
         self._total_s = total_s
         self._bodies = BodyReader()
         self._session: aiohttp.ClientSession | None = None
+        self._public_session: aiohttp.ClientSession | None = None
         self._resolver: AbstractResolver | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the connection pool."""
+        """Open the connection pool, and if there are allowed networks, another one for requests to public addresses."""
         self._resolver = aiohttp.DefaultResolver()
+        self._session = self._public_session = self._open_session(self._resolver, self._allowed_networks)
+        if self._allowed_networks:
+            self._public_session = self._open_session(self._resolver, ())
+        return self
+
+    def _open_session(self, resolver: AbstractResolver, allowed_networks: tuple[Network, ...]) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            resolver=self._resolver,
-            socket_factory=self._new_socket,
+            resolver=resolver,
+            socket_factory=address_guard.socket_factory(
+                allow_private=self._allow_private, extra_ports=self._extra_ports, allowed_networks=allowed_networks
+            ),
             use_dns_cache=False,
             limit=_MAX_CONNECTIONS,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
@@ -150,7 +171,7 @@ class Fetcher:
         protocol: type[ResponseHandler] = BoundedResponseHandler
         # There is no public way to set the protocol class of a connector's connections.
         connector._factory = functools.partial(protocol, loop=asyncio.get_running_loop())  # noqa: SLF001 - see above
-        self._session = aiohttp.ClientSession(
+        return aiohttp.ClientSession(
             connector=connector,
             response_class=PublisherResponse,
             auto_decompress=False,
@@ -160,12 +181,12 @@ class Fetcher:
             max_line_size=_MAX_HEADER_FIELD_BYTES,
             max_field_size=_MAX_HEADER_FIELD_BYTES,
         )
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
+        for session in (self._session, self._public_session):
+            if session is not None:
+                await session.close()
         if self._resolver is not None:
             await self._resolver.close()
 
@@ -190,12 +211,14 @@ class Fetcher:
         may_follow: MayFollow | None = None,
         *,
         within_s: float = inf,
+        public_only: bool = False,
     ) -> FetchResult:
         """Fetch ``url`` (canonical). If ``validators`` have an ETag or a date, the request is conditional.
 
         If they have only a hash, the request is unconditional, but an unchanged body is still recognized.
         ``subscribers`` is the number that the user agent states. ``may_follow`` is called with the host of each
         redirect before the redirect is followed. ``within_s`` can only shorten this fetcher's time limit.
+        ``public_only`` refuses the allowed networks for this request: for a channel that was public so far.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
         ``may_follow``.
@@ -208,16 +231,19 @@ class Fetcher:
         async def read(response: PublisherResponse, at: str, permanent_url: str | None) -> FetchResult:
             return await self._read_response(response, at, known, permanent_url, started_s)
 
-        request = _Request("GET", headers, None, _REDIRECTS)
+        request = _Request("GET", headers, None, _REDIRECTS, public_only)
         return await self._run_within(min(within_s, self._total_s), url, request, read, may_follow)
 
-    async def post(self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None) -> int:
+    async def post(
+        self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None, *, public_only: bool = False
+    ) -> int:
         """Send a form (WebSub §5.1); return the status of the response, which is below 400 and not a redirect.
 
-        Raises the same errors as :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
+        ``may_follow`` and ``public_only`` are those of :meth:`fetch`. Raises the same errors as :meth:`fetch`. The text
+        of :class:`BadStatus` quotes the beginning of the response.
         """
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        request = _Request("POST", headers, form, _REDIRECTS_OF_POST)
+        request = _Request("POST", headers, form, _REDIRECTS_OF_POST, public_only)
         return await self._run_within(self._total_s, url, request, _read_post_response, may_follow)
 
     async def _run_within(
@@ -225,8 +251,9 @@ class Fetcher:
     ) -> _T:
         first = _canonical(url)
         try:
-            async with asyncio.timeout(total_s):
-                return await self._follow(first, request, read, may_follow)
+            with FETCH_TIME.time():
+                async with asyncio.timeout(total_s):
+                    return await self._follow(first, request, read, may_follow)
         except TimeoutError as error:
             raise Unreachable(
                 "{host} took longer than {seconds} s to respond.", host=_host(first), seconds=f"{round(total_s, 1):g}"
@@ -234,14 +261,21 @@ class Fetcher:
 
     async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:
         url, permanent_url, is_permanent = first, None, True
+        public_only, private = request.public_only, False
         for _ in range(MAX_REDIRECTS + 1):
             try:
-                async with self._send(url, request) as response:
+                async with self._send(url, request, public_only=public_only) as response:
                     refuse_large_headers(response)
+                    is_public = not response.peer_address or address_guard.is_public(response.peer_address)
+                    private = response.private = private or not is_public
                     if response.status not in _REDIRECTS:
                         return await read(response, url, permanent_url)
-                    is_permanent = is_permanent and response.status in _PERMANENT
-                    url = _next_hop(url, response, request.follows)
+                    target = _next_hop(url, response, request.follows)
+                    public_only = public_only or is_public
+                    # Whether the target's address is public is not known, so the channel keeps its URL.
+                    leaves = address_guard.is_internal(response.peer_address) and _host(target) != _host(url)
+                    is_permanent = is_permanent and response.status in _PERMANENT and not leaves
+                    url = target
             except (aiohttp.ClientError, OSError) as error:
                 raise translate_error(error, _host(url)) from error
             if may_follow is not None:
@@ -250,10 +284,13 @@ class Fetcher:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
-    def _send(self, url: str, request: _Request) -> AbstractAsyncContextManager[PublisherResponse]:
-        if self._session is None:
+    def _send(
+        self, url: str, request: _Request, *, public_only: bool
+    ) -> AbstractAsyncContextManager[PublisherResponse]:
+        session = self._public_session if public_only else self._session
+        if session is None:
             raise RuntimeError("Fetcher is used outside its context")
-        response = self._session.request(
+        response = session.request(
             request.method, _parsed(url), headers=request.headers, data=request.form, allow_redirects=False
         )
         return cast("AbstractAsyncContextManager[PublisherResponse]", response)  # the session's response_class

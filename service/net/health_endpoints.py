@@ -2,25 +2,27 @@
 
 ``/livez`` responds if the event loop runs. ``/readyz`` responds with 200 if the process can do its work. Otherwise it
 responds with 503, with the error's code as the reason phrase, and with the reason. ``/metrics`` returns the metrics in
-the Prometheus text format to clients in ``metrics_networks`` or with the ``metrics_token``. The other two are public,
-so they contain no addresses.
+the format that the ``Accept`` header asks for, OpenMetrics or the Prometheus text format (default), to clients in
+``metrics_networks`` or with the ``metrics_token``. The other two are public, so they contain no addresses.
 """
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from importlib.metadata import version
 from platform import python_version
+from typing import Final
 
-import prometheus_client
 import structlog
 from aiohttp import hdrs, web
-from prometheus_client import exposition
+from prometheus_client import REGISTRY, exposition
 
 from service.errors import CoronetError, StoreUnavailable
 from service.net.client_address import is_in_networks
 from service.net.http_server import HttpServer, client_of
 from service.observability.metrics import VERSIONS
 from service.settings import Settings
+
+_OPEN_METRICS: Final = "application/openmetrics-text"
 
 log = structlog.get_logger(__name__)
 
@@ -49,8 +51,8 @@ def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDe
     async def metrics(request: web.Request) -> web.Response:
         if not _may_read_metrics(request, settings):
             raise web.HTTPForbidden(text="Metrics are for the clients that metrics_networks or metrics_token allow.\n")
-        body = prometheus_client.generate_latest()
-        return web.Response(body=body, headers={"Content-Type": exposition.CONTENT_TYPE_PLAIN_0_0_4})
+        encode, content_type = exposition.choose_encoder(_metrics_format(request))
+        return web.Response(body=encode(REGISTRY), headers={hdrs.CONTENT_TYPE: content_type})
 
     return [web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)]
 
@@ -61,7 +63,7 @@ async def serve_health(
     """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port``; port 0 means any free port.
 
     ``ready`` raises a :class:`CoronetError` while the process cannot do its work. Only the settings of metrics and
-    proxies are used. Raises ``OSError`` if the address cannot be bound.
+    proxies are used. Raises :class:`OperationalError` if the address cannot be bound.
     """
     settings = settings or Settings()
     app = web.Application()
@@ -82,6 +84,12 @@ def _public_reason(error: CoronetError) -> str:
         log.warning("not ready, store unavailable", error=str(error))
         return "Redis does not answer."
     return str(error)
+
+
+def _metrics_format(request: web.Request) -> str:
+    """Return :data:`_OPEN_METRICS` if the client accepts OpenMetrics, as Prometheus does, else ""."""
+    accepted = (part.partition(";")[0].strip() for part in request.headers.get(hdrs.ACCEPT, "").split(","))
+    return _OPEN_METRICS if _OPEN_METRICS in accepted else ""
 
 
 def _may_read_metrics(request: web.Request, settings: Settings) -> bool:

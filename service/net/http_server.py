@@ -23,6 +23,7 @@ from typing import Final, Literal, cast
 from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
+from service.errors import OperationalError
 from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in_networks, network_of
 from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
@@ -90,15 +91,22 @@ class HttpServer:
         )
 
     async def start(self, bind: str, port: int) -> None:
-        """Listen on ``bind:port``; port 0 means any free port. Raises ``OSError`` if the address cannot be bound."""
+        """Listen on ``bind:port``; port 0 means any free port.
+
+        Raises :class:`OperationalError` if the address cannot be bound.
+        """
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
                 self._new_connection, bind, port, reuse_address=True
             )
-        except OSError:
+        except OSError as error:
             await self._runner.cleanup()
-            raise
+            why = str(error.strerror).rpartition(": ")[2]  # without the address, which asyncio repeats
+            raise OperationalError(
+                f"Cannot listen at {bind}, port {port}: {why}. Stop the program that uses it, or choose another "
+                "address or port: settings console_bind, console_port, metrics_bind, metrics_port."
+            ) from error
 
     async def close(self) -> None:
         """Stop listening, give requests a short time to end, and close all connections."""

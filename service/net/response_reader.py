@@ -18,7 +18,7 @@ from multidict import CIMultiDictProxy
 from service.errors import BadUrl, TooLarge
 from service.feeds.urls import redirect_target
 from service.model import Validators
-from service.net import address_guard, content_encoding
+from service.net import content_encoding
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -75,10 +75,12 @@ class BoundedResponseHandler(ResponseHandler):
 class PublisherResponse(aiohttp.ClientResponse):
     """A response that also has the IP address of the publisher.
 
-    The address is stored at the start, because a response without a body releases its connection at once.
+    The address is stored at the start, because a response without a body releases its connection at once. ``private``
+    states that it, or the address of a response that has redirected to this one, is not public; the fetcher sets it.
     """
 
     peer_address = ""
+    private = False
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Store the publisher's address and wait for the response's head.
@@ -106,11 +108,6 @@ class PublisherResponse(aiohttp.ClientResponse):
     def host_name(self) -> str:
         """The requested host, for use in messages."""
         return self.url.raw_host or ""
-
-    @property
-    def private(self) -> bool:
-        """Whether the publisher's address is not public."""
-        return bool(self.peer_address) and not address_guard.is_public(self.peer_address)
 
 
 class BodyReader:

@@ -3,6 +3,7 @@
 import ipaddress
 from functools import cache, lru_cache
 
+import idna
 from publicsuffixlist import PublicSuffixList
 
 _MAX_CACHED_SITES = 10_000
@@ -26,6 +27,15 @@ def site_of(host: str) -> str:
 def site_of_jid(jid: str) -> str:
     """Return the registrable domain of the server of a bare or full JID."""
     return site_of(jid.partition("/")[0].rpartition("@")[2])
+
+
+def domain_of_jid(jid: str) -> str:
+    """Return the domain of a bare or full JID in the form of hosts in canonical URLs; "" if it has no such form."""
+    domain = jid.partition("/")[0].rpartition("@")[2].removesuffix(".")  # RFC 7622 §3.2
+    try:
+        return domain.lower() if domain.isascii() else idna.encode(domain, uts46=True).decode()
+    except UnicodeError:  # also idna.IDNAError
+        return ""
 
 
 def host_and_parent_domains(host: str) -> list[str]:

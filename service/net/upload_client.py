@@ -20,6 +20,7 @@ from yarl import URL
 from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
 from service.feeds.urls import canonical_url
 from service.net import address_guard
+from service.net.client_address import Network
 from service.net.error_translation import translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 
@@ -34,13 +35,16 @@ class UploadClient:
 
     ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
     connect to for these files; "" means the host in the URL. ``allow_private`` states that loopback addresses are
-    allowed (:func:`service.net.address_guard.refusal_reason`).
+    allowed; ``allowed_networks`` are allowed as well (:func:`service.net.address_guard.refusal_reason`).
     """
 
-    def __init__(self, *, own_url: str, own_host: str, allow_private: bool) -> None:
+    def __init__(
+        self, *, own_url: str, own_host: str, allow_private: bool, allowed_networks: tuple[Network, ...] = ()
+    ) -> None:
         self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # the slash excludes other hosts
         self._own_host = own_host
         self._allow_private = allow_private
+        self._allowed_networks = allowed_networks
 
     def is_own(self, url: str) -> bool:
         """Return whether ``url`` is the URL of a file on the own server."""
@@ -99,7 +103,9 @@ class UploadClient:
         # The own server chose the port; the guard's default ports are for publishers.
         ports = (parts.port or _PORTS.get(parts.scheme, 0),)
         return aiohttp.TCPConnector(
-            socket_factory=address_guard.socket_factory(allow_private=self._allow_private, extra_ports=ports),
+            socket_factory=address_guard.socket_factory(
+                allow_private=self._allow_private, extra_ports=ports, allowed_networks=self._allowed_networks
+            ),
             use_dns_cache=False,
         )
 

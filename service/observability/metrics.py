@@ -1,13 +1,16 @@
 """The Prometheus metrics of all processes; :mod:`service.net.health_endpoints` serves them.
 
 Label values come from a fixed set in the code, such as outcomes, never from URLs or names, so that no publisher or user
-can increase the number of time series.
+can increase the number of time series. Names follow the conventions of Prometheus: base units as suffixes, ``_total``
+for counters. docs/operators.md lists all of them.
 """
 
 from collections.abc import Mapping
 from typing import Final
 
-from prometheus_client import Counter, Gauge, Histogram, Info
+from prometheus_client import Counter, Gauge, Histogram, Info, disable_created_metrics
+
+disable_created_metrics()  # type: ignore[no-untyped-call] # a series beside each counter, which nothing reads
 
 _SECONDS_TO_A_DAY: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400)
 
@@ -38,7 +41,19 @@ POLL_LAG: Final = Histogram(
 )
 
 POLL_BUDGET: Final = Gauge(
-    "coronet_budget_polls_per_minute", "Maximum polls per minute of the whole fleet; 0 for no maximum."
+    "coronet_poll_budget_per_second", "Maximum polls per second of the whole fleet; 0 for no maximum."
+)
+
+FETCH_TIME: Final = Histogram(
+    "coronet_fetch_seconds",
+    "Duration of a request to a publisher or hub, with its redirects, whether it succeeded or not.",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+
+NODES: Final = Gauge(
+    "coronet_nodes",
+    "Nodes of this worker that are in the ring, by network: up, or down if all publishers began to fail at once.",
+    ["network"],
 )
 
 OWNED_CHANNELS: Final = Gauge(
@@ -47,14 +62,56 @@ OWNED_CHANNELS: Final = Gauge(
     ["level"],
 )
 
-CHANNELS_BY_CONSTRAINT: Final = Gauge(
-    "coronet_channels_by_constraint",
+PLANNED_CHANNELS: Final = Gauge(
+    "coronet_planned_channels",
     "Channels that this worker owns, by the constraint that determines how often they are polled: none, longest-wait,"
     " channel-wait, channel-interval, publisher, failure, pause, nodes, channel-budget, host-budget, fleet-budget.",
     ["constraint"],
 )
 
-OUTBOX_USERS: Final = Gauge("coronet_outbox_users", "Users with items in their outbox.")
+OUTBOX_USERS: Final = Gauge(
+    "coronet_outbox_users", "Users with undelivered items. Every bot measures it for the whole fleet."
+)
+
+OUTBOX_OLDEST: Final = Gauge(
+    "coronet_outbox_oldest_seconds",
+    "Age of the oldest queued item of the fleet. It may wait for quiet hours, a digest or a user who is offline.",
+)
+
+DELIVERY_OVERDUE: Final = Gauge(
+    "coronet_delivery_overdue_seconds",
+    "Time since which the message that this bot should have sent first has been due; 0 if it sends in time. Waits for"
+    " quiet hours, digests and offline users do not count.",
+)
+
+DEAD_LETTERS: Final = Gauge(
+    "coronet_dead_letters", "Messages that were given up and that nobody has deleted; only the console measures it."
+)
+
+XMPP_SESSIONS: Final = Gauge(
+    "coronet_xmpp_sessions",
+    "XMPP addresses that this bot serves, by whether it has a session: connected or disconnected. A bot that stands by"
+    " serves none.",
+    ["state"],
+)
+
+LEASES_LOST: Final = Counter(
+    "coronet_leases_lost_total",
+    "Leases that other processes took over because this process did not renew them in time, by role: worker or bot.",
+    ["role"],
+)
+
+CHANNELS: Final = Gauge(
+    "coronet_channels",
+    "Channels by state: active, failing (the last poll failed), paused (by an admin) or blocked (the host); only the"
+    " console measures it.",
+    ["state"],
+)
+
+SUBSCRIPTIONS: Final = Gauge("coronet_subscriptions", "Subscriptions of all users; only the console measures it.")
+
+USERS: Final = Gauge("coronet_users", "Users who have written to a bot; only the console measures it.")
+
 
 UNPOLLED_CHANNELS: Final = Gauge(
     "coronet_unpolled_channels",
@@ -81,6 +138,41 @@ LOOP_LAG: Final = Histogram(
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
 )
 
+REDIS_ERRORS: Final = Counter(
+    "coronet_redis_errors_total",
+    "Failed calls to Redis, by kind: unreachable (no reply) or refused (out of memory, read-only, loading, no disk).",
+    ["kind"],
+)
+for _kind in ("unreachable", "refused"):  # a rate needs the series before its first error
+    REDIS_ERRORS.labels(_kind)
+
+STORE_REFUSED: Final = Gauge(
+    "coronet_store_refused", "1 if this process refuses the store because it lost data or belongs to another fleet."
+)
+
+REDIS_MEMORY: Final = Gauge(
+    "coronet_redis_memory_bytes", "Memory that Redis uses, summed over all primaries; only the console measures it."
+)
+
+REDIS_MEMORY_SHARE: Final = Gauge(
+    "coronet_redis_memory_ratio",
+    "Greatest share of its maxmemory that a primary of Redis uses; 0 without maxmemory. Only the console measures it.",
+)
+
+REDIS_PERSISTENCE_FAILURES: Final = Gauge(
+    "coronet_redis_persistence_failing",
+    "Primaries of Redis that do not write the append-only file, or failed to write it last; only the console measures"
+    " it.",
+)
+
+CONSOLE_REQUESTS: Final = Histogram(
+    "coronet_console_request_seconds",
+    "Duration of a request to the console, by class of route: page, api, static, health, hook (pushes of hubs) or"
+    " other (no route). Streams of live updates do not count.",
+    ["route"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+
 MESSAGES: Final = Counter("coronet_messages_total", "Messages sent to the XMPP server.")
 
 GROUP_MOVES: Final = Counter(
@@ -104,7 +196,7 @@ CONTENT_BYTES: Final = Counter(
 )
 
 PUBLISHER_BYTES_SAVED: Final = Counter(
-    "coronet_publisher_bytes_saved_total",
+    "coronet_publisher_saved_bytes_total",
     "Bytes that publishers did not have to send because a poll found the previous content elsewhere.",
 )
 
@@ -149,7 +241,7 @@ CACHE_BYTES: Final = Gauge("coronet_content_cache_bytes", "Bytes of channel cont
 
 CACHE_ENTRIES: Final = Gauge("coronet_content_cache_entries", "Channel versions in this worker's content cache.")
 
-FILTER_BITS: Final = Gauge("coronet_filter_bits", "Width in bits of the attenuated Bloom filters for content location.")
+FILTER_WIDTH: Final = Gauge("coronet_filter_width_bytes", "Width of the attenuated Bloom filters for content location.")
 
 VERSIONS: Final = Info("coronet_versions", "Versions of Coronet, Python and the Redis client in this process.")
 

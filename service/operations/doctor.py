@@ -12,6 +12,7 @@ complete login would be another session, to which the server could route users' 
 import asyncio
 import contextlib
 import hashlib
+import platform
 import re
 import resource
 import ssl
@@ -19,7 +20,8 @@ import statistics
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from html import escape
-from typing import Any, TypeVar
+from importlib.metadata import version
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from rich.table import Table
@@ -34,6 +36,7 @@ from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
 from service.observability.logs import redacted
 from service.operations.polling_state import BOUND_LABELS, bound_shares, one_bound_warning
+from service.operations.store_gauges import RedisInfo, read_infos
 from service.settings import Settings
 from service.store import Store, opened
 
@@ -64,9 +67,7 @@ _XMPP_TIMEOUT_S = 5.0
 _MAX_READ_BYTES = 16_384
 _DEFAULT_PORTS = {"component": 5347, "client": 5222}
 _LEVEL_METRIC = re.compile(r'^coronet_owned_channels\{level="(\d+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE)
-_CONSTRAINT_METRIC = re.compile(
-    r'^coronet_channels_by_constraint\{constraint="([\w-]+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE
-)
+_CONSTRAINT_METRIC = re.compile(r'^coronet_planned_channels\{constraint="([\w-]+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE)
 
 _Value = TypeVar("_Value")
 
@@ -82,6 +83,50 @@ class CheckResult(msgspec.Struct, frozen=True):
     details: str
     advice: str = ""
 
+    @property
+    def id(self) -> str:
+        """The name of the check for programs, which does not change between versions, such as ``redis-memory``."""
+        return self.name.lower().replace(" ", "-")
+
+    @property
+    def severity(self) -> "Severity":
+        """``ok``, ``warning`` if everything works for now, or ``error`` if something does not work."""
+        return "ok" if self.ok else "warning" if self.name in _WARNINGS else "error"
+
+
+Severity = Literal["ok", "warning", "error"]
+
+_WARNINGS: Final = frozenset(("Redis latency", "Clocks", "Open files", "Polls"))
+"""The checks whose problems do not stop anything."""
+
+_MARKS: Final[Mapping[Severity, str]] = {"ok": "ok ", "warning": "!! ", "error": "BAD"}
+
+EXIT_CODES: Final[Mapping[Severity, int]] = {"ok": 0, "error": 1, "warning": 3}
+
+
+def worst_severity(results: Sequence[CheckResult]) -> Severity:
+    """Return the severity of the most severe result; ``ok`` without results."""
+    found = {result.severity for result in results}
+    return "error" if "error" in found else "warning" if "warning" in found else "ok"
+
+
+def as_json(results: Sequence[CheckResult]) -> bytes:
+    """Return the results as a JSON object: ``severity`` is the worst one, ``checks`` has each result in order.
+
+    A check has ``id``, ``severity``, ``details`` and ``advice``. An id occurs several times if several servers are
+    checked.
+    """
+    checks = [
+        {
+            "id": each.id,
+            "severity": each.severity,
+            "details": each.details,
+            "advice": each.advice if not each.ok else "",
+        }
+        for each in results
+    ]
+    return msgspec.json.encode({"severity": worst_severity(results), "checks": checks})
+
 
 async def examine(settings: Settings) -> list[CheckResult]:
     """Run the checks for the program in ``settings.program``, or all checks if that is empty."""
@@ -90,14 +135,20 @@ async def examine(settings: Settings) -> list[CheckResult]:
     if program != "worker":
         checks.append(check_bots(settings))
     if program in {"", "bot"}:
-        checks.append(_check_xmpp_logins(settings, clock))
+        checks.append(check_xmpp_logins(settings, clock))
     if program in {"", "console"}:
         checks.append(check_console(settings))
     groups = await asyncio.gather(*checks, check_parser())
-    return [*(result for results in groups for result in results), check_file_limit()]
+    return [describe_versions(), *(result for results in groups for result in results), check_file_limit()]
 
 
-async def _check_xmpp_logins(settings: Settings, clock: Clock) -> list[CheckResult]:
+def describe_versions() -> CheckResult:
+    """Return the versions of Coronet and Python, which a report of a problem needs."""
+    return CheckResult("Version", ok=True, details=f"{version('coronet')}, Python {platform.python_version()}")
+
+
+async def check_xmpp_logins(settings: Settings, clock: Clock) -> list[CheckResult]:
+    """Check the login of each configured XMPP address without disturbing a bot that is connected."""
     return await check_xmpp(settings, await bot_silences_s(settings, clock))
 
 
@@ -105,7 +156,7 @@ def as_text(results: Sequence[CheckResult]) -> str:
     """Return the results as text with one line each; the advice follows the line of a failed check."""
     lines = []
     for result in results:
-        lines.append(f"{'ok ' if result.ok else 'BAD'}  {result.name:<18}{result.details}")
+        lines.append(f"{_MARKS[result.severity]}  {result.name:<18}{result.details}")
         if not result.ok:
             lines.append(f"     {'':<18}→ {result.advice}")
     return "\n".join(lines)
@@ -127,7 +178,7 @@ async def check_store(settings: Settings, clock: Clock) -> list[CheckResult]:
     """Check Redis, the difference between its clock and this machine's, and the number of workers in the ring."""
     try:
         async with opened(settings) as store:
-            info = _parse_info(await store.redis.call("INFO"))
+            info = (await read_infos(store))[0]
             return [
                 *judge_redis(info),
                 await _check_latency(store, clock),
@@ -179,7 +230,7 @@ def judge_bots(reasons: Sequence[str]) -> CheckResult:
     details = f"{ready} ready"
     if ready < len(reasons):
         details += f", {len(reasons) - ready} not: {' '.join(dict.fromkeys(filter(None, reasons)))}"
-    advice = "See its log." if reasons else "Start at least one: `coronet bot`. Without it, nobody gets notifications."
+    advice = "See its log." if reasons else "Start `coronet bot` (or `serve`): nobody gets notifications without."
     return CheckResult("Bots", ok=0 < ready == len(reasons), details=details, advice=advice)
 
 
@@ -267,12 +318,16 @@ async def check_console(settings: Settings) -> list[CheckResult]:
     """Check ``/readyz`` of a console on this machine."""
     ready = settings.console_port != 0 and await is_ready(settings.console_port)
     details = f"port {settings.console_port} {'is ready' if ready else 'is not ready'}"
-    return [CheckResult("Console", ok=ready, details=details, advice="Start it (`coronet console`), or see its log.")]
+    return [
+        CheckResult(
+            "Console", ok=ready, details=details, advice="Start it (`coronet console` or `serve`), or see its log."
+        )
+    ]
 
 
-def judge_redis(info: dict[str, str]) -> list[CheckResult]:
+def judge_redis(info: RedisInfo) -> list[CheckResult]:
     """Check the version, persistence and memory policy of Redis; ``info`` has the fields of its command INFO."""
-    version = info.get("redis_version", "0")
+    redis_version = info.get("redis_version", "0")
     keeps = info.get("aof_enabled") == "1"
     written = info.get("aof_last_write_status", "ok")
     refused = int(info.get("unexpected_error_replies", "0"))
@@ -280,8 +335,8 @@ def judge_redis(info: dict[str, str]) -> list[CheckResult]:
     return [
         CheckResult(
             "Redis version",
-            ok=tuple(int(part) for part in version.split(".")[:2]) >= MIN_REDIS_VERSION,
-            details=version,
+            ok=tuple(int(part) for part in redis_version.split(".")[:2]) >= MIN_REDIS_VERSION,
+            details=redis_version,
             advice="Coronet needs Redis 6.2 or later.",
         ),
         CheckResult(
@@ -331,15 +386,8 @@ async def _check_clocks(store: Store, clock: Clock) -> CheckResult:
 
 async def _check_workers(store: Store) -> CheckResult:
     workers = len(await store.ring.nodes())
-    advice = "Start at least one: `coronet worker`. Without it, nothing is polled."
+    advice = "Start one: `coronet worker` (or `serve`). Without it, nothing is polled."
     return CheckResult("Workers", ok=workers > 0, details=f"{workers} in the ring", advice=advice)
-
-
-def _parse_info(info: Any) -> dict[str, str]:
-    if isinstance(info, dict):
-        return {str(name): str(value) for name, value in info.items()}
-    lines = (line for line in info.decode().splitlines() if ":" in line)
-    return dict(line.split(":", 1) for line in lines)
 
 
 async def check_xmpp(settings: Settings, silences_s: Mapping[str, float] | None) -> list[CheckResult]:

@@ -70,6 +70,7 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
         user_agent=user_agent(settings.console_public_url),
         allow_private=settings.allow_private,
         extra_ports=settings.extra_ports,
+        allowed_networks=settings.allowed_networks,
     )
     async with fetcher, ParserPool(1) as parsers:
         fetched = await fetcher.fetch(canonical_url(url))

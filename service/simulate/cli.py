@@ -27,7 +27,12 @@ BASES = (None, 2, 4, 16, 32, 256)
 PROTOCOL_BASES = (None, 2, 4, 16)
 """Bases of polling levels in production; None for any size."""
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
 
 Seed = Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -232,9 +237,12 @@ def report(
         (directory / f"{name}.md").write_text(module.page(outcomes), encoding="utf-8")
 
 
-def run(arguments: Sequence[str]) -> None:
-    """Run the command ``coronet simulate`` with these arguments; usage errors raise typer's exceptions."""
-    app(list(arguments), prog_name="coronet simulate", standalone_mode=False)
+def run(arguments: Sequence[str]) -> int:
+    """Run the command ``coronet simulate`` with these arguments, and return its exit status.
+
+    Usage errors raise typer's exceptions.
+    """
+    return app(list(arguments), prog_name="coronet simulate", standalone_mode=False) or 0
 
 
 @contextmanager
@@ -261,6 +269,8 @@ def _run_experiment(
     """
     from service.simulate.report import without_garbage_collection  # noqa: PLC0415 - help must not load it
 
+    if plot is not None and not plot.absolute().parent.is_dir():
+        raise typer.BadParameter(f"There is no folder {plot.parent} for the plot.")
     experiment, report_module = (import_module(f"service.simulate.{name}.{part}") for part in (module, "report"))
     with progress(experiment.STEPS, hidden=as_json) as report, without_garbage_collection():
         outcome = experiment.run(*arguments, report)

@@ -26,6 +26,7 @@ from service.store.channels.public_entries import PublicEntries
 from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
 from service.store.channels.websub import WebSub
+from service.store.client import keys
 from service.store.client.connection import BatchingClient, RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
 from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
@@ -34,6 +35,7 @@ from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
 from service.store.coordination.leases import BotEndpoints, PartitionLeases, Ring
 from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
 from service.store.coordination.requests import NodeInboxes, WorkerRequests
+from service.store.delivery.announcements import AnnouncementStore
 from service.store.delivery.dry_runs import DryRunQueue
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
@@ -80,11 +82,13 @@ class Store:
         self.redis_node_loads = NodeLoads(redis)
         self.subscriptions = Subscriptions(batching, self.channel_index, self.channels, self.outbox, self.identity)
         self.pauses = SubscriptionPauses(redis, self.outbox)
-        self.users = Users(redis)
+        self.blocked_user_domains = BlockedHosts(batching, keys.BLOCKED_USER_DOMAINS)
+        self.users = Users(redis, self.blocked_user_domains)
+        self.announcements = AnnouncementStore(redis, self.users, self.outbox)
         self.preferences = PreferenceStore(redis)
         self.saved_searches = SavedSearches(batching)
         self.erasure = Erasure(batching, self.subscriptions, self.saved_searches)
-        self.people = People(redis, self.erasure, self.outbox)
+        self.people = People(redis, self.erasure, self.outbox, self.blocked_user_domains)
         self.dead_letters = DeadLetters(redis, self.outbox)
         self.ring = Ring(redis)
         self.bot_endpoints = BotEndpoints(redis)
@@ -102,17 +106,15 @@ class Store:
         self.directory_announcements = DirectoryAnnouncements(batching, self.ring)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
         self.dry_runs = DryRunQueue(redis)
-        self.accounts = AccountStore(redis)
+        self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)
         self.login_limits = LoginLimits(redis)
         self.sessions = Sessions(redis)
-        self.api_keys = ApiKeyStore(redis)
         self.audit_log = AuditLog(redis)
         self.idempotency = IdempotencyStore(redis)
         self.invitations = InvitationCodes(redis)
         self.import_queue = ImportQueue(redis)
         self.websub = WebSub(redis)
-        self.rooms = BotRooms(redis)
-        self.pubsub_nodes = PubsubNodes(redis)
+        self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 
     async def ping(self) -> None:
         """Wait for a reply from Redis. Raises :class:`service.errors.StoreUnavailable`."""
@@ -135,9 +137,12 @@ class Store:
         await self.redis.close()
 
 
-def open_store(settings: Settings) -> Store:
-    """Return a store that connects to Redis when it is first used, so that Redis need not run yet."""
-    return Store(RedisClient(settings))
+def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
+    """Return a store that connects to Redis when it is first used, so that Redis need not run yet.
+
+    Unless ``is_guarded``, the store is used whatever its identity is.
+    """
+    return Store(RedisClient(settings, is_guarded=is_guarded))
 
 
 async def connect(settings: Settings) -> Store:

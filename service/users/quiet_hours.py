@@ -49,6 +49,7 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     ``zone`` is a name in the tz database. With ``heeds_presence``, no messages are sent while the user's presence is
     away, busy or offline, if the bot can see it. ``language`` is the tag of the language that the user has chosen, and
     ``client_language`` the language that the user's client declared last; "" means that it is unknown.
+    ``announcements`` states whether the user gets announcements of the operators.
     """
 
     zone: str = "UTC"
@@ -57,6 +58,7 @@ class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
     heeds_presence: bool = False
     language: str = ""
     client_language: str = ""
+    announcements: bool = True
 
     @property
     def effective_language(self) -> str:

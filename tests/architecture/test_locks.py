@@ -10,7 +10,8 @@ from packaging.utils import canonicalize_name
 
 from tests.architecture.sources import ROOT
 
-LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock")
+GROUPS = {group: f"requirements-{group}.lock" for group in ("publish", "containers")}
+LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock", *GROUPS.values())
 PIN = re.compile(r"([a-z0-9-]+)==(\S+)( ;[^\\]*)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
@@ -49,8 +50,17 @@ def test_all_requirements_are_locked(pyproject: dict[str, Any]) -> None:
     assert unsatisfied(pyproject["build-system"]["requires"], "requirements-build.lock") == []
     everything = project["dependencies"] + extras["experiments"] + extras["otel"] + extras["dev"]
     assert unsatisfied(everything, "requirements-dev.lock") == []
+    for group, lock in GROUPS.items():
+        assert unsatisfied(pyproject["dependency-groups"][group], lock) == []
 
 
 @pytest.mark.parametrize("lock", LOCKS[:2])
 def test_tests_use_the_shipped_versions(lock: str) -> None:
     assert pins(lock).items() <= pins("requirements-dev.lock").items()
+
+
+@pytest.mark.parametrize("lock", GROUPS.values())
+def test_what_only_some_targets_need_changes_no_version_that_is_tested(lock: str) -> None:
+    tested = pins("requirements-dev.lock")
+    differing = {name: pin for name, pin in pins(lock).items() if tested.get(name, pin) != pin}
+    assert differing == {}

@@ -2,6 +2,7 @@
 
 Run it alone on the machine: ``python -m tests.bench.bench_idle``. Prints one JSON object: for each program the share of
 one core, the memory (proportional set size, children included), and the publisher's polls per second in the same time.
+With ``--small``, the worker, the bot and the console are one process, which is shown as the console.
 """
 
 import argparse
@@ -26,8 +27,9 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def process_tree(pid: int) -> list[int]:
-    """Return a process and its descendants."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
+    """Return a process and its descendants, which any of its threads can have started."""
+    threads = Path(f"/proc/{pid}/task").iterdir()
+    children = [child for thread in threads for child in (thread / "children").read_text(encoding="ascii").split()]
     return [pid, *(one for child in children for one in process_tree(int(child)))]
 
 
@@ -37,10 +39,10 @@ def cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / _TICKS_PER_S
 
 
-def memory_mb(pid: int) -> float:
-    """Return a process's proportional set size."""
+def memory_mb(pid: int, kind: str = "Pss") -> float:
+    """Return a process's proportional set size, or its resident set size for the kind "Rss"."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{kind}:")) / 1024
 
 
 async def add_channels(store: Store, origin: str) -> None:
@@ -53,25 +55,29 @@ async def add_channels(store: Store, origin: str) -> None:
 
 async def measure(product: Product, requests: Path, for_s: float) -> dict[str, object]:
     """Return the CPU time and memory of all programs during the measurement."""
-    parts = {
-        kind: [one for pid in product.pids(kind) for one in process_tree(pid)] for kind in product.ready["processes"]
-    }
+    owners = {pid: kind for kind in product.ready["processes"] for pid in product.pids(kind)}
+    parts: dict[str, list[int]] = {}
+    for pid, kind in owners.items():
+        others = {one for other in owners.keys() - {pid} if other in process_tree(pid) for one in process_tree(other)}
+        parts[kind] = [*parts.get(kind, []), *(one for one in process_tree(pid) if one not in others)]
     before = {kind: sum(map(cpu_s, pids)) for kind, pids in parts.items()}
     asked, began_s = requests.read_bytes().count(b"\n"), time.monotonic()
     await asyncio.sleep(for_s)
     took_s = time.monotonic() - began_s
     cores = {kind: round((sum(map(cpu_s, pids)) - before[kind]) / took_s, 4) for kind, pids in parts.items()}
-    workers = [sum(map(memory_mb, process_tree(pid))) for pid in product.pids("workers")]
+    everything = [pid for pids in parts.values() for pid in pids]
     return {
         "polls_per_s": round((requests.read_bytes().count(b"\n") - asked) / took_s, 2),
         "share_of_a_core": cores,
         "share_of_a_core_in_all": round(sum(cores.values()), 4),
-        "mb_per_worker": [round(one, 1) for one in workers],
+        "rss_mb": round(sum(memory_mb(pid, "Rss") for pid in everything), 1),
+        "pss_mb": round(sum(map(memory_mb, everything)), 1),
+        "mb_per_process": {kind: [round(memory_mb(pid), 1) for pid in pids] for kind, pids in parts.items()},
         "mb_per_part": {kind: round(sum(map(memory_mb, pids)), 1) for kind, pids in parts.items()},
     }
 
 
-async def main(poll_interval_s: float, for_s: float) -> None:
+async def main(poll_interval_s: float, for_s: float, *, small: bool) -> None:
     """Run the benchmark and print its results."""
     with tempfile.TemporaryDirectory() as folder:
         port = ports.choose_ports(Path(folder) / "ports.json", {"publisher": 0})["publisher"]
@@ -81,8 +87,9 @@ async def main(poll_interval_s: float, for_s: float) -> None:
             *("--directory", str(directory)),
         )
         try:
-            options = ("--workers", "3", "--no-sample-feeds", "--poll-interval", str(poll_interval_s))
-            async with running(Path(folder) / "state", *options) as product, product.store() as store:
+            size = ("--small",) if small else ("--workers", "3")
+            options = ("--no-sample-feeds", "--poll-interval", str(poll_interval_s))
+            async with running(Path(folder) / "state", *size, *options) as product, product.store() as store:
                 await add_channels(store, f"http://127.0.0.1:{port}")
                 requests = directory / "requests.jsonl"
 
@@ -102,5 +109,6 @@ if __name__ == "__main__":
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--poll-interval", type=float, default=900.0)
     arguments.add_argument("--seconds", type=float, default=60.0)
+    arguments.add_argument("--small", action="store_true")
     given = arguments.parse_args()
-    asyncio.run(main(given.poll_interval, given.seconds))
+    asyncio.run(main(given.poll_interval, given.seconds, small=given.small))

@@ -6,30 +6,18 @@ from pathlib import Path
 import aiohttp
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, expect
 
 from service.console.auth.login import setup_link
 from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
 from service.store import connect
-from tests.support.browser import violations
+from tests.support.browser import create_account_and_log_in, violations
 from tests.support.product_process import Product, running
 
 pytestmark = pytest.mark.e2e
 
-_CHROMIUM = ["--no-sandbox", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
-_PASSWORD = "correct horse battery"
 _TOLD_WITHIN_MS = 40_000
-
-
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=_CHROMIUM)
-        try:
-            yield launched
-        finally:
-            await launched.close()
 
 
 @pytest_asyncio.fixture
@@ -55,14 +43,7 @@ async def test_the_chat_page_subscribes_and_gets_a_notification(
         page = await browser.new_page()
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("request", lambda request: elsewhere.append(request.url) if "127.0.0.1" not in request.url else None)
-        await page.goto(link)
-        await page.get_by_label("Name").fill("ada")
-        await page.get_by_label("Password", exact=False).first.fill(_PASSWORD)
-        await page.get_by_label("Repeat password").fill(_PASSWORD)
-        await page.get_by_role("button", name="Create account").click()
-        await page.get_by_label("Name").fill("ada")
-        await page.get_by_label("Password").fill(_PASSWORD)
-        await page.keyboard.press("Enter")
+        await create_account_and_log_in(page, link)
         await page.get_by_role("link", name="Chat").click()
         box = page.locator("textarea.chat-textarea")
         await expect(box).to_be_visible(timeout=_TOLD_WITHIN_MS)

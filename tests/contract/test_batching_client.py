@@ -59,6 +59,10 @@ class _OneNodeIsDown(RedisClient):
     def __init__(self) -> None:
         self.sent: list[Sequence[Command]] = []
 
+    @property
+    def is_cluster(self) -> bool:
+        return True
+
     def node_of(self, command: Command) -> Address | None:
         return str(command[1]), 1
 

@@ -7,6 +7,7 @@ import pytest
 from service.errors import HostBlocked, LimitReached
 from service.net.sites import host_and_parent_domains
 from service.store import Store
+from service.store.client.keys import user_id
 from service.store.coordination.request_budgets import HostBlock
 
 BLOCK = HostBlock("ada", 1.0, "asked us to")
@@ -52,3 +53,24 @@ async def test_the_number_of_blocked_hosts_is_limited(store: Store) -> None:
         await store.blocked_hosts.add("example.org", BLOCK)
         with pytest.raises(LimitReached):
             await store.blocked_hosts.add("example.net", BLOCK)
+
+
+async def test_users_of_a_blocked_domain_and_its_subdomains_count_as_suspended(store: Store) -> None:
+    jids = ["a@example.org", "b@chat.example.org", "c@example.net", "d@b\u00fccher.example"]
+    for jid in jids:
+        await store.users.update(jid, welcomed=True)
+    uids = [user_id(jid) for jid in jids]
+    assert await store.users.suspended_users(uids) == set()
+    await store.blocked_user_domains.add("example.org", BLOCK)
+    await store.blocked_user_domains.add("xn--bcher-kva.example", BLOCK)
+    assert await store.users.suspended_users(uids) == {uids[0], uids[1], uids[3]}
+    assert [(await store.users.get(jid)).suspended for jid in jids] == [True, True, False, True]
+    people = await store.people.get_many(uids)
+    assert [each.blocked_domain for each in people if each] == [
+        "example.org",
+        "example.org",
+        "",
+        "xn--bcher-kva.example",
+    ]
+    assert not any(each.suspended for each in people if each)
+    assert await store.blocked_hosts.all() == {}

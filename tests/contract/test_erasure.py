@@ -1,4 +1,4 @@
-"""Erasure of a user: only restrictions and usage counts remain, even if the process fails in between."""
+"""Erasure of a user: only restrictions, usage counts and the fact of the erasure remain, also after failures."""
 
 import asyncio
 from base64 import urlsafe_b64decode
@@ -13,6 +13,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml import OpmlSubscription
 from service.model import Channel, Entry
 from service.store import Store
+from service.store.backup.reader import scan_keys
 from service.store.client import keys
 from service.store.delivery.outbox import MessageId
 from service.store.directory.saved_searches import SavedSearchMatcher
@@ -64,19 +65,19 @@ async def tell(store: Store, uid: str, channel: Channel, version: int) -> Messag
 
 async def everything(store: Store) -> AsyncIterator[tuple[str, str]]:
     """Yield every key with its whole value."""
-    for key in await store.redis.call("KEYS", "*"):
+    for key in {name async for names in scan_keys(store.redis, keys.ALL_KEYS) for name in names}:
         verb, *rest = _READ[await store.redis.call("TYPE", key)]
-        yield key.decode(), repr(await store.redis.call(verb, key, *rest))
+        yield key, repr(await store.redis.call(verb, key, *rest))
 
 
 async def traces(store: Store, jid: str) -> list[str]:
-    """Return the keys that contain a user's id or JID in any form, except counters that expire."""
+    """Return the keys that contain a user's id or JID in any form, except counters and the list of erasures."""
     uid = keys.user_id(jid)
     raw = repr(urlsafe_b64decode(uid))[2:-1]
     counters = {keys.usage_count(uid, what) for what in keys.USAGE_KINDS}
     found = [key async for key, held in everything(store) if any(name in key + held for name in (uid, jid, raw))]
     assert all([await store.redis.call("TTL", key) > 0 for key in counters.intersection(found)])
-    return [key for key in found if key not in counters]
+    return [key for key in found if key not in {*counters, keys.ERASED_USERS}]
 
 
 async def test_erasure_leaves_no_data_of_the_user_and_all_data_of_others(store: Store) -> None:

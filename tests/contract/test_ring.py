@@ -14,8 +14,8 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
-from service.store.client.cluster_routing import Value
 from service.store.client.connection import RedisClient
+from service.store.client.node_connections import Value
 from service.store.coordination.leases import Ring
 from service.store.coordination.requests import InboxMessage
 from tests.support.waiting import until

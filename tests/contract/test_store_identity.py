@@ -30,6 +30,7 @@ from service.store.client.identity import (
     TrustedIdentity,
     refusal_reason,
 )
+from service.tick_timer import TickTimer
 from tests.support.channels import make_channel
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until_so
@@ -83,7 +84,7 @@ async def _use(store: Store, steps: int = 100) -> None:
 
 async def _run_for_a_moment(store: Store) -> None:
     """Run a program's monitor until it has saved the identity in the file."""
-    watching = asyncio.create_task(store.identity.run())
+    watching = asyncio.create_task(store.identity.run(TickTimer(1.0)))
     file = store.redis.guard.file
     await until_so(
         lambda: file is not None and file.read() == store.redis.guard.trusted, "what was seen is in the file"

@@ -33,6 +33,10 @@ class DyingLink(RedisClient):
         self._step()
         return await self._link.call(*command)
 
+    @property
+    def is_cluster(self) -> bool:
+        return self._link.is_cluster
+
     def node_of(self, command: Command) -> Address | None:
         return self._link.node_of(command)
 

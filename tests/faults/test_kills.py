@@ -45,3 +45,24 @@ async def test_killing_all_processes_loses_repeats_and_misdirects_nothing(tmp_pa
         verdict = await live.settle()
         assert verdict.broken == {}, str(verdict)
         assert verdict.owed > 0
+
+
+@pytest.mark.timeout(300)
+async def test_ends_of_a_single_process_lose_repeat_and_misdirect_nothing(tmp_path: Path) -> None:
+    """Worker, bot and console are one process, which is killed while it works, stopped, and started again."""
+    async with traffic(tmp_path, "--small") as live:
+        await live.publish_once()
+        await live.subscribe_all()
+        async with entries_coming(live):
+            for end in (live.product.crash, live.product.stop, live.product.crash):
+                await until_told_something_new(live)
+                await end()
+                await live.product.start()
+            for kind in ("redis", "prosody"):
+                await live.product.kill(kind)
+                await until_told_something_new(live)
+            await live.last_one_leaves_a_feed()
+            await until_told_something_new(live)
+        verdict = await live.settle()
+        assert verdict.broken == {}, str(verdict)
+        assert verdict.owed > 0

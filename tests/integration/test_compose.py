@@ -12,6 +12,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tomllib
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from aiohttp.test_utils import unused_port
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
+from bots.i18n.translator import LANGUAGES
 from bots.xmpp.connection import Connection
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.pubsub_client import PubsubClient
@@ -148,7 +150,8 @@ def test_the_fleets_id_is_made_once_where_every_program_can_write_it(tmp_path: P
 
 
 def test_bootstrap_makes_every_secret_that_compose_mounts(secrets: Path) -> None:
-    mounted = re.findall(r"file: secrets/(\S+)\}", (COMPOSE / "compose.yaml").read_text(encoding="utf-8"))
+    stacks = "".join(path.read_text(encoding="utf-8") for path in COMPOSE.glob("compose*.yaml"))
+    mounted = re.findall(r"file: secrets/(\S+)\}", stacks)
     assert sorted(mounted) == sorted(path.name for path in secrets.iterdir())
 
 
@@ -159,8 +162,44 @@ def test_base_images_are_named_by_digest(recipe: str) -> None:
     bases = [
         re.sub(r"\$\{(\w+)\}", lambda name: defaults[name[1]], base) for base in re.findall("(?m)^FROM (\\S+)", text)
     ]
+    stages = set(re.findall("(?m)^FROM \\S+ AS (\\w+)$", text))
     assert bases
-    assert [base for base in bases if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", base)] == []
+    assert [
+        base for base in bases if base not in stages and not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", base)
+    ] == []
+
+
+def test_the_image_keeps_the_locales_of_all_languages() -> None:
+    tree = ast.parse((COMPOSE / "trim.py").read_text(encoding="utf-8"))
+    constants = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+    assert set(ast.literal_eval(constants["LANGUAGES"])) == set(LANGUAGES)
+
+
+def test_images_have_the_version_of_the_project() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    stack = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    assert {service["image"].partition(":")[2] for service in stack.values()} == {version}
+    assert f"ARG VERSION={version}\n" in (COMPOSE / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_the_image_says_whether_its_program_is_ready(tmp_path: Path) -> None:
+    async def judged(status: int) -> int:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(f"HTTP/1.0 {status} x\r\n\r\nthe reason".encode())
+            writer.close()
+
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            port = str(server.sockets[0].getsockname()[1])
+            environ = {"CORONET_METRICS_PORT": "1", "CORONET_CONSOLE_PORT": port}
+            check = await asyncio.create_subprocess_exec(
+                COMPOSE / "check-ready.sh", env=environ, cwd=tmp_path, stdout=PIPE, stderr=STDOUT
+            )
+            words, _ = await check.communicate()
+            assert ("the reason" in words.decode()) == (status != 200)
+            return int(check.returncode or 0)
+
+    assert [asyncio.run(judged(status)) for status in (200, 503)] == [0, 1]
 
 
 def test_redis_keeps_its_data_in_a_folder_that_its_image_makes() -> None:
@@ -323,7 +362,7 @@ async def test_redis_does_nothing_for_strangers(secrets: Path, tmp_path: Path, b
 
 async def test_the_store_needs_no_command_that_is_refused(redis_url: str) -> None:
     async with Redis.from_url(redis_url) as anyone:
-        refused = {*await anyone.acl_cat("admin"), *await anyone.acl_cat("dangerous")}
+        refused = {*await anyone.acl_cat("admin"), *await anyone.acl_cat("dangerous")} - {"info"}  # bootstrap grants it
     assert "flushall" in refused
     assert len(commands_of_the_store()) > 20
     assert {name.lower() for name in commands_of_the_store()} & refused == set()

@@ -18,13 +18,14 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from service.host_process import configure_memory, serve_programs
 from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.net.request_signatures import RequestSigner
 from service.settings import Settings, load
 from service.store.channels.channels import Channels
-from workers.main import configure_memory, run_worker
+from workers.main import WorkerProgram
 from workers.peers.content_cache import ContentLocator, LocatedContent
 from workers.peers.content_finder import FOUND, ContentFinder
 from workers.peers.exchange import PeerExchange
@@ -224,7 +225,7 @@ async def run_recording_worker(settings: Settings, told: WorkerPlan) -> None:
     record_lookups(journal)
     lookups, lies = FailingLookups(journal), CorruptedContents()
     loop, tasks = asyncio.get_running_loop(), set[asyncio.Task[None]]()
-    working = asyncio.ensure_future(run_worker(settings))
+    working = asyncio.ensure_future(serve_programs(settings, [WorkerProgram]))
     loop.add_signal_handler(signal.SIGUSR1, lambda: tasks.add(asyncio.create_task(lookups.fail())))
     loop.add_signal_handler(signal.SIGUSR2, lies.begin)
     loop.add_signal_handler(signal.SIGTERM, working.cancel)

@@ -335,8 +335,8 @@ def sum_counts(counts: Sequence[dict[str, float]]) -> dict[str, Any]:
     return {
         "refused": refusals,
         "local_failures": failures,
-        "publisher_bytes_saved": int(total["coronet_publisher_bytes_saved_total"]),
-        "filter_bits": [int(each.get("coronet_filter_bits", 0)) for each in counts],
+        "publisher_bytes_saved": int(total["coronet_publisher_saved_bytes_total"]),
+        "filter_bits": [8 * int(each.get("coronet_filter_width_bytes", 0)) for each in counts],
         "neighbours": ["+".join(f"{each.get(name, 0):.0f}" for name in _NEIGHBOURS) for each in counts],
     }
 

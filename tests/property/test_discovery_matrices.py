@@ -166,7 +166,7 @@ class Matrices(RuleBasedStateMachine):
         started = dict(self.oldest)
         self._start(
             "query",
-            search(query_for(pairs), draw, self.cells.now_s, known),
+            search(query_for(pairs), draw, self.cells.now_s, known, {}),
             (pairs, started, set(self._findable(pairs))),
         )
 
@@ -277,7 +277,7 @@ class Matrices(RuleBasedStateMachine):
         for pairs in (set(PAIRS[:1]), set(PAIRS[1:])):
             for known in ({}, self.known):
                 wanted = set(self._findable(pairs))
-                found = self.cells.run(search(query_for(pairs), len(self.running), self.cells.now_s, known))
+                found = self.cells.run(search(query_for(pairs), len(self.running), self.cells.now_s, known, {}))
                 self._check(found, pairs, wanted, self.oldest)
 
     def teardown(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.corona.optimizer.polling_levels import RingLevels
-from service.corona.polling_schedule import HANDOVER_S
+from service.corona.polling_schedule import HANDOVER_S, PollingSchedule
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.overlay.ring import RingView
 from tests.support.fleet import POLICY, PROMPT_S, TICK_S, Fleet
@@ -21,9 +21,12 @@ END_S = HEALED_S + 3 * POLICY.poll_interval_s
 BLOCKS, SEEDS_PER_BLOCK = 100, 10
 LEVELS = tuple(Levels)
 
+FORMER_FAILURES = {(Levels.BASE_4, 83), (Levels.CONTINUOUS, 50)}
+"""Blocks in which fleets exceeded their budget: close below a level's threshold, or by weights of before."""
+
 
 def _runs_always(levels: Levels, block: int) -> bool:
-    return block <= len(LEVELS) and LEVELS[block % len(LEVELS)] is levels
+    return (block <= len(LEVELS) and LEVELS[block % len(LEVELS)] is levels) or (levels, block) in FORMER_FAILURES
 
 
 blocks = pytest.mark.parametrize(
@@ -121,8 +124,20 @@ def _run_without_versions(fleet: Fleet) -> None:
             return
 
 
+def _scales(fleet: Fleet) -> list[float | None]:
+    return [worker.protocol.plans.scale for worker in fleet.alive]
+
+
+def _agree(scales: list[float | None], tolerance: float) -> bool:
+    return scales == pytest.approx([scales[0]] * len(scales), rel=tolerance)
+
+
 def _wanted(fleet: Fleet) -> list[str]:
     return [channel for channel, stored in fleet.channels.items() if stored.subscribers]
+
+
+def _schedules(fleet: Fleet, channel: str) -> set[PollingSchedule]:
+    return {worker.instructions[channel].schedule for worker in fleet.alive if channel in worker.instructions}
 
 
 def _ranks(fleet: Fleet, channel: str) -> dict[str, int]:
@@ -145,15 +160,22 @@ def _sizes(fleet: Fleet) -> dict[str, float]:
 def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(levels: Levels, block: int) -> None:
     """Wanted channels are polled by exactly their polling sets, by one schedule, at distinct ranks.
 
-    Each has one owner; other channels are not polled.
+    Each has one owner; other channels are not polled. An owner that estimates a channel anew may change its schedule at
+    any time; then members change as well, by a handover.
     """
     for fleet in _storms(levels, block):
+        fleet.run_until(HEALED_S - HANDOVER_S - TICK_S)
+        before = {channel: _schedules(fleet, channel) for channel in fleet.channels}
         fleet.run_until(HEALED_S)
         ring = _ring(fleet)
+        in_handover = [channel for channel in fleet.channels if len(_schedules(fleet, channel)) > 1]
+        if in_handover:
+            assert [channel for channel in in_handover if _schedules(fleet, channel) == before[channel]] == []
+            fleet.run_until(HEALED_S + HANDOVER_S + TICK_S)
         for channel, stored in fleet.channels.items():
-            rotas = {worker.instructions[channel].schedule for worker in fleet.alive if channel in worker.instructions}
-            assert len(rotas) == bool(stored.subscribers)
-            members = ring.nearest(channel, next(iter(rotas)).size) if rotas else ()
+            schedules = _schedules(fleet, channel)
+            assert len(schedules) == bool(stored.subscribers)
+            members = ring.nearest(channel, next(iter(schedules)).size) if schedules else ()
             ranks = _ranks(fleet, channel)
             assert ranks.keys() == set(members)
             assert sorted(ranks.values()) == list(range(len(members)))
@@ -163,15 +185,17 @@ def test_a_fleet_heals_within_three_maintenance_intervals_of_the_last_fault(leve
 
 @blocks
 def test_a_healed_fleet_agrees_on_one_scale_and_keeps_its_budget(levels: Levels, block: int) -> None:
+    """With the goal Fair, owners estimate weights anew at any time; the other nodes follow a message later."""
     for fleet in _storms(levels, block):
         fleet.run_until(HEALED_S)
-        scales = [worker.protocol.plans.scale for worker in fleet.alive]
         if not _wanted(fleet):
-            assert scales == [None] * len(scales)
+            assert set(_scales(fleet)) == {None}
             continue
         # Update intervals are estimated, by owners at different moments.
         same = 1e-2 if fleet.objective.goal is Goal.FAIR else 1e-9
-        assert scales == pytest.approx([scales[0]] * len(scales), rel=same)
+        if fleet.objective.goal is Goal.FAIR and not _agree(_scales(fleet), same):
+            fleet.run_until(HEALED_S + TICK_S)
+        assert _agree(_scales(fleet), same)
         total, objective = sum(_sizes(fleet).values()), fleet.objective
         if objective.budget_polls_per_minute is not None:
             assert total <= 1.05 * objective.budget_polls_per_minute * POLICY.poll_interval_s / 60

@@ -10,11 +10,14 @@ from pydantic import SecretStr
 
 from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
+from bots.main import BotProgram
 from service.clock import Clock, SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
+from service.host_process import serve_programs
 from service.model import Channel, Delta, UserId
 from service.settings import Settings
+from service.shutdown import run_until_stopped
 from service.store import Store
 from service.store.client.keys import user_id
 from tests.support.channels import publish
@@ -60,6 +63,11 @@ async def serving(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+async def run_bot(settings: Settings) -> None:
+    """Run the program ``coronet bot`` until SIGTERM or until cancelled."""
+    await run_until_stopped(serve_programs(settings, [BotProgram]))
 
 
 async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *keys: str, base: int = 1) -> Delta:

@@ -10,6 +10,17 @@ from tests.support.console import Visitor
 WCAG_AA = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
 COLOURS = ("color-contrast",)
 
+CHROMIUM = [
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+"""Arguments with which Chromium makes no requests of its own."""
+
+_PASSWORD = "correct horse battery"
+
 _AXE = (Path(__file__).parents[1] / "browser" / "vendor" / "axe" / "axe.min.js").read_text(encoding="utf-8")
 _RUN = """async ([only, but]) =>
     (await axe.run(but ? {exclude: [but]} : document, {runOnly: only}))
@@ -21,6 +32,19 @@ async def violations(page: Page, rules: Sequence[str] = WCAG_AA, but: str = "") 
     await page.evaluate(_AXE)
     found: list[str] = await page.evaluate(_RUN, [list(rules), but])
     return found
+
+
+async def create_account_and_log_in(page: Page, link: str) -> None:
+    """Create the first account by the set-up link and log in."""
+    await page.goto(link)
+    await page.get_by_label("Name").fill("ada")
+    await page.get_by_label("Password", exact=False).first.fill(_PASSWORD)
+    await page.get_by_label("Repeat password").fill(_PASSWORD)
+    await page.get_by_role("button", name="Create account").click()
+    await page.get_by_label("Name").fill("ada")
+    await page.get_by_label("Password").fill(_PASSWORD)
+    await page.keyboard.press("Enter")
+    await page.get_by_role("link", name="Chat").wait_for()
 
 
 async def enter_as(somebody: Visitor, page: Page | BrowserContext) -> None:

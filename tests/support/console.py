@@ -12,7 +12,6 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from bots.tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
@@ -43,6 +42,7 @@ from service.store.coordination.requests import (
     WorkerRequest,
 )
 from service.store.delivery.dry_runs import DryRunReply, DryRunRequest, MessagePreviewReply, MessagePreviewRequest
+from service.tasks import cancel_and_wait
 from tests.support.waiting import until
 
 TOKEN = "an-api-token-for-tests"

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,11 @@ _HEALED_WITHIN_S = 30.0
 class Product:
     """A running ``coronet up`` over a state directory."""
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    def __init__(
+        self, directory: Path, *options: str, program: Sequence[str] = (sys.executable, "-m", "service.cli")
+    ) -> None:
+        """Set the state directory and options of ``coronet up``; ``program`` is the command line of ``coronet``."""
+        self._program = program
         self.directory = directory
         self.ready_file = directory / "ready.json"
         self._options = options
@@ -37,7 +41,7 @@ class Product:
         self.directory.mkdir(exist_ok=True)
         with (self.directory / "up.log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "service.cli", "up", "--state", str(self.directory)),
+                *(*self._program, "up", "--state", str(self.directory)),
                 *("--ready-file", str(self.ready_file), "--allow-private", *self._options),
                 stdout=log,
                 stderr=log,

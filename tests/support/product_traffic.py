@@ -75,9 +75,9 @@ class Traffic:
 
 
 @contextlib.asynccontextmanager
-async def traffic(directory: Path) -> AsyncIterator[Traffic]:
-    """A product, its publisher and its people, with entries coming all the time."""
-    options = ("--workers", "3", "--poll-interval", "2", "--no-sample-feeds")
+async def traffic(directory: Path, *size: str) -> AsyncIterator[Traffic]:
+    """A product, its publisher and its people. ``size`` are options of ``coronet up``; default: three workers."""
+    options = (*(size or ("--workers", "3")), "--poll-interval", "2", "--no-sample-feeds")
     async with contextlib.AsyncExitStack() as stack:
         product = await stack.enter_async_context(running(directory / "state", *options))
         publisher = await stack.enter_async_context(SamplePublisher(directory / "publisher"))

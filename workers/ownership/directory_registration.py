@@ -22,6 +22,7 @@ from service.model import Channel, ChannelId
 from service.search import read_channel_name
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
+from service.store.channels.public_entries import EntryTable
 from service.store.directory.matrices import ContentName
 from workers.polling.scheduler import DueQueue
 
@@ -34,6 +35,8 @@ CHECK_INTERVAL_S = DAY_S
 """Time between two checks of the entries of a channel."""
 MAX_CHECKS = 50
 """Maximum number of channels whose entries are checked in one call."""
+_CHECKS_TOGETHER = 10
+"""Number of channels that are checked concurrently, and share their round trips to the store."""
 MAX_DUE = 500
 """Maximum number of channels that are registered in one call. A node that takes over the channels of a dead one has
 more urgent work, and their names last."""
@@ -171,15 +174,22 @@ class DirectoryRegistrar:
             self._store.public_entries.tables(due),
         )
         public = public_channels(channels, counts, self._least_subscribers)
-        for channel_id, table in zip(due, tables, strict=True):
-            try:
-                channel = public.get(channel_id)
-                if channel is None:
-                    self._checks.remove(channel_id)
-                elif await self._entries.check(channel, table, self._clock.wall_s()) and channel_id in self._checks:
-                    self._checks.schedule(channel_id, now_s + CHECK_INTERVAL_S)
-            except CellsUnavailable as error:
-                log.warning("entry registration failed", channel=channel_id[:8], reason=str(error))
+        for start in range(0, len(due), _CHECKS_TOGETHER):
+            some = zip(due[start : start + _CHECKS_TOGETHER], tables[start : start + _CHECKS_TOGETHER], strict=True)
+            await asyncio.gather(*(self._check(each, public.get(each), table, now_s) for each, table in some))
+
+    async def _check(
+        self, channel_id: ChannelId, channel: Channel | None, table: EntryTable | None, now_s: float
+    ) -> None:
+        """Check the entries of a channel, whose table is ``table``; ``channel`` is None if it is not public."""
+        if channel is None:
+            self._checks.remove(channel_id)
+            return
+        try:
+            if await self._entries.check(channel, table, self._clock.wall_s()) and channel_id in self._checks:
+                self._checks.schedule(channel_id, now_s + CHECK_INTERVAL_S)
+        except CellsUnavailable as error:
+            log.warning("entry registration failed", channel=channel_id[:8], reason=str(error))
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
         """Set the times at which these channels are due again; ``now_s`` is the present time in seconds.
@@ -204,7 +214,6 @@ class DirectoryRegistrar:
 
         The result is None for a channel that is private or has moved.
         """
-        channel, least = state.channel, self._least_subscribers
-        if channel.moved_to or not is_public(channel.url, count, listed=channel.listed, least_subscribers=least):
+        if state.channel.moved_to or not is_public(state.channel, count, self._least_subscribers):
             return None
         return await read_channel_name(self._store, state, self._clock.wall_s())

@@ -316,14 +316,13 @@ class ChannelOwner:
 
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
         """List the own channels in these parts of the registry for the walk that was requested at ``requested_s``."""
+        owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
             registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
-            owned = [
-                channel_id for channel_id in registered if self._ring.is_among_nearest(channel_id, self._node_id, 1)
-            ]
-            for batch in _batches(owned):
-                listed = await self._list_batch(batch)
-                await self._on_events(ChannelsListed(requested_s, tuple(listed), complete=False))
+            owned += [each for each in registered if self._ring.is_among_nearest(each, self._node_id, 1)]
+        for batch in _batches(owned):
+            listed = await self._list_batch(batch)
+            await self._on_events(ChannelsListed(requested_s, tuple(listed), complete=False, total=len(owned)))
 
     async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(channel_ids))

@@ -11,6 +11,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from random import sample
 
 import msgspec
@@ -25,7 +26,7 @@ from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbou
 from service.location.wire import MAX_FRAMES, SendToNeighbour, Stream, StreamBatch
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
-from service.observability.metrics import FILTER_BITS, NEIGHBOURS, PEER_REFUSALS
+from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS
 from workers.tasks import BackgroundTasks
 
 PING, MESSAGES = "ping", "tell"
@@ -375,10 +376,12 @@ class NeighbourOverlay:
         self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker several times, and record the minimum.
+        """Measure the round-trip time to a worker several times; the minimum of all counts.
 
-        The minimum leaves out the time to open a connection, and delays on a busy machine.
+        The minimum leaves out the time to open a connection, and delays on a busy machine. One ping is enough if a
+        worker is as near as it was.
         """
+        was_near = min(self._rtts_s.get(peer.id, ()), default=inf) <= self._limits.near_s
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()
             try:
@@ -391,6 +394,8 @@ class NeighbourOverlay:
                 return  # it has left meanwhile
             samples = self._rtts_s.setdefault(peer.id, deque(maxlen=_SAMPLES))
             samples.append(self._clock.monotonic_s() - began_s)
+            if was_near and samples[-1] <= self._limits.near_s:
+                return
 
     def _forget(self, node: NodeId) -> None:
         self._rtts_s.pop(node, None)
@@ -421,7 +426,7 @@ class NeighbourOverlay:
         return stream
 
     def _update_metrics(self) -> None:
-        FILTER_BITS.set(self._node.shape.width)
+        FILTER_WIDTH.set(self._node.shape.width / 8)
         near = sum(link.rtt_s <= self._limits.near_s for link in self._node.links.values())
         NEIGHBOURS.labels("near").set(near)
         NEIGHBOURS.labels("far").set(len(self._node.links) - near)

@@ -63,6 +63,11 @@ class HealthMonitor:
         self._outages = OutageDetector()
         self._reports: list[tuple[ChannelId, PollReport]] = []
 
+    @property
+    def is_offline(self) -> bool:
+        """Whether this node's own network seems to be down."""
+        return self._outages.is_offline
+
     def on_polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
         """Record how a poll of a channel ended; ``permanent_url`` is the target of a permanent redirect, or "".
 

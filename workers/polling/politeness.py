@@ -6,14 +6,13 @@ private addresses are limited only by pauses.
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Awaitable, Callable, Container
 from functools import lru_cache
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from service.errors import BadStatus, HostBlocked, LimitReached, RequestsPaused
-from service.feeds.urls import host_of
+from service.feeds.urls import host_of, is_loopback
 from service.model import Channel
 from service.net.address_guard import is_public
 from service.net.sites import address_group, host_and_parent_domains, site_of
@@ -95,7 +94,7 @@ class Politeness:
     async def acquire_redirect(self, host: str) -> None:
         """Take the token for a request to ``host`` that follows a redirect."""
         self.raise_if_blocked(host)
-        if not _is_loopback(host):
+        if not is_loopback(host):
             await self._acquire_site_of(host)
 
     async def charge_network(self, address: str, charged_group: str = "") -> str:
@@ -164,14 +163,14 @@ class Politeness:
 def charged_site(channel: Channel) -> str:
     """Return the site whose budget is charged for polls of a channel; "" for private channels and this machine."""
     host = host_of(channel.url)
-    return "" if channel.private or _is_loopback(host) else site_of(host)
+    return "" if channel.private or is_loopback(host) else site_of(host)
 
 
 @lru_cache(_MAX_CACHED_HOSTS)
 def pausable_site(url: str) -> str:
     """Return the site of a URL, whose requests are paused together; on this machine, each port is a site of its own."""
     host = host_of(url)
-    return urlsplit(url).netloc if _is_loopback(host) else site_of(host)
+    return urlsplit(url).netloc if is_loopback(host) else site_of(host)
 
 
 def public_address_group(address: str) -> str:
@@ -182,12 +181,3 @@ def public_address_group(address: str) -> str:
 def _raise_if_paused(host: str, paused_s: float) -> None:
     if paused_s > 0:
         raise RequestsPaused(f"{host} asked not to be polled for another {paused_s:.0f} s.", paused_s=paused_s)
-
-
-@lru_cache(_MAX_CACHED_HOSTS)
-def _is_loopback(host: str) -> bool:
-    """Return whether ``host`` is this machine. The address guard, not this module, decides on requests to it."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -141,7 +141,7 @@ class Poller:
                     self._raise_if_late(before_s)
                     started_s, state.slow = self._clock.monotonic_s(), False
                     with self._mark_slow(state):
-                        fetched = await self._fetch(state)
+                        fetched = await self._fetch(state, public_only=_must_be_public(state.channel))
                     status = fetched.status
                     comparison = await self._compare(state, fetched)
                     await self._apply_polling_hints(state, fetched)
@@ -225,9 +225,10 @@ class Poller:
                 await self._politeness.acquire_request(channel)
         except TimeoutError:
             raise LimitReached(f"Other requests to {host} are waiting. Try again in a minute.") from None
-        return await self._fetch(PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s())
+        unknown = PollState(channel, Validators(), 0)
+        return await self._fetch(unknown, until_s - self._clock.monotonic_s(), public_only=_must_be_public(channel))
 
-    async def _fetch(self, state: PollState, timeout_s: float = inf) -> FetchResult:
+    async def _fetch(self, state: PollState, timeout_s: float = inf, *, public_only: bool) -> FetchResult:
         now_s = self._clock.wall_s()
         validators = conditional_validators(state, now_s)
         trace_request(host_of(state.channel.url), is_conditional=bool(validators.etag or validators.last_modified))
@@ -238,6 +239,7 @@ class Poller:
                 state.subscribers,
                 self._politeness.acquire_redirect,
                 within_s=timeout_s,
+                public_only=public_only,
             )
         except BadStatus as error:
             await self._politeness.on_refused(state.channel, error)
@@ -329,7 +331,7 @@ class Poller:
                 for _ in range(_MAX_ARCHIVES):
                     if not findings.older_url:
                         break
-                    more = (await self._fetch_archive(findings.older_url), *documents)
+                    more = (await self._fetch_archive(findings.older_url, state.channel), *documents)
                     findings = await self._detect_changes(state, more, baseline)
                     documents = more
         return documents, findings
@@ -354,9 +356,10 @@ class Poller:
         hints = msgspec.structs.replace(findings.polling_hints, max_age_s=max_age_s)
         return msgspec.structs.replace(findings, polling_hints=hints)
 
-    async def _fetch_archive(self, url: str) -> Document:
+    async def _fetch_archive(self, url: str, channel: Channel) -> Document:
         await self._politeness.acquire_redirect(host_of(url))
-        return document_of(await self._fetcher.fetch(url, None, 0, self._politeness.acquire_redirect))
+        may_follow, public_only = self._politeness.acquire_redirect, _must_be_public(channel)
+        return document_of(await self._fetcher.fetch(url, None, 0, may_follow, public_only=public_only))
 
     @contextlib.contextmanager
     def _mark_slow(self, state: PollState) -> Iterator[None]:
@@ -396,3 +399,11 @@ def _observe_delay(delta: Delta) -> None:
         # A date in the future or long ago says nothing about the detection delay.
         if published_s is not None and 0 <= delta.detected_s - published_s <= _MAX_MEASURED_DELAY_S:
             DETECTION_DELAY.observe(delta.detected_s - published_s)
+
+
+def _must_be_public(channel: Channel) -> bool:
+    """Return whether a channel may be fetched from public addresses only: it exists, and it was created as public.
+
+    Otherwise its publisher could show contents of the operator's networks to its subscribers and to the directory.
+    """
+    return bool(channel.created_s) and not channel.private

@@ -143,7 +143,13 @@ class HubSubscriber:
         after = record_request(state, now_s)
         if await websub.compare_and_set(channel_id, state, after):
             callback = f"{self._public_url}/websub/{channel_id}/{state.token}"
-            await self._fetcher.post(state.target.hub, request_form(after, callback), self._politeness.acquire_redirect)
+            channel = await self._store.channels.get(channel_id)
+            await self._fetcher.post(
+                state.target.hub,
+                request_form(after, callback),
+                self._politeness.acquire_redirect,
+                public_only=channel is None or not channel.private,
+            )
             log.info("websub request sent", channel=channel_id[:8], hub=_host(state), status=after.status)
 
 

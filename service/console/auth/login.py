@@ -17,7 +17,7 @@ from service.console.auth.accounts import (
     set_password,
     set_zone,
 )
-from service.console.auth.middleware import SESSION_COOKIE, own_origin, set_cookie
+from service.console.auth.middleware import SESSION_COOKIE, cookie_path, own_origin, set_cookie
 from service.console.error_responses import redisplay_on_error
 from service.console.rendering import CLOCK, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError
@@ -117,7 +117,8 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
 
 def password_link(request: web.Request, token: str) -> str:
     """Return the URL of the form in which the holder of ``token`` sets a password."""
-    base_url = request.app[SETTINGS].console_public_url or own_origin(request)
+    settings = request.app[SETTINGS]
+    base_url = settings.console_public_url or own_origin(request) + settings.console_base_path
     return f"{base_url.rstrip('/')}/join?token={token}"
 
 
@@ -212,7 +213,7 @@ async def logout(request: web.Request) -> web.Response:
     """End the session and show the login form."""
     await request.app[STORE].sessions.close(request.cookies.get(SESSION_COOKIE, ""))
     response = web.Response(status=303, headers={"Location": "/login"})
-    response.del_cookie(SESSION_COOKIE, path="/")
+    response.del_cookie(SESSION_COOKIE, path=cookie_path(request))
     return response
 
 
@@ -221,3 +222,8 @@ def _local_path(target: str) -> str:
     parts = urlsplit(target)
     is_local = target.startswith("/") and not target.startswith(("//", "/\\")) and not parts.netloc
     return target if is_local and target.isprintable() else "/"
+
+
+async def enter(_: web.Request) -> web.Response:
+    """Redirect from the root, or from the base path without its final slash, to the overview."""
+    raise web.HTTPSeeOther("/")

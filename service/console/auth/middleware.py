@@ -18,7 +18,7 @@ from urllib.parse import quote, urljoin
 from aiohttp import hdrs, web
 
 from service.console.auth.roles import Permission, Principal
-from service.console.rendering import CLOCK, CSRF, PRINCIPAL, SETTINGS, STORE
+from service.console.rendering import CLOCK, CSRF, PRINCIPAL, SETTINGS, STORE, local_path
 from service.net.http_server import client_of
 from service.store.console.accounts import Role
 
@@ -80,9 +80,15 @@ def is_https(request: web.Request) -> bool:
 
 def set_cookie(request: web.Request, response: web.Response, name: str, value: str, max_age_s: int) -> None:
     """Set a cookie that scripts cannot read (HttpOnly) and that cross-site requests do not carry (SameSite)."""
+    path = cookie_path(request)
     response.set_cookie(
-        name, value, max_age=max_age_s, path="/", httponly=True, samesite="Strict", secure=is_https(request)
+        name, value, max_age=max_age_s, path=path, httponly=True, samesite="Strict", secure=is_https(request)
     )
+
+
+def cookie_path(request: web.Request) -> str:
+    """Return the path of this console's cookies, so that other applications of the same host do not get them."""
+    return f"{request.app[SETTINGS].console_base_path}/"
 
 
 @web.middleware
@@ -101,7 +107,7 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
         cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
     else:
         cookie = request.cookies.get(SESSION_COOKIE, "")
-        uses_key = hdrs.AUTHORIZATION in request.headers and request.path.startswith(API_PREFIX)
+        uses_key = hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
         principal = await (_principal_of_key(request) if uses_key else _principal_of_session(request, cookie))
         if principal is None:
             return _require_login(request)
@@ -155,14 +161,15 @@ def _require_login(request: web.Request) -> web.Response:
 
     A page request is redirected to the login form. Requests of the API and of htmx get the status 401.
     """
-    if request.path.startswith(API_PREFIX):
+    if local_path(request).startswith(API_PREFIX):
         raise web.HTTPUnauthorized(
             text="Log in, or send an API key as “Authorization: Bearer …”.",
             headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="coronet"'},
         )
     if "HX-Request" in request.headers:
         return web.Response(status=401, headers={"HX-Refresh": "true"})
-    return_to = f"?next={quote(request.path_qs)}" if request.method == hdrs.METH_GET and request.path != "/" else ""
+    path = request.path_qs.removeprefix(request.app[SETTINGS].console_base_path)
+    return_to = f"?next={quote(path)}" if request.method == hdrs.METH_GET and path != "/" else ""
     raise web.HTTPSeeOther(f"/login{return_to}")
 
 
@@ -195,7 +202,13 @@ def own_origin(request: web.Request) -> str:
 
 
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Add the security headers to a response; aiohttp calls this for every response (``on_response_prepare``)."""
+    """Add the security headers to a response; aiohttp calls this for every response (``on_response_prepare``).
+
+    A ``Location`` on this console, which handlers write without ``console_base_path``, is completed.
+    """
+    location = response.headers.get(hdrs.LOCATION, "")
+    if location.startswith("/"):
+        response.headers[hdrs.LOCATION] = f"{request.app[SETTINGS].console_base_path}{location}"
     policy = response.headers.get(_POLICY, _CONTENT_SECURITY_POLICY)
     response.headers.update(_HEADERS)
     response.headers[_POLICY] = policy

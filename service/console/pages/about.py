@@ -14,7 +14,13 @@ from service.console.openapi import ActionResult, Operations
 from service.console.rendering import CHANNEL_CACHE, METRICS, PRINCIPAL, SETTINGS, STORE, render
 
 _DISTRIBUTIONS: Final = ("coronet", "aiohttp", "jinja2", "msgspec", "numpy", "redis", "slixmpp")
-_VENDORED: Final = (("htmx", "4.0.1"), ("Pico CSS", "2.1.1"), ("uPlot", "1.6.32"))
+_VENDORED: Final = (
+    ("Converse.js", "14.0.0"),
+    ("htmx", "4.0.1"),
+    ("Pico CSS", "2.1.1"),
+    ("Swagger UI", "5.35.0"),
+    ("uPlot", "1.6.32"),
+)
 _STARTED_S: Final = time.monotonic()
 
 operation = OPERATIONS = Operations()

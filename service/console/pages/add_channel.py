@@ -16,7 +16,7 @@ from service.console.channel_queries import ChannelDetail, ChannelView, channel_
 from service.console.error_responses import public_message, redisplay_on_error, status_of
 from service.console.openapi import Operations
 from service.console.pages import channel as channel_page
-from service.console.rendering import CHANNEL_CACHE, STORE, json_response, read_form, render
+from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, read_form, render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink
@@ -79,7 +79,7 @@ async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
         return _offer_feeds(body, probed)
     await store.channels.set_listed(probed.channel.id, listed=True)
     response = json_response(await channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
-    response.headers[hdrs.LOCATION] = f"{request.path}/{probed.channel.id}"
+    response.headers[hdrs.LOCATION] = f"{local_path(request)}/{probed.channel.id}"
     return response
 
 

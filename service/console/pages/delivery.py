@@ -18,7 +18,7 @@ from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.rendering import CLOCK, METRICS, STORE, read_limit, read_log_cursor, render
 from service.model import ChannelId, UserId
 from service.store import Store
-from service.store.delivery.outbox import Batch, SentMessage
+from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
 from service.store.people.people import Person
 
 _PAGE_SIZE: Final = 50
@@ -184,6 +184,7 @@ async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:
     titles = {
         channel.id: channel.title or channel.url for channel in await store.channels.get_many(list(cids)) if channel
     }
+    titles[ANNOUNCEMENTS] = "Announcement"
     return Deliveries(tuple(_delivery(message, logged.get(message.message_id), titles) for message in messages))
 
 

@@ -2,7 +2,7 @@
 "use strict";
 
 const container = document.getElementById("api"), button = document.getElementById("try");
-const vendor = "/static/vendor/swagger-ui/";
+const vendor = new URL("vendor/swagger-ui/", document.currentScript.src).href;
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const applyTheme = () => document.documentElement.classList.toggle("dark-mode", dark.matches);
 

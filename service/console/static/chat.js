@@ -1,4 +1,4 @@
-import converse from "/static/vendor/converse/converse.min.js";
+import converse from "./vendor/converse/converse.min.js";
 
 const chat = document.getElementById("chat").dataset;
 const scheme = location.protocol === "https:" ? "wss" : "ws";
@@ -7,7 +7,7 @@ converse.initialize({
   allow_logout: false,
   allow_non_roster_messaging: true, // the bot wants no presence
   allow_registration: false,
-  assets_path: "/static/vendor/converse/",
+  assets_path: new URL("./vendor/converse/", import.meta.url).pathname,
   authentication: "login",
   auto_join_private_chats: [chat.bot],
   auto_login: true,
@@ -26,5 +26,5 @@ converse.initialize({
   theme: "classic",
   singleton: true,
   view_mode: "embedded",
-  websocket_url: `${scheme}://${location.host}/chat/xmpp`,
+  websocket_url: `${scheme}://${location.host}${location.pathname}/xmpp`,
 });

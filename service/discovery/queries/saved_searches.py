@@ -251,6 +251,10 @@ _MAX_PLACES: Final = 64
 """A search whose two rarest conditions have more combinations of keys is stored under one condition only."""
 
 
+_MAX_UNSATISFIED: Final = 16
+"""Number of unsuccessful comparisons after which the keys of a search are chosen again."""
+
+
 class _IndexedCondition:
     """A condition in the index, with the ids of the searches that have it.
 
@@ -258,9 +262,13 @@ class _IndexedCondition:
     - ``places`` are the pairs of keys under which it is stored, and ``others`` the groups without these keys.
     - ``has_long_phrases`` states whether it has phrases that keys do not decide.
     - ``is_decided`` states whether every entry with the two keys of a place satisfies it.
+    - ``unsatisfied`` counts the entries that had two keys of a place, but did not satisfy it.
     """
 
-    __slots__ = ("condition", "groups", "has_long_phrases", "is_decided", "none_of", "others", "places", "search_ids")
+    __slots__ = (
+        *("condition", "groups", "has_long_phrases", "is_decided", "none_of"),
+        *("others", "places", "search_ids", "unsatisfied"),
+    )
 
     def __init__(self, condition: QueryCondition, share: Callable[[str], float]) -> None:
         self.condition = condition
@@ -272,6 +280,11 @@ class _IndexedCondition:
             for group in (*condition.all_of, condition.none_of)
             for each in group
         )
+        self.choose_places(share)
+
+    def choose_places(self, share: Callable[[str], float]) -> None:
+        """Choose the keys under which the condition is stored; ``share`` returns the share of entries with a key."""
+        self.unsatisfied = 0
         first, *others = sorted(self.groups, key=lambda keys: (sum(map(share, keys)), sorted(keys)))
         second = others[0] if others and len(first) * len(others[0]) <= _MAX_PLACES else None
         self.places = tuple((upper, lower) for upper in first for lower in (second or (upper,)))
@@ -359,8 +372,7 @@ class SavedSearchIndex:
         indexed = self._indexed.get(condition)
         if indexed is None:
             indexed = self._indexed[condition] = _IndexedCondition(condition, self._frequencies.share)
-            for upper, lower in indexed.places:
-                self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
+            self._add_places(indexed)
             self._beginnings.add(indexed.keys())
         indexed.search_ids.add(search_id)
 
@@ -378,6 +390,7 @@ class SavedSearchIndex:
                 if not indexed.search_ids:
                     del self._indexed[condition]
                     self._remove_places(indexed)
+                    self._beginnings.remove(indexed.keys())
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
         """Return the ids of the saved searches whose conditions an entry satisfies.
@@ -385,9 +398,19 @@ class SavedSearchIndex:
         The entry's keys are also counted, so that the index knows which keys are rare.
         """
         self._frequencies.count(subject.pairs)
-        return set().union(*self._hits(subject))
+        misplaced: list[_IndexedCondition] = []
+        found: set[SavedSearchId] = set().union(*self._hits(subject, misplaced))
+        for indexed in misplaced:
+            self._remove_places(indexed)
+            indexed.choose_places(self._frequencies.share)
+            self._add_places(indexed)
+        return found
 
-    def _hits(self, subject: SearchableEntry) -> Iterator[set[SavedSearchId]]:
+    def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
+        """Yield the ids of matching searches by condition; add conditions to ``misplaced`` whose keys are too frequent.
+
+        When searches are loaded, no frequencies are known: only entries show which keys are frequent.
+        """
         keys = subject.keys
         keys |= self._beginnings.keys_of(subject)
         for upper in self._places.keys() & keys:
@@ -396,9 +419,17 @@ class SavedSearchIndex:
                 for indexed in group[lower]:
                     if indexed.is_decided or indexed.is_satisfied(keys, subject):
                         yield indexed.search_ids
+                    else:
+                        indexed.unsatisfied += 1
+                        if indexed.unsatisfied == _MAX_UNSATISFIED:
+                            misplaced.append(indexed)
         for expression, search_ids in self._patterns.items():
             if compile_pattern(expression).search(subject.text) is not None:
                 yield search_ids
+
+    def _add_places(self, indexed: _IndexedCondition) -> None:
+        for upper, lower in indexed.places:
+            self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
 
     def _remove_places(self, indexed: _IndexedCondition) -> None:
         """Remove a condition from the index, and then the groups that have become empty."""
@@ -409,4 +440,3 @@ class SavedSearchIndex:
                 del group[lower]
             if not group:
                 del self._places[upper]
-        self._beginnings.remove(indexed.keys())

@@ -11,8 +11,9 @@ are necessary conditions, unless they are optional: a phrase is represented by i
 :meth:`ExpandedQuery.is_satisfied_by` checks the text.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -23,7 +24,15 @@ from service.discovery.candidates import Clause, WeightedPair
 from service.discovery.queries.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
-from service.discovery.word_analysis import LANGUAGES, fold, is_distinctive, query_stems, stem
+from service.discovery.word_analysis import (
+    LANGUAGES,
+    fold,
+    is_distinctive,
+    query_stems,
+    stem,
+    stem_beginning,
+    without_umlauts,
+)
 
 MAX_SIMILAR_STEMS: Final = 8
 """Maximum number of stems of similar words that stand for a misspelt word."""
@@ -35,6 +44,24 @@ _FOREIGN_FACTOR = 0.8
 _PREFIX_FACTOR = 0.8
 _DISTANCE_FACTOR = 0.5
 """Factor of a similar word for each wrong letter."""
+
+
+class AskedWords(msgspec.Struct, frozen=True, dict=True):
+    """The words that a query asks for: the stems of words in all product languages, and the beginnings of words."""
+
+    stems: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    def has(self, word: str) -> bool:
+        """Return whether a folded word of a text is one of them; it may be inflected, in any product language."""
+        return without_umlauts(word).startswith(self.beginnings) and (
+            not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes)
+        )
+
+    @cached_property
+    def beginnings(self) -> tuple[str, ...]:
+        """Beginnings, without umlauts, of which every text without umlauts that has one of the words contains one."""
+        return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
 
 class ExpandedQuery(msgspec.Struct, frozen=True):
@@ -55,10 +82,9 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
 
         If words are optional, the document needs one of them.
         """
-        optional = [self._has_one(group, text, pairs) for group in self.optional]
         return (
             all(self._has_one(group, text, pairs) for group in self.query.all_of if group not in self.optional)
-            and (not optional or any(optional))
+            and (not self.optional or any(self._has_one(group, text, pairs) for group in self.optional))
             and not any(_holds_as_written(condition, text, pairs) for condition in self.query.none_of)
         )
 
@@ -82,20 +108,13 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
                 found = (each.word for one in documents for each in candidates if _has_stem(each.stem, *one))
                 yield from (Correction(word, replacement) for replacement in islice(found, 1))
 
-    def hit_test(self, language: str) -> Callable[[str], bool]:
-        """Return a function that returns whether a folded word of a text is one of those that the query asks for.
-
-        The text is in ``language`` (ISO 639-1).
-        """
+    def asked_words(self) -> AskedWords:
+        """Return the words that the query asks for, to find them in texts of results."""
         asked = [word for condition in self._conditions() for word in _words_of(condition)]
-        prefixes = tuple(
-            condition.word
-            for condition in self._conditions()
-            if isinstance(condition, WordCondition) and condition.is_prefix
-        )
         stems = {stemmed for word in asked for stemmed in query_stems(word)}
         stems.update(each.stem for candidates in self.similar.values() for each in candidates)
-        return lambda word: stem(word, language) in stems or word.startswith(prefixes)
+        prefixes = (each.word for each in self._conditions() if isinstance(each, WordCondition) and each.is_prefix)
+        return AskedWords(frozenset(stems), tuple(prefixes))
 
     def _conditions(self) -> Iterator[Condition]:
         return (condition for group in self.query.all_of for condition in group)

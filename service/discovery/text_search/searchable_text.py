@@ -16,11 +16,15 @@ import msgspec
 from service.discovery.candidates import MAX_WEIGHT
 from service.discovery.queries.query import PhraseCondition, WordCondition
 from service.discovery.word_analysis import (
+    MAX_TEXT_CHARS,
+    fold,
     is_distinctive,
     is_function_word,
     query_stems,
     stem,
+    stem_beginning,
     text_language,
+    without_umlauts,
     word_parts,
     words,
 )
@@ -51,13 +55,17 @@ class TextField(msgspec.Struct, frozen=True):
 class SearchableText:
     """The analysed text of one document, a channel or an entry. It is analysed when it is first needed."""
 
-    def __init__(self, analyse: Callable[[], Sequence[TextField]], declared_language: str) -> None:
+    def __init__(
+        self, analyse: Callable[[], Sequence[TextField]], declared_language: str, source: Iterable[str] = ()
+    ) -> None:
         """Create the text of a document whose fields ``analyse`` returns.
 
-        Its publisher declares ``declared_language`` (a tag, or "").
+        Its publisher declares ``declared_language`` (a tag, or ""). ``source`` are the texts from which the fields are
+        made: they mostly tell whether a word is there. Without any, the fields are analysed.
         """
         self._analyse = analyse
         self._declared_language = declared_language
+        self._source = source
 
     @cached_property
     def fields(self) -> Sequence[TextField]:
@@ -84,14 +92,45 @@ class SearchableText:
 
         A word may be inflected, in any of the product's languages.
         """
-        fields = [field for field in self.fields if field.is_title] if condition.in_title else self.fields
-        if isinstance(condition, PhraseCondition):
-            phrase = f" {' '.join(condition.words)} "
-            return any(phrase in f" {' '.join(field.words)} " for field in fields)
-        if condition.is_prefix:
+        if isinstance(condition, PhraseCondition) or condition.is_prefix:
+            fields = [field for field in self.fields if field.is_title] if condition.in_title else self.fields
+            if isinstance(condition, PhraseCondition):
+                phrase = f" {' '.join(condition.words)} "
+                return any(phrase in f" {' '.join(field.words)} " for field in fields)
             return any(word.startswith(condition.word) for word in _distinctive(fields))
+        found = self._is_in_source(condition.word)
+        if found is False or (found and not condition.in_title):
+            return found
         stems = self.title_stems if condition.in_title else self.stems
         return not stems.isdisjoint(query_stems(condition.word))
+
+    def _is_in_source(self, word: str) -> bool | None:
+        """Return whether the source has a word, which may be inflected; None if that needs an analysis."""
+        if not self._folded_source:
+            return None
+        if word.isalnum() and f" {word} " in self._folded_source:
+            return True
+        stems, source = query_stems(word), self._source_without_umlauts
+        beginnings = tuple(map(stem_beginning, stems))
+        if not any(each in source for each in beginnings):
+            return False
+        similar = (each for each in self._source_words if without_umlauts(each).startswith(beginnings))
+        return False if all(map(frozenset(stems).isdisjoint, map(query_stems, similar))) else None
+
+    @cached_property
+    def _folded_source(self) -> str:
+        """The folded source with spaces around it; "" if it is unknown or too long to be analysed as a whole."""
+        folded = fold(" ".join(self._source))
+        return f" {folded} " if folded and len(folded) <= MAX_TEXT_CHARS else ""
+
+    @cached_property
+    def _source_without_umlauts(self) -> str:
+        return without_umlauts(self._folded_source)
+
+    @cached_property
+    def _source_words(self) -> frozenset[str]:
+        """The distinctive words of the source, and the parts of words with dots, such as host names."""
+        return frozenset((*words(self._folded_source), *words(self._folded_source.replace(".", " "))))
 
     def stem(self, word: str) -> str:
         """Return the stem of a folded word in the document's language."""

@@ -2,13 +2,13 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from service.discovery.word_analysis import MAX_TEXT_CHARS, words
+from service.discovery.word_analysis import MAX_TEXT_CHARS, fold, without_umlauts, words
 
 MAX_SNIPPET_CHARS: Final = 160
 
@@ -28,14 +28,33 @@ class Snippet(msgspec.Struct, frozen=True):
     hits: tuple[tuple[int, int], ...] = ()
 
 
-def make_snippet(text: str, is_hit: Callable[[str], bool]) -> Snippet:
+def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
+    """Return the snippet of that text which has most words of the query; of equal ones, of the first.
+
+    ``is_hit`` returns whether a folded word is one that the query asks for; without umlauts
+    (:func:`without_umlauts`), such a word begins with one of ``beginnings``.
+    """
+
+    def count(text: str) -> int:
+        folded = fold(text[:MAX_TEXT_CHARS])
+        has_beginning = any(map(without_umlauts(folded).__contains__, beginnings))
+        return sum(map(is_hit, words(folded))) if has_beginning else 0
+
+    if not texts:
+        return Snippet("")
+    counts = [count(text) for text in texts]
+    best = counts.index(max(counts))
+    return make_snippet(texts[best], is_hit if counts[best] else None)
+
+
+def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snippet:
     """Return the snippet of a text with most different hits, or of its beginning if it has none.
 
-    ``is_hit`` returns whether a folded word is one that the query asks for.
+    ``is_hit`` returns whether a folded word is one that the query asks for; None if the text is known to have none.
     """
     line = " ".join(text[:MAX_TEXT_CHARS].split())
     hits: list[tuple[int, int, str]] = []
-    for run in _RUN.finditer(line):
+    for run in _RUN.finditer(line) if is_hit else ():
         hit = next(filter(is_hit, _folded_words(run[0][:_MAX_RUN_CHARS])), "")
         if hit:
             start, end = _trim(line, run.start(), run.end())

@@ -6,6 +6,7 @@ together are therefore packed in one field, ``snapshot``, except those that scri
 
 import struct
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from math import ceil
 from typing import Final, Literal
 
@@ -68,12 +69,14 @@ FIELDS = {
 """Fields of a channel's hash."""
 
 CHANNEL_FIELDS: Final = ("url", "snapshot", "version", "private", "listed", "dormant", "condition", "moved_to")
+_CHANNEL_FIELD_NAMES: Final = tuple(name.encode() for name in CHANNEL_FIELDS)
 STATE_FIELDS: Final = (
     *CHANNEL_FIELDS,
     *("epoch", "owner", "fanned", "cursor", "failing_since", "backoff", "paused", "no_poll_before"),
 )
 _NO_HINTS: Final = PollingHints()
 _NAME_QUALITY: Final = 5
+_CACHED_NAMES: Final = 1_000
 
 
 class ChannelState(msgspec.Struct, frozen=True):
@@ -233,6 +236,30 @@ def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dic
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
 
+def parse_channel(cid: ChannelId, values: Sequence[bytes | None]) -> Channel | None:
+    """Return the channel whose hash has these values of ``CHANNEL_FIELDS``, in order; None if it does not exist."""
+    return None if values[0] is None else _channel(cid, decode_snapshot(values[1]), values)
+
+
+def _channel(cid: ChannelId, stored: StoredSnapshot, values: Sequence[bytes | None]) -> Channel:
+    url, _, version, private, listed, dormant, condition, moved_to = values
+    return Channel(
+        id=cid,
+        url=(url or b"").decode(),
+        title=stored.title,
+        link=stored.link,
+        kind=stored.kind,
+        version=int(version or b"0"),
+        created_s=stored.created_s,
+        private=private == b"1",
+        listed=listed == b"1",
+        dormant=dormant == b"1",
+        condition=_condition((condition or b"").decode()),
+        moved_to=(moved_to or b"").decode(),
+        language=stored.language,
+    )
+
+
 def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | None:
     """Return the state of the channel whose hash has these ``fields``; None if the channel does not exist.
 
@@ -245,21 +272,7 @@ def parse_state(cid: ChannelId, fields: dict[bytes, bytes]) -> ChannelState | No
         return fields.get(name, b"").decode()
 
     stored = decode_snapshot(fields.get(b"snapshot"))
-    channel = Channel(
-        id=cid,
-        url=text(b"url"),
-        title=stored.title,
-        link=stored.link,
-        kind=stored.kind,
-        version=int(fields.get(b"version", b"0")),
-        created_s=stored.created_s,
-        private=fields.get(b"private") == b"1",
-        listed=fields.get(b"listed") == b"1",
-        dormant=fields.get(b"dormant") == b"1",
-        condition=_condition(text(b"condition")),
-        moved_to=text(b"moved_to"),
-        language=stored.language,
-    )
+    channel = _channel(cid, stored, [fields.get(name) for name in _CHANNEL_FIELD_NAMES])
     failing = fields.get(b"failing_since")
     return ChannelState(
         channel=channel,
@@ -326,6 +339,7 @@ def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
     return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
 
 
+@lru_cache(_CACHED_NAMES)
 def unpack_name(packed: bytes) -> frozenset[Pair]:
     """Decode a content name; it is empty if ``packed`` is empty."""
     pairs = packed.partition(b" ")[2]

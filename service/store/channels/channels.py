@@ -41,6 +41,7 @@ from service.store.channels.channel_records import (
     notice_fields,
     pack_name,
     pack_result,
+    parse_channel,
     parse_state,
     read_records,
     unpack_name,
@@ -57,6 +58,7 @@ _BUCKETS_PER_READ = 32
 _UNDECIDED = "?"
 _MAX_REDIRECTIONS = 8
 _SNAPSHOT_FIELDS = ("url", "snapshot")
+_NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 
 
 class ChannelStatus(msgspec.Struct, frozen=True):
@@ -73,6 +75,13 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     failing_since_s: float | None
     last: PollResult | None
     subscribers: int
+
+
+class NamedChannel(msgspec.Struct, frozen=True):
+    """A channel, and the AV-pairs of its content name as registered last; none without a content name."""
+
+    channel: Channel
+    pairs: frozenset[Pair]
 
 
 class Predecessor(msgspec.Struct, frozen=True):
@@ -166,9 +175,18 @@ class Channels:
 
     async def get_many(self, cids: Sequence[ChannelId]) -> list[Channel | None]:
         """Return channels in the order of ``cids``; None for a channel that does not exist."""
-        found = await read_records(self._redis, cids, CHANNEL_FIELDS)
-        states = [parse_state(cid, fields) for cid, fields in zip(cids, found, strict=True)]
-        return [state.channel if state else None for state in states]
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *CHANNEL_FIELDS) for cid in cids])
+        return [parse_channel(cid, values) for cid, values in zip(cids, found, strict=True)]
+
+    async def get_named(self, cids: Sequence[ChannelId]) -> list[NamedChannel | None]:
+        """Return channels with their content names in the order of ``cids``; None for one that does not exist."""
+        found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
+        self._index.learn_sites({cid: site for cid, (*_, site) in zip(cids, found, strict=True) if site})
+        channels = (parse_channel(cid, values[:-2]) for cid, values in zip(cids, found, strict=True))
+        return [
+            None if channel is None else NamedChannel(channel, unpack_name(name or b""))
+            for channel, (*_, name, _) in zip(channels, found, strict=True)
+        ]
 
     async def states(self, cids: Sequence[ChannelId]) -> list[ChannelState | None]:
         """Return the states of channels in the order of ``cids``; None for a channel that does not exist."""
@@ -334,6 +352,11 @@ class Channels:
                 if change.kind != "omission":
                     newest.setdefault(change.entry.key, change.entry)
         return (*newest.values(), *(entry for entry in entries if entry.key not in newest))[:count]
+
+    async def latest_titles(self, cids: Sequence[ChannelId], count: int) -> list[list[str]]:
+        """Return the titles of up to ``count`` of the latest entries of each channel, newest first, in order."""
+        found = await self._redis.call_many([("HGET", keys.channel(cid), "latest") for cid in cids])
+        return [[entry.title for entry in unpack_entries(latest or b"")[:count]] for latest in found]
 
     async def polls(self, cid: ChannelId, count: int) -> tuple[PollResult, ...]:
         """Return the results of the last ``count`` polls, newest first."""

@@ -11,32 +11,32 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from hashlib import sha1
 from typing import Any
 
-import hiredis
 import msgspec
 from redis import exceptions
-from redis._parsers.hiredis import NOT_ENOUGH_DATA
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection, Connection, UnixDomainSocketConnection, parse_url
+from redis.asyncio import Redis
+from redis.asyncio.connection import Connection, UnixDomainSocketConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 from redis.crc import key_slot
-from redis.exceptions import ConnectionError as NoConnection
 
 from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store.client.identity import IdentityGuard
+from service.store.client.node_connections import (
+    NO_REPLY,
+    Command,
+    QuickPool,
+    Value,
+    close_pool,
+    connection_class,
+    run_command,
+    run_commands,
+)
 
-Value = str | bytes | int | float
-Command = tuple[Value, ...]
 Address = tuple[str, int]
 """Host and port."""
-
-_MAX_SCRIPTS = 500
 
 READ_ONLY_MARKER = "-- read-only"
 """First line of a script that writes nothing."""
@@ -113,151 +113,6 @@ def address_of(url: str) -> Address | None:
     return None if "path" in options else (options.get("host", "localhost"), options.get("port", 6379))
 
 
-async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections, and prevent a command in progress from opening new ones."""
-    pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see _connection_class
-    await pool.aclose()
-
-
-class _QuickReader:
-    """The part of a connection that returns a reply at once if it has arrived together with an earlier one.
-
-    For each reply, the driver starts a timer and awaits two more coroutines, which in a pipeline takes longer than all
-    the rest.
-    """
-
-    _parser: Any
-    is_connected: Any
-    disconnect: Any
-
-    async def read_response(self, *arguments: Any, **options: Any) -> Any:
-        """Return the next reply, or raise it if it is an error; arguments are those of the driver."""
-        driver: Any = super()
-        if arguments or options or not self.is_connected:
-            return await driver.read_response(*arguments, **options)
-        reply = self._parser._reader.gets()  # noqa: SLF001 - the driver has no public access to what has arrived
-        if reply is NOT_ENOUGH_DATA or isinstance(reply, hiredis.PushNotification):  # nobody asks for pushes
-            return await driver.read_response()
-        if isinstance(reply, NoConnection):
-            await self.disconnect(nowait=True)
-        if isinstance(reply, exceptions.RedisError):
-            raise reply
-        return reply
-
-
-def _connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a subclass of the driver's connection class ``kind`` with five changes.
-
-    - A reply that has arrived is returned at once (:class:`_QuickReader`).
-    - Commands are packed in C, four times as fast as the asynchronous driver does it.
-    - A script is sent in full only once per connection (``EVAL``), and by its digest afterwards (``EVALSHA``). If Redis
-      does not know a digest (``SCRIPT FLUSH``), the command, which has not run, is sent again (see ``_run_pipeline``).
-    - No connection is opened after its pool was closed (``is_closed``).
-    - A task that is cancelled while it sends a command ends at once. The driver sends within ``asyncio.wait_for``,
-      which before Python 3.12 drops a cancellation that arrives when its inner task ends. The cancelled task would then
-      wait for a reply first, for seconds if the command blocks.
-    """
-
-    class PatchedConnection(_QuickReader, kind):  # type: ignore[valid-type,misc]  # the base depends on the URL
-        is_closed = False
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**options)
-            self.sent_scripts = _SentScripts()
-
-        async def _connect(self) -> None:
-            self._check_open()
-            self.sent_scripts.clear()
-            await super()._connect()
-            if self.is_closed:
-                await self.disconnect(nowait=True)
-            self._check_open()
-
-        def _check_open(self) -> None:
-            if self.is_closed:
-                raise NoConnection("The store is closed.")
-
-        def pack_command(self, *args: Value) -> list[bytes]:
-            if args[0] == "EVAL":
-                args = self.sent_scripts.shorten(args)
-            return [hiredis.pack_command(args)]  # type: ignore[arg-type]  # the stub allows only one argument
-
-        async def send_packed_command(self, command: Iterable[bytes], check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's own signature
-            before = _cancellation_count()
-            await super().send_packed_command(command, check_health)
-            if _cancellation_count() > before:
-                await self.disconnect(nowait=True)  # a reply may still arrive that nobody reads
-                raise asyncio.CancelledError
-
-    return PatchedConnection
-
-
-class _QuickPool(BlockingConnectionPool):
-    """A pool that lends a connection at once if one is free and no other command waits for one.
-
-    The driver starts a timer and takes a lock for each command, and checks twice whether the connection is open.
-    """
-
-    _waiting = 0
-
-    async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Return an open connection; arguments are those of the driver."""
-        driver: Any = super()
-        if self._waiting or not self.can_get_connection():
-            self._waiting += 1
-            try:
-                return await driver.get_connection(*arguments, **options)
-            finally:
-                self._waiting -= 1
-        connection = driver.get_available_connection()
-        try:
-            is_usable = False
-            with suppress(*_NO_REPLY):
-                is_usable = connection.is_connected and not await connection.can_read()  # or Redis has closed it
-            if not is_usable:
-                await self.ensure_connection(connection)
-        except BaseException:
-            await self.release(connection)
-            raise
-        return connection
-
-
-class _SentScripts:
-    """The scripts that were sent over one connection. Redis knows them until somebody removes all scripts."""
-
-    removals = 0
-    """How often Redis did not know a script that had been sent: all connections then begin anew."""
-
-    def __init__(self) -> None:
-        self._digests = set[str]()
-        self._removals = self.removals
-
-    def clear(self) -> None:
-        """Begin anew, because the connection is a new one."""
-        self._digests.clear()
-
-    def shorten(self, command: Command) -> Command:
-        """Return a command of the form ``EVAL script …`` as ``EVALSHA digest …`` if the script was sent before."""
-        if self._removals != _SentScripts.removals:
-            self._removals = _SentScripts.removals
-            self._digests.clear()
-        digest = _script_digest(str(command[1]))
-        if digest in self._digests:
-            return ("EVALSHA", digest, *command[2:])
-        self._digests.add(digest)
-        return command
-
-
-@lru_cache(_MAX_SCRIPTS)
-def _script_digest(script: str) -> str:
-    return sha1(script.encode(), usedforsecurity=False).hexdigest()
-
-
-def _cancellation_count() -> int:
-    task = asyncio.current_task()
-    return task.cancelling() if task is not None else 0
-
-
 _REPLICATION_TIMEOUT_MS = 500
 _SLOT_MAP_MAX_AGE_S = 10.0
 _RETRY_DELAY_S = 0.05
@@ -265,7 +120,6 @@ _RETRY_DELAY_S = 0.05
 # Errors of commands that were not run: another node has the slot, the node may run them later, or did not reply.
 _ELSEWHERE = (exceptions.MovedError, exceptions.AskError)
 _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)
-_NO_REPLY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 
 
 class SlotMapCache:
@@ -323,10 +177,10 @@ class NodePools:
         self._check_usable()
         if self._slots.map is None:
             try:
-                return await _run_command(self._pool(None), command)
+                return await run_command(self._pool(None), command)
             except exceptions.MovedError:
                 await self._fetch_slot_map(self._seed_addresses())
-            except _NO_REPLY:
+            except NO_REPLY:
                 if not await self._try_other_seeds():
                     raise
         (reply,) = raise_errors([command], await self._call_in_cluster([command]))
@@ -337,8 +191,8 @@ class NodePools:
         self._check_usable()
         if self._slots.map is None:
             try:
-                replies = await _run_pipeline(self._pool(None), commands)
-            except _NO_REPLY:
+                replies = await run_commands(self._pool(None), commands)
+            except NO_REPLY:
                 if not await self._try_other_seeds():
                     raise
                 return await self._call_in_cluster(commands)
@@ -390,7 +244,7 @@ class NodePools:
         and nodes that did not reply are asked last.
         """
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
-        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, _NO_REPLY)}
+        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, NO_REPLY)}
         if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
             return
         if self._slots.is_fresh and not moved:
@@ -398,7 +252,7 @@ class NodePools:
         await self._fetch_slot_map(sorted([*dict.fromkeys([*moved, *self._known_nodes()])], key=silent.__contains__))
 
     def _is_retryable(self, reply: Any) -> bool:
-        return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, _NO_REPLY))
+        return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, NO_REPLY))
 
     async def _send(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
         """Send commands to their nodes, to all nodes concurrently.
@@ -426,8 +280,8 @@ class NodePools:
         extra: list[Command] = [("WAIT", 1, _REPLICATION_TIMEOUT_MS)] if replicate else []
         extra += [("CLUSTER", "SLOTS")] if slots.is_outdated else []
         try:
-            received = await _run_pipeline(self._pool(node), [*commands, *extra])
-        except _NO_REPLY as error:
+            received = await run_commands(self._pool(node), [*commands, *extra])
+        except NO_REPLY as error:
             received = [error] * len(asked)
         for (place, _), reply in zip(asked, received, strict=False):
             if place >= 0:
@@ -438,6 +292,11 @@ class NodePools:
         if replicate and extra_replies and extra_replies[0] == 0:
             await self._fetch_slot_map(self._known_nodes())
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether Redis is known to be a cluster."""
+        return self._slots.map is not None
 
     def node_of(self, command: Command) -> Address | None:
         """Return the address of the master node to which a command is sent.
@@ -459,14 +318,14 @@ class NodePools:
     async def call_on_node(self, node: Address, command: Command) -> Any:
         """Run a command without keys on one node, once, and return its reply."""
         self._check_usable()
-        return await _run_command(self._pool(node), command)
+        return await run_command(self._pool(node), command)
 
     async def _fetch_slot_map(self, nodes: Iterable[Address | None]) -> None:
         """Fetch the slot map from the first of ``nodes`` that replies."""
         for node in nodes:
             try:
-                (reply,) = await _run_pipeline(self._pool(node), [("CLUSTER", "SLOTS")])
-            except _NO_REPLY:
+                (reply,) = await run_commands(self._pool(node), [("CLUSTER", "SLOTS")])
+            except NO_REPLY:
                 continue
             if isinstance(reply, list) and reply:
                 self._slots.update(reply, node or address_of(self._seeds[0]))
@@ -510,10 +369,10 @@ class NodePools:
             "password": settings.redis_password.get_secret_value() or None,
         }
         tries = self._tries if node is None and len(self._seeds) == 1 else 1
-        pool = _QuickPool(
+        pool = QuickPool(
             max_connections=self._connections,
             timeout=self._timeout_s,
-            connection_class=_connection_class(kind),
+            connection_class=connection_class(kind),
             socket_timeout=self._timeout_s,
             socket_connect_timeout=REPLY_TIMEOUT_S,
             redis_connect_func=None if guard is None else guard.check_connection,
@@ -522,37 +381,6 @@ class NodePools:
             **(common | options),
         )
         return Redis.from_pool(pool)
-
-
-async def _run_command(client: Redis, command: Command) -> Any:
-    try:
-        return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
-    except exceptions.NoScriptError:
-        _SentScripts.removals += 1
-        return await client.execute_command(*command)  # type: ignore[no-untyped-call]  # redis-py leaves it untyped
-
-
-async def _run_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Run commands in a pipeline and return their replies; the reply of a failed command is its exception.
-
-    Commands run in order. The exception are scripts that Redis did not know: they are sent again, in full, after all
-    others.
-    """
-    replies = await _send_pipeline(client, commands)
-    missing = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
-    if missing:
-        _SentScripts.removals += 1
-        again = await _send_pipeline(client, [commands[place] for place in missing])
-        for place, reply in zip(missing, again, strict=True):
-            replies[place] = reply
-    return replies
-
-
-async def _send_pipeline(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    async with client.pipeline(transaction=False) as pipeline:
-        for command in commands:
-            pipeline.execute_command(*command)
-        return await pipeline.execute(raise_on_error=False)
 
 
 def raise_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:

@@ -19,18 +19,18 @@ from typing import Any
 from redis import exceptions
 
 from service.errors import StoreUnavailable
+from service.observability.metrics import REDIS_ERRORS
 from service.settings import Settings
 from service.store.client.cluster_routing import (
     READ_ONLY_MARKER,
     REPLY_TIMEOUT_S,
     Address,
-    Command,
     NodePools,
     SlotMapCache,
-    Value,
     raise_errors,
 )
 from service.store.client.identity import IdentityGuard
+from service.store.client.node_connections import Command, Value
 
 __all__ = [
     "MAX_BLOCK_S",
@@ -104,9 +104,11 @@ def _translated() -> Iterator[None]:
         _stay_cancelled()
     except exceptions.ResponseError as error:
         if _OPERATIONAL.search(str(error)) or isinstance(error, _REFUSALS):
+            REDIS_ERRORS.labels("refused").inc()
             raise StoreUnavailable(f"Redis refuses for now: {error}") from error
         raise
     except (exceptions.RedisError, OSError, TimeoutError) as error:
+        REDIS_ERRORS.labels("unreachable").inc()
         raise StoreUnavailable(f"Redis does not answer ({error}). Is it running, and is redis_url right?") from error
 
 
@@ -129,13 +131,15 @@ class RedisClient:
     breaks before the reply, or if the slot has moved to another node.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, is_guarded: bool = True) -> None:
         """Create the connection pools. Connections are opened when they are needed.
 
+        Unless ``is_guarded``, the client uses the store whatever its identity is: for programs that replace its data.
         Raises :class:`SettingsInvalid`.
         """
         slots = SlotMapCache()
-        self.guard = guard = IdentityGuard(settings.store_identity_file)
+        self.guard = IdentityGuard(settings.store_identity_file)
+        guard = self.guard if is_guarded else None
         blocking_s = MAX_BLOCK_S + REPLY_TIMEOUT_S
         self._prompt = NodePools(settings, slots, guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True)
         self._blocking = NodePools(settings, slots, guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, replicated=False)
@@ -205,6 +209,11 @@ class RedisClient:
         Raises :class:`StoreUnavailable`; it is then unknown whether Redis has run the commands.
         """
         return await _call_in_chunks(self._once, commands)
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether Redis is known to be a cluster."""
+        return self._prompt.is_cluster
 
     def node_of(self, command: Command) -> Address | None:
         """Return the address of the cluster node to which a command is sent.
@@ -298,9 +307,12 @@ class BatchingClient:
 
     def _send(self) -> None:
         by_nodes: dict[frozenset[Address | None], list[_PendingCall]] = {}
-        for call in self._pending:
-            nodes = frozenset(self._redis.node_of(command) for command in call[0])
-            by_nodes.setdefault(nodes, []).append(call)
+        if self._redis.is_cluster:
+            for call in self._pending:
+                nodes = frozenset(self._redis.node_of(command) for command in call[0])
+                by_nodes.setdefault(nodes, []).append(call)
+        else:
+            by_nodes[frozenset()] = self._pending
         self._pending = []
         for pending in by_nodes.values():
             sending = asyncio.create_task(self._run(pending))

@@ -18,8 +18,6 @@ In a Redis Cluster, one node holds the identity. The loss of this node's data is
 data is not.
 """
 
-import fcntl
-import os
 from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +27,7 @@ import msgspec
 from redis import exceptions
 
 from service.errors import StoreIdentityMismatch
-from service.files import write_private
+from service.files import lock_file, write_private
 from service.settings import SettingsInvalid
 from service.store.client import keys
 
@@ -37,11 +35,20 @@ COUNTER_INTERVAL_MS: Final = 2_000
 MAX_COUNTER_LAG: Final = 2
 """How far the counter may fall behind: the increments that a power cut can lose if Redis syncs once a second."""
 
-READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused")
+SCHEMA_VERSION: Final = 1
+"""Version of the stored data that this program writes; docs/developers.md states when it changes."""
+NEEDED_SCHEMA_VERSION: Final = 1
+"""Oldest version that a program must know to use data that this program has written."""
+
+READ_IDENTITY: Final = (
+    *("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused", "schema", "needs"),
+)
 
 EMPTIED: Final = "emptied"
 OTHER_FLEET: Final = "other fleet"
 BEHIND: Final = "behind"
+RESTORING: Final = "restoring"
+NEWER: Final = "newer"
 
 _WHAT_TO_DO: Final = (
     "Nothing is served, so that nobody is told that their subscriptions are gone. Bring the right data back, or go on "
@@ -51,6 +58,9 @@ _SENTENCES: Final = {
     EMPTIED: "The store is empty, although this fleet has used it: Redis lost its data, or runs over another folder.",
     OTHER_FLEET: "The store belongs to another fleet: redis_url leads to another Redis, or its data was replaced.",
     BEHIND: "The store is older than it was: Redis lost its latest data, or an older copy was restored.",
+    RESTORING: (
+        "A backup is being restored into the store, or that was interrupted: then run coronet restore --replace again."
+    ),
 }
 
 
@@ -59,7 +69,9 @@ class StoreIdentity(msgspec.Struct, frozen=True):
 
     ``fleet`` is the fleet's id; "" if the store has none. ``counter`` was last incremented at ``grown_ms``.
     ``accepted_ms`` is the time when the operator last accepted the store. ``refused`` is the reason why a process
-    refused the store; "" if no process did. After a refusal no other process uses the store either.
+    refused the store; "" if no process did. After a refusal no other process uses the store either. ``schema`` is the
+    version of the stored data, and ``needs`` the oldest version that a program must know to use it; 0 if the store has
+    none.
     """
 
     fleet: str = ""
@@ -67,6 +79,8 @@ class StoreIdentity(msgspec.Struct, frozen=True):
     grown_ms: int = 0
     accepted_ms: int = 0
     refused: str = ""
+    schema: int = 0
+    needs: int = 0
 
 
 class TrustedIdentity(msgspec.Struct, frozen=True):
@@ -95,10 +109,11 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
 def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
     """Parse the reply to ``READ_IDENTITY``, the command that reads the store's identity."""
-    fleet, counter, grown_ms, accepted_ms, refused = (
+    fleet, counter, grown_ms, accepted_ms, refused, schema, needs = (
         value if isinstance(value, str) else (value or b"").decode(errors="replace") for value in reply
     )
-    return StoreIdentity(fleet, int(counter or 0), int(grown_ms or 0), int(accepted_ms or 0), refused)
+    times = int(grown_ms or 0), int(accepted_ms or 0)
+    return StoreIdentity(fleet, int(counter or 0), *times, refused, int(schema or 0), int(needs or 0))
 
 
 def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
@@ -106,6 +121,8 @@ def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
 
     ``found`` is the store's identity, and ``seen`` is the identity that was trusted last; None if there was none.
     """
+    if found.needs > SCHEMA_VERSION:
+        return NEWER
     if found.refused:
         return found.refused
     if seen is None:
@@ -123,32 +140,28 @@ class IdentityFile:
 
     def __init__(self, path: Path) -> None:
         """Create an object for the file at ``path``, which need not exist."""
-        self._path = path
+        self.path = path
 
     def read(self) -> TrustedIdentity | None:
         """Return the identity in the file; None if there is no file. Raises :class:`SettingsInvalid`."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=TrustedIdentity)
+            return msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as error:
             raise SettingsInvalid(
-                f"The store's identity file {self._path} cannot be read ({error}). Restore it, or delete it: a new one "
+                f"The store's identity file {self.path} cannot be read ({error}). Restore it, or delete it: a new one "
                 "is made for the store that is found."
             ) from error
 
     def write(self, seen: TrustedIdentity) -> None:
         """Replace the identity in the file unless the file has a newer one. Raises ``OSError``."""
-        lock = os.open(self._path.with_name(f".{self._path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with lock_file(self.path):
             held = None
             with suppress(SettingsInvalid):
                 held = self.read()
             if seen.is_newer_than(held):
-                write_private(self._path, msgspec.json.encode(seen).decode())
-        finally:
-            os.close(lock)
+                write_private(self.path, msgspec.json.encode(seen).decode())
 
 
 class _Connection(Protocol):
@@ -180,6 +193,11 @@ class IdentityGuard:
 
     def check(self) -> None:
         """Raise :class:`StoreIdentityMismatch` if the store must not be used."""
+        if self.reason == NEWER:
+            raise StoreIdentityMismatch(
+                f"The store's data needs a newer version of Coronet (data {self.current.needs}; this program knows "
+                f"{SCHEMA_VERSION}). Install the version that the other programs have."
+            )
         if self.reason:
             raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
 
@@ -204,7 +222,7 @@ class IdentityGuard:
         """
         self.current = found
         reason = refusal_reason(found, seen)
-        if reason and not (self.reason and self._is_accepted(found)):
+        if reason and (reason == NEWER or not (self.reason and self._is_accepted(found))):
             if not self.reason:
                 self._accepted_before_ms = max(found.accepted_ms, seen.at_ms if seen else 0)
             self.reason = reason

@@ -7,20 +7,27 @@ from typing import Final
 import structlog
 
 from service.errors import StoreIdentityMismatch, StoreUnavailable
+from service.observability.metrics import STORE_REFUSED
 from service.store.client import keys
 from service.store.client.connection import RedisClient, script_command
+from service.store.client.erasure_file import ErasureFile
 from service.store.client.identity import (
     BEHIND,
     COUNTER_INTERVAL_MS,
     EMPTIED,
     MAX_COUNTER_LAG,
+    NEEDED_SCHEMA_VERSION,
     READ_IDENTITY,
+    SCHEMA_VERSION,
     TrustedIdentity,
     parse_identity,
 )
+from service.tick_timer import TickTimer
 
 _CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
 _SAVE_INTERVAL_MS: Final = 60_000
+_ERASURES_READ_S: Final = 600
+"""Age of the erasures that are written to the file again: many times as long as between two writes."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,9 +39,13 @@ class IdentityMonitor:
         self._redis = redis
         self._saved: TrustedIdentity | None = None
         self._is_refused = False
+        self._has_saved_erasures = False
 
-    async def run(self) -> None:
-        """Monitor the identity until the task is cancelled, and save the trusted identity in the file."""
+    async def run(self, timer: TickTimer) -> None:
+        """Monitor the identity until the task is cancelled, and save the trusted identity in the file.
+
+        It is read about every two seconds, at ticks of ``timer``.
+        """
         try:
             while True:
                 try:
@@ -43,8 +54,9 @@ class IdentityMonitor:
                     log.debug("store identity unavailable", error=str(error))
                 self._log_changes()
                 if self._is_save_due():
+                    await self._save_erasures()
                     await asyncio.to_thread(self._save)
-                await asyncio.sleep(_CHECK_INTERVAL_S)
+                await timer.sleep(timer.ticks(_CHECK_INTERVAL_S))
         finally:
             self._save()
 
@@ -64,6 +76,8 @@ class IdentityMonitor:
                 seen.counter - MAX_COUNTER_LAG if seen else 0,
                 "" if seen and seen.in_use else new,
                 COUNTER_INTERVAL_MS,
+                SCHEMA_VERSION,
+                NEEDED_SCHEMA_VERSION,
             )
         )
         guard.evaluate(parse_identity(reply), seen)
@@ -107,6 +121,7 @@ class IdentityMonitor:
 
     def _log_changes(self) -> None:
         """Log once when the store is refused, and once when it can be used again."""
+        STORE_REFUSED.set(bool(self._redis.guard.reason))
         try:
             self.check()
         except StoreIdentityMismatch as error:
@@ -129,6 +144,21 @@ class IdentityMonitor:
             or saved.fleet != seen.fleet
             or not 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
         )
+
+    async def _save_erasures(self) -> None:
+        """Write the erasures of the last minutes to a file, because they must outlive the store."""
+        guard = self._redis.guard
+        if guard.file is None or guard.reason or guard.trusted is None:
+            return
+        since_s = guard.trusted.at_ms // 1000 - _ERASURES_READ_S if self._has_saved_erasures else "-inf"
+        try:
+            found = await self._redis.call("ZRANGE", keys.ERASED_USERS, since_s, "+inf", "BYSCORE", "WITHSCORES")
+            erased = {uid.decode(): int(at_s) for uid, at_s in found}
+            await asyncio.to_thread(ErasureFile(guard.file.path).add, erased, guard.trusted.at_ms // 1000)
+        except (StoreUnavailable, OSError) as error:
+            log.warning("erasure file write failed", error=str(error))
+            return
+        self._has_saved_erasures = True
 
     def _save(self) -> None:
         guard = self._redis.guard

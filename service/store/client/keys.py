@@ -26,7 +26,11 @@ key                          type    contents
 ``cn:{r}:drained``           zset    name of a worker that admins keep out of the ring → when it last reported (ms)
 ``cn:{p}:identity``          hash    identity of the store: ``fleet`` (id), ``counter``, ``grown_ms`` (last increment),
                                      ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
-                                     process refuses this store); see :mod:`service.store.client.identity`
+                                     process refuses this store), ``schema`` (version of the stored data), ``needs``
+                                     (oldest version that a program must know); see
+                                     :mod:`service.store.client.identity`
+``cn:{p}:restored``          hash    while a backup is restored: channel id → last version whose fan-out was complete
+                                     when the backup began
 ``cn:{p}:aims``              string  the fleet policy that admins set: FleetPolicy (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
 ``cn:{p}:revision``          string  number of its last revision
@@ -140,8 +144,10 @@ key                          type    contents
 ``cn:{u:UID}:rate:WHAT``     string  uses of WHAT in the present window; survives erasure; expires
 ``cn:{i}:users``             zset    ids of users who may have intents → when they were announced (ms)
 ``cn:{i}:importing``         hash    id of a user with pending imports → address of the bot that runs them
+``cn:{a}:domains``           hash    domain whose users admins have blocked → HostBlock (JSON)
 ``cn:{a}:leaving``           set     ids of users whose erasure has begun
 ``cn:{a}:restricted``        zset    ids of erased users whose restrictions are kept → when those expire
+``cn:{a}:erased``            zset    ids of users who were erased in the last 400 days → when (Unix s)
 ``cn:{a}:floor``             string  greatest ``seq`` of recently erased users; expires
 ``cn:{v}:invites``           hash    SHA-256 of an invitation code → ``USES UNTIL``: remaining uses, end of validity
 ``cn:{v}:guests``            set     ids of users who came with an invitation
@@ -156,7 +162,8 @@ key                          type    contents
 ``cn:{u:UID}:out``           stream  outbox: ``c`` channel id, ``v`` version, ``t`` when queued, ``e`` 1 for edits,
                                      ``m`` position and marks of each article (JSON), ``x`` positions of changes
                                      to omit (JSON), ``w`` saved searches that matched: MatchedSearch (JSON),
-                                     ``a`` version after which all versions up to ``v`` are delivered together
+                                     ``a`` version after which all versions up to ``v`` are delivered together;
+                                     of an announcement ``e`` is ``a`` and ``v`` its number
 ``cn:{u:UID}:fly``           hash    message id → Batch (JSON) that was claimed and is not complete
 ``cn:{u:UID}:told``          list    the last 20 messages: SentMessage (JSON), newest first; expires
 ``cn:{u:UID}:told:at``       hash    id of a channel with a delivery interval → when it was delivered last (ms); expires
@@ -165,6 +172,11 @@ key                          type    contents
 ``cn:{u:UID}:revived:L``     string  dead letter L was put back into the outbox; expires
 ``cn:{u:UID}:echoes``        list    of a group chat: ids of the bot's last 50 messages there, the room's id and the
                                      bot's id of each (msgpack); expires
+``cn:{u:UID}:announced``     set     numbers of the announcements that were queued for the user; expires
+``cn:{an}:all``              hash    number → Announcement (JSON), the last 100
+``cn:{an}:last``             string  greatest number of an announcement
+``cn:{an}:running``          set     numbers of the announcements that are being queued
+``cn:{an}:N:to``             zset    ids of users for whom announcement N is still to be queued → 0; expires
 ``cn:{d}:waiting``           zset    ids of users with items in the outbox or batches in flight → when (ms)
 ``cn:{d}:wake``              stream  ``u``: ids of users with new items, separated by spaces; ~10,000
 ``cn:{d}:dead``              stream  dead letters: ``u`` user id, ``m`` message id, ``why``, ``items`` Batch (JSON);
@@ -225,7 +237,8 @@ key                                  type    contents
 ``cn:{console}:keys``                hash    SHA-256 of an API key → ApiKey (msgpack)
 ``cn:{console}:keys:used``           hash    SHA-256 of an API key → when it was used last
 ``cn:{console}:begun``               hash    note → AuditedAction (msgpack) that has begun and not ended
-``cn:{console}:audit``               stream  audit log: ``d`` AuditedAction (msgpack) that has ended; ~10,000
+``cn:{console}:audit``               stream  audit log: ``d`` AuditedAction (msgpack) that has ended; ~10,000,
+                                             and none older than a year
 ``cn:{console}:repeat:H``            string  response to the request whose account and idempotency key have the
                                              SHA-256 H: StoredResponse (msgpack); expires
 ===================================  ======  =============================================================
@@ -235,6 +248,7 @@ import hashlib
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Final
 
 from service.clash.key_groups import Keyspace
 from service.discovery.matrix import CellAddress
@@ -245,6 +259,7 @@ RING_LEASES = "cn:{r}:leases"
 RING_CHANGES = "cn:{r}:changes"
 RING_DRAINED = "cn:{r}:drained"
 STORE_IDENTITY = "cn:{p}:identity"
+RESTORED_FANOUT = "cn:{p}:restored"
 FLEET_POLICY = "cn:{p}:aims"
 FLEET_POLICY_HISTORY = "cn:{p}:history"
 FLEET_POLICY_REVISION = "cn:{p}:revision"
@@ -266,12 +281,16 @@ AUDIT_LOG = "cn:{console}:audit"
 USERS_WITH_IMPORTS = "cn:{i}:importing"
 USERS_BEING_ERASED = "cn:{a}:leaving"
 ERASED_USERS_WITH_RESTRICTIONS = "cn:{a}:restricted"
+ERASED_USERS = "cn:{a}:erased"
 SEQ_FLOOR = "cn:{a}:floor"
 INVITATION_CODES = "cn:{v}:invites"
 GUESTS = "cn:{v}:guests"
 USERS_WITH_DELIVERIES = "cn:{d}:waiting"
 DELIVERY_WAKEUPS = "cn:{d}:wake"
 CHANGED_CHANNELS = "cn:{d}:news"
+ANNOUNCEMENTS = "cn:{an}:all"
+LAST_ANNOUNCEMENT = "cn:{an}:last"
+RUNNING_ANNOUNCEMENTS = "cn:{an}:running"
 BOT_METRICS_URLS = "cn:{d}:bots"
 BOT_REQUESTS = "cn:{d}:asked"
 BOT_AVAILABLE = "cn:{d}:answers"
@@ -282,6 +301,7 @@ DEAD_LETTERS = "cn:{d}:dead"
 SAVED_SEARCH_LOG = "cn:{ws}:log"
 SITE_RATES = "cn:{hosts}:rates"
 BLOCKED_HOSTS = "cn:{hosts}:blocked"
+BLOCKED_USER_DOMAINS = "cn:{a}:domains"
 REGISTRY_BUCKETS = tuple(f"{i:02x}" for i in range(256))
 
 
@@ -319,6 +339,8 @@ outbox = _key("cn:{u:*}:out")
 in_flight = _key("cn:{u:*}:fly")
 sent_messages = _key("cn:{u:*}:told")
 last_sent_times = _key("cn:{u:*}:told:at")
+received_announcements = _key("cn:{u:*}:announced")
+announcement_recipients = _key("cn:{an}:*:to")
 room_message_ids = _key("cn:{u:*}:echoes")
 article_marks = _key("cn:{u:*}:articles")
 older_article_marks = _key("cn:{u:*}:articles:old")
@@ -358,7 +380,7 @@ def keyspace(number: Keyspace) -> tuple[str, str, str, str, str]:
 
 CELL_BUCKETS = 1 << 14
 """Number of buckets of cells; few enough that a bucket is filled, and many enough that its hash stays small."""
-_CACHED_CELLS = 30_000
+_CACHED_CELLS = 10_000
 
 
 @lru_cache(_CACHED_CELLS)
@@ -425,9 +447,40 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
         *(user(uid), user_index(uid), intents(uid), preferences(uid), pending_imports(uid)),
         *(saved_searches(uid), saved_search_hits(uid)),
         *(outbox(uid), in_flight(uid), sent_messages(uid), last_sent_times(uid)),
+        received_announcements(uid),
         *(article_marks(uid), older_article_marks(uid), room_message_ids(uid)),
         *inbound_log(uid),
     )
+
+
+DURABLE_KEYS: Final = (
+    *(RING_DRAINED, FLEET_POLICY, FLEET_POLICY_HISTORY, FLEET_POLICY_REVISION, POLL_BOUNDS, POLL_BOUNDS_EDITION),
+    *(BLOCKED_USER_DOMAINS, INVITATION_CODES, GUESTS, ERASED_USERS_WITH_RESTRICTIONS, USERS_BEING_ERASED, ERASED_USERS),
+    *(RUNNING_ANNOUNCEMENTS, ANNOUNCEMENTS, LAST_ANNOUNCEMENT),
+    *(DEAD_LETTERS, CAUGHT_UP_UNTIL, SITE_RATES, BLOCKED_HOSTS),
+    *(CONSOLE_ACCOUNTS, API_KEYS, API_KEYS_LAST_USE, AUDIT_PENDING, AUDIT_LOG),
+)
+"""Keys that a backup contains, besides those of users and channels and :data:`DURABLE_PATTERNS`.
+
+All other keys are soft state: they expire, are registered again, or are made from keys that a backup contains. Every
+new key that must survive the loss of Redis has to be added here, to :func:`durable_user_keys` or to
+:func:`durable_channel_keys`.
+"""
+
+ALL_KEYS: Final = "cn:{*"
+"""Pattern (glob) of all keys of Coronet."""
+DURABLE_PATTERNS: Final = (bot_rooms("*"), pubsub_nodes("*"), announcement_recipients("*"))
+"""Patterns (glob) of further keys that a backup contains."""
+
+
+def durable_user_keys(uid: UserId) -> tuple[str, ...]:
+    """Return all keys of a user that a backup contains."""
+    return (*erasable_user_keys(uid), restrictions(uid))
+
+
+def durable_channel_keys(cid: ChannelId) -> tuple[str, ...]:
+    """Return all keys of a channel that a backup contains."""
+    return (channel(cid), poll_results(cid), incoming_moves(cid), hub_subscription(cid), poll_pause(cid))
 
 
 def egress_budget(site: str, egress: str) -> str:

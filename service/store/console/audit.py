@@ -13,6 +13,9 @@ from service.store.client.connection import RedisRepository, script_command
 from service.store.console.accounts import digest
 
 MAX_ENTRIES: Final = 10_000
+KEPT_S: Final = 366 * 86_400
+"""How long actions are kept."""
+_LIMITS: Final = (MAX_ENTRIES, KEPT_S)
 _MAX_DURATION_S = 300.0
 _RESPONSE_TTL_S = 24 * 3600
 _IN_PROGRESS_TTL_S = 120
@@ -45,7 +48,10 @@ class AuditRecord(msgspec.Struct, frozen=True):
 
 
 class AuditLog(RedisRepository):
-    """The newest ``MAX_ENTRIES`` audited actions. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """The newest ``MAX_ENTRIES`` audited actions of the last ``KEPT_S`` seconds.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
 
     async def begin(self, note: str, deed: AuditedAction) -> None:
         """Record that an action begins. ``note`` is a unique id, by which :meth:`end` identifies the action."""
@@ -54,7 +60,7 @@ class AuditLog(RedisRepository):
     async def end(self, note: str, deed: AuditedAction) -> None:
         """Move the action that began under the id ``note`` to the log. ``deed`` is the action with its outcome."""
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
-        await self._redis.run_script("console_end_action", own, note, msgspec.msgpack.encode(deed), MAX_ENTRIES)
+        await self._redis.run_script("console_end_action", own, note, msgspec.msgpack.encode(deed), *_LIMITS)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
@@ -76,7 +82,7 @@ class AuditLog(RedisRepository):
         own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [
-            script_command("console_end_action", own, note, packed, MAX_ENTRIES)
+            script_command("console_end_action", own, note, packed, *_LIMITS)
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]

@@ -14,7 +14,7 @@ from service.errors import HostBlocked, LimitReached, RequestsPaused
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository, Command, script_command
+from service.store.client.connection import BatchedRepository, BatchingClient, Command, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
@@ -198,11 +198,23 @@ class HostBlock(msgspec.Struct, frozen=True):
 
 
 class BlockedHosts(BatchedRepository):
-    """Hosts and domains that admins have blocked. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Hosts and domains that admins have blocked: those of publishers, or those of users' XMPP servers.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
+
+    def __init__(self, redis: BatchingClient, key: str = keys.BLOCKED_HOSTS) -> None:
+        """Create the list that is stored at ``key``."""
+        super().__init__(redis)
+        self._key = key
+
+    async def is_empty(self) -> bool:
+        """Return whether nothing is blocked."""
+        return not await self._redis.call("HLEN", self._key)
 
     async def all(self) -> dict[str, HostBlock]:
         """Return all blocks, by host or domain."""
-        found: dict[bytes, bytes] = await self._redis.call("HGETALL", keys.BLOCKED_HOSTS)
+        found: dict[bytes, bytes] = await self._redis.call("HGETALL", self._key)
         return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
 
     async def matching(self, hosts: Sequence[str]) -> list[str]:
@@ -211,7 +223,7 @@ class BlockedHosts(BatchedRepository):
         asked = list(dict.fromkeys(name for each in names.values() for name in each))
         if not asked:
             return [""] * len(hosts)
-        found = await self._redis.call("HMGET", keys.BLOCKED_HOSTS, *asked)
+        found = await self._redis.call("HMGET", self._key, *asked)
         listed = {name for name, raw in zip(asked, found, strict=True) if raw is not None}
         return [next((name for name in names.get(host, ()) if name in listed), "") for host in hosts]
 
@@ -222,14 +234,14 @@ class BlockedHosts(BatchedRepository):
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def add(self, name: str, block: HostBlock) -> None:
-        """Block the host or domain ``name``, with all hosts in it, from the workers' next maintenance interval on.
+        """Block the host or domain ``name``, with all hosts in it. Workers read the hosts of publishers periodically.
 
         Raises :class:`LimitReached` if ``MAX_BLOCKED_HOSTS`` hosts are blocked already.
         """
-        if await self._redis.call("HLEN", keys.BLOCKED_HOSTS) >= MAX_BLOCKED_HOSTS:
-            raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} hosts are blocked already. Block a domain instead of its hosts.")
-        await self._redis.call("HSET", keys.BLOCKED_HOSTS, name, msgspec.json.encode(block))
+        if await self._redis.call("HLEN", self._key) >= MAX_BLOCKED_HOSTS:
+            raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} names are blocked already. Block a domain instead of its hosts.")
+        await self._redis.call("HSET", self._key, name, msgspec.json.encode(block))
 
     async def remove(self, name: str) -> bool:
         """Unblock a host or domain; return False if it is not blocked."""
-        return bool(await self._redis.call("HDEL", keys.BLOCKED_HOSTS, name))
+        return bool(await self._redis.call("HDEL", self._key, name))

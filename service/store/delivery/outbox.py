@@ -34,6 +34,9 @@ def unique_timestamp() -> float:
     return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
 
 
+ANNOUNCEMENTS: Final[ChannelId] = "0" * 40
+"""Stands for announcements in items, whose version is then the number of an announcement; no channel has this id."""
+
 MessageId = str
 _Pair = tuple[UserId, MessageId]
 
@@ -212,9 +215,13 @@ class Outbox(RedisRepository):
                 ]
             )
 
-    async def waiting_users(self) -> list[UserId]:
-        """Return all users with queued items or batches in flight, those who have waited longest first."""
-        return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, -1)]
+    async def waiting_users(self, limit: int = 0) -> list[UserId]:
+        """Return users with queued items or batches in flight, those who have waited longest first.
+
+        ``limit`` is the maximum number of users; 0 stands for all of them.
+        """
+        found = await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, limit - 1)
+        return [uid.decode() for uid in found]
 
     async def count_waiting(self) -> int:
         """Return the number of users with queued items or batches in flight."""
@@ -293,6 +300,14 @@ class Outbox(RedisRepository):
             for uid, reply in zip(uids, replies, strict=True)
             if not isinstance(reply, int)
         }
+
+    async def drop_queued(self, uids: Sequence[UserId]) -> None:
+        """Delete the items of users that no batch has; what is in flight remains."""
+        stamps = await self._stamps(uids)
+        replies = await self._redis.call_many(
+            [command for uid in uids for command in (("DEL", keys.outbox(uid)), ("HLEN", keys.in_flight(uid)))]
+        )
+        await self._drop_idle(stamps, [uid for uid, left in zip(uids, replies[1::2], strict=True) if not left])
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
         """Return, for each user, the batches that are claimed and not complete, oldest first."""

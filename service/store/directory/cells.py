@@ -30,7 +30,7 @@ from service.store.client.connection import BatchedRepository, BatchingClient
 
 T = TypeVar("T")
 
-_CACHED_PAIRS = 30_000
+_CACHED_PAIRS = 10_000
 _CACHED_CELLS = 20_000
 _PAIR_BYTES = 8
 _NAME_BITS = 64

@@ -28,7 +28,7 @@ from service.store.client.connection import BatchingClient
 
 _MEMORY_S = 10.0
 _INTERVAL_S = 1.0
-_COUNTED_CELLS = 20_000
+_COUNTED_CELLS = 5_000
 _CELLS_PER_REPORT = 64
 _MAX_CELLS = 10_000
 """Number of cells in the shared hash. The least loaded ones are removed all the time (:meth:`LoadReports.forget`)."""

@@ -24,7 +24,7 @@ from service.discovery.candidates import (
 from service.discovery.cell import CellAnswer, CellState
 from service.discovery.cell_rounds import run_together
 from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, PairKey, home_partition
-from service.discovery.matrix_search import PairClause, PairQuery, read_matrix, search
+from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
 from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.text_search.ranking import clause_importance
 from service.store.client.connection import BatchingClient
@@ -92,10 +92,13 @@ class Directory(MatrixAccess):
             dialogues = [registration.withdraw(pair, posting, self._sizes.get(pair)) for pair in left]
             self._learn(left, await self._run(run_together(dialogues)))
 
-    async def find(self, clauses: Sequence[Clause], excluded: Collection[AvPair], most: int) -> Candidates:
+    async def find(
+        self, clauses: Sequence[Clause], excluded: Collection[AvPair], most: int, read: MatrixReaders | None = None
+    ) -> Candidates:
         """Return up to ``most`` names that satisfy the clauses and have no excluded pair, those with best scores first.
 
-        There must be at least one clause. Names that satisfy more optional clauses precede others. Raises
+        There must be at least one clause. Names that satisfy more optional clauses precede others. ``read`` is what
+        earlier searches for the same query have read, which is not read again; this search adds to it. Raises
         :class:`service.errors.CellsUnavailable`.
         """
         began_s = time.perf_counter()
@@ -114,8 +117,8 @@ class Directory(MatrixAccess):
             alternatives = (each.pair for each in clauses[index].alternatives)
             return clause_importance(clauses[index], dict(zip(alternatives, frequencies, strict=True)))
 
-        query = PairQuery(asked, without, most, importance)
-        outcome = await self._run(search(query, randbits(48), time.time(), known), is_query=True)
+        query, readers = PairQuery(asked, without, most, importance), {} if read is None else read
+        outcome = await self._run(search(query, randbits(48), time.time(), known, readers), is_query=True)
         self._learn(list(outcome.sizes), list(outcome.sizes.values()))
         names = await self._names.resolve(outcome.names.tolist())
         found = [

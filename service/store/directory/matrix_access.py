@@ -38,7 +38,7 @@ A registration in one more partition costs something in each query, and a query 
 in registrations, which are rarer by far. On a single Redis the rates have no effect.
 """
 
-_CACHED_SIZES = 30_000
+_CACHED_SIZES = 10_000
 
 
 class MatrixAccess:

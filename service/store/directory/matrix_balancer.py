@@ -10,7 +10,7 @@ only if it is as expected.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from zlib import crc32
+from math import ceil
 
 import msgspec
 import structlog
@@ -116,8 +116,7 @@ class MatrixBalancer:
         """
         self._passes += 1
         await self._directory.load_reports.flush()
-        reports = await self._directory.load_reports.read()
-        sizes = await self._directory.matrix_sizes()
+        reports, sizes = await asyncio.gather(self._directory.load_reports.read(), self._directory.matrix_sizes())
         nodes = await self._node_loads.read()
         own = {cell: load for cell, load in reports.items() if is_own(cell.pair)}
         due = self._due_pairs(own, sizes, nodes, is_own)
@@ -148,9 +147,13 @@ class MatrixBalancer:
         """
         growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
         replicated = {pair for pair, size in sizes.items() if size.replicas > 1}
-        in_turn = {pair for pair in sizes if (crc32(pair.encode()) + self._passes) % _PASSES_PER_CHECK == 0}
+        # Those of one pass are looked at concurrently, and then share their round trips.
+        own = sorted(pair for pair in sizes if is_own(pair))
+        count = max(_CONCURRENT_MATRICES, ceil(len(own) / _PASSES_PER_CHECK))
+        begin = self._passes % _PASSES_PER_CHECK * count
+        in_turn = own[begin : begin + count]
         unlisted = self._listed.difference(sizes)
-        return sorted(pair for pair in growing | replicated | in_turn | unlisted | self._active if is_own(pair))
+        return sorted(pair for pair in growing.union(replicated, in_turn, unlisted, self._active) if is_own(pair))
 
     async def _keep(self, pair: Pair, reported: Mapping[ReportedCell, CellLoad], nodes: RedisNodes) -> bool:
         """Repair and resize the matrix of an AV-pair; return whether it has changed or is not settled."""

@@ -76,6 +76,11 @@ class SavedSearches(BatchedRepository):
             await self._redis.call("DEL", keys.SAVED_SEARCH_LOG)
         await self._redis.call("DEL", keys.saved_searches(uid))
 
+    async def restore(self, packed: Sequence[bytes]) -> None:
+        """Write saved searches, packed as in the user's list, to their buckets."""
+        for watch in (msgspec.msgpack.decode(each, type=SavedSearch) for each in packed):
+            await self._write(watch.id, watch.condition)
+
     async def of_user(self, jid: str) -> list[SavedSearch]:
         """Return a user's saved searches, sorted by number."""
         return _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))

@@ -2,6 +2,8 @@
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
 For a day one number remains, the greatest ``seq`` (counter of changes) of all users who were erased: see ``SEQ_FLOOR``.
+For ``ERASURES_KEPT_DAYS`` days the user's id, which is a hash, remains with the time of the erasure, so that a backup
+from before is not restored without erasing the user again (:mod:`service.store.client.erasure_file`).
 
 Two kinds of data outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a
 day. Restrictions by admins (address, suspension, maximum number of subscriptions) expire after
@@ -16,6 +18,7 @@ from typing import Final
 from service.model import UserId
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
+from service.store.client.erasure_file import ERASURES_KEPT_DAYS
 from service.store.directory.saved_searches import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions
 
@@ -46,7 +49,8 @@ class Erasure:
         No delivery to the user begins during the call.
         """
         uid = keys.user_id(jid)
-        await self._redis.call("SADD", keys.USERS_BEING_ERASED, uid)
+        own = (keys.USERS_BEING_ERASED, keys.ERASED_USERS)
+        await self._redis.run_script("user_begin_erasure", own, uid, ERASURES_KEPT_DAYS * 86_400)
         return await self._finish(uid)
 
     async def resume(self) -> int:

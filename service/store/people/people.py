@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from service.model import UserId
+from service.net.sites import domain_of_jid
 from service.store.client import keys
 from service.store.client.connection import RedisClient, RedisRepository
+from service.store.coordination.request_budgets import BlockedHosts
 from service.store.delivery.outbox import Outbox
 from service.store.people.erasure import Erasure
 
@@ -28,7 +30,8 @@ class Person(msgspec.Struct, frozen=True):
     ``most_subscriptions`` is the maximum that an admin has set; None if the maximum in the settings applies. ``queued``
     and ``in_flight`` are numbers of items and of batches. ``waiting_since_s`` (Unix s) is the time when the oldest
     undelivered item was queued; None without such items. ``receipts`` means that the user's client sends receipts
-    (XEP-0184). While ``suspended``, nothing is queued for the user, and the user's messages are not answered.
+    (XEP-0184). While ``suspended``, nothing is queued for the user, and the user's messages are not answered. The same
+    holds while ``blocked_domain``, the domain of the user or a parent of it, is blocked; "" if none is.
     """
 
     id: UserId
@@ -41,13 +44,15 @@ class Person(msgspec.Struct, frozen=True):
     in_flight: int
     waiting_since_s: float | None
     receipts: bool
+    blocked_domain: str = ""
 
 
 class People:
     """All users who have ever written to a bot. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox) -> None:
+    def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox, blocked_domains: BlockedHosts) -> None:
         self._redis = redis
+        self._blocked_domains = blocked_domains
         self._forgetting = forgetting
         self._outbox = outbox
 
@@ -82,7 +87,13 @@ class People:
         ]
         replies = await self._redis.call_many(commands)
         own = (replies[_COMMANDS_PER_PERSON * place : _COMMANDS_PER_PERSON * (place + 1)] for place in range(len(uids)))
-        return [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
+        people = [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
+        domains = [domain_of_jid(each.jid) if each else "" for each in people]
+        blocked = await self._blocked_domains.matching(domains)
+        return [
+            msgspec.structs.replace(each, blocked_domain=name) if each else None
+            for each, name in zip(people, blocked, strict=True)
+        ]
 
     async def get(self, uid: UserId) -> Person | None:
         """Return a user; None if the id is unknown."""

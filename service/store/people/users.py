@@ -6,8 +6,10 @@ from typing import Final, Literal
 import msgspec
 
 from service.model import UserId
+from service.net.sites import domain_of_jid
 from service.store.client import keys
-from service.store.client.connection import Command, RedisRepository, script_command
+from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
+from service.store.coordination.request_budgets import BlockedHosts
 from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 
@@ -18,7 +20,7 @@ class UserState(msgspec.Struct, frozen=True):
     ``welcomed`` means that the welcome message was sent, ``receipts`` that the user's client sends receipts (XEP-0184),
     and ``unreachable`` that deliveries are suspended because messages bounced. ``suspended`` and ``most_subscriptions``
     are restrictions by admins, which outlive erasure; ``most_subscriptions`` is None if the maximum in the settings
-    applies.
+    applies. Users of a blocked domain are suspended, too.
     """
 
     jid: str
@@ -43,6 +45,11 @@ def _decode_user_settings(written: bytes | None, client_language: bytes | None) 
 class Users(RedisRepository):
     """State of users, by bare JID."""
 
+    def __init__(self, redis: RedisClient, blocked_domains: BlockedHosts) -> None:
+        """Create the repository. The users of ``blocked_domains`` count as suspended."""
+        super().__init__(redis)
+        self._blocked_domains = blocked_domains
+
     async def get(self, jid: str) -> UserState:
         """Return the state of a user, or the default state if the user is unknown."""
         uid = keys.user_id(jid)
@@ -59,15 +66,31 @@ class Users(RedisRepository):
             receipts == b"1",
             unreachable is not None,
             _decode_user_settings(*user_settings),
-            suspended == b"1",
+            suspended == b"1" or bool(await self.of_blocked_domains([jid])),
             int(most) if most else None,
         )
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
-        """Return the users among ``uids`` whom an admin has suspended."""
+        """Return the users among ``uids`` whom an admin has suspended, themselves or with their domain."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
-        return {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
+        suspended = {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
+        return suspended | await self.with_blocked_domain(asked)
+
+    async def with_blocked_domain(self, uids: Sequence[UserId]) -> set[UserId]:
+        """Return the known users among ``uids`` whose domain an admin has blocked."""
+        if not uids or await self._blocked_domains.is_empty():
+            return set()
+        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
+        jids = {uid: jid.decode() for uid, jid in zip(uids, found, strict=True) if jid}
+        blocked = await self.of_blocked_domains(list(jids.values()))
+        return {uid for uid, jid in jids.items() if jid in blocked}
+
+    async def of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
+        """Return the JIDs whose domain, or a parent of it, an admin has blocked."""
+        domains = [domain_of_jid(jid) for jid in jids]
+        matching = await self._blocked_domains.matching(domains)
+        return {jid for jid, blocked in zip(jids, matching, strict=True) if blocked}
 
     async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
         """Update a user's state; an argument that is None leaves its field unchanged.

@@ -1,4 +1,4 @@
--- Move the oldest items of an outbox, all news or all edits, into a batch in flight. The first item's id determines
+-- Move the oldest items of an outbox, all news, all edits or all announcements, into a batch in flight. The first item's id determines
 -- the message id. Articles that another channel has delivered to this user are omitted here, the last step before
 -- sending. The marks of delivered articles are kept for 15 to 30 days, in two generations of about 500. Suppressed
 -- changes are omitted first and do not count as delivered. For a suspended user all items are dropped. Items for

@@ -6,13 +6,14 @@ change that is repeated late therefore never undoes a newer change.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from sys import intern
 
 from cachetools import LRUCache
 
-from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch
+from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.transitions import Accepted
@@ -26,6 +27,7 @@ from service.store.client.connection import BatchingClient, script_command
 from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
+_MAX_CACHED_LEAVES = 4_096
 
 
 class ChannelIndex:
@@ -53,6 +55,7 @@ class ChannelIndex:
         self._layout = layout
         self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MAX_CACHED_SITES)
         self._depths = DepthCache()
+        self._keyspaces_of_leaves: LRUCache[tuple[KeyGroup, int], Keyspace] = LRUCache(_MAX_CACHED_LEAVES)
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
@@ -89,17 +92,38 @@ class ChannelIndex:
         known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
         counts: dict[ChannelId, int] = {}
         with _translated():
-            searches = {cid: self._search_leaves(site, cid) for cid, site in known.items()}
-            probes = [(search.probe, cached_channel_prefix(cid)) for cid, search in searches.items() if search.probe]
-            answers = await self._keyspaces.count_at_leaves(probes)
-            for (cid, search), counted in zip(searches.items(), answers, strict=True):
-                # Nearly every channel has one leaf, which the first probe reaches.
-                if counted is not None and search.on_answer(counted[0]) and search.probe is None:
-                    counts[cid] = counted[1]
+            counts = await self._count_at_leaves(known)
             others = [cid for cid in known if cid not in counts]
             found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
         counts |= zip(others, found, strict=True)
         return [counts.get(cid, 0) for cid in cids]
+
+    async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
+        """Return the numbers of entries of those channels that are in known leaves which are no longer moving.
+
+        ``sites`` has the registrable domain of each channel. Nearly every channel has one leaf, which is known.
+        """
+        leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
+        for cid, site in sites.items():
+            group = self._layout.channel_group(site, cid)
+            leaf = self._depths.leaf_of(group)
+            if leaf is not None:
+                leaves[cid] = _label(leaf[0])
+                probes.append((Probe(self._keyspace_of(*leaf), group.key, leaf[1]), cached_channel_prefix(cid)))
+        answers = await self._keyspaces.count_at_leaves(probes)
+        return {
+            cid: number
+            for (cid, label), (answer, number) in zip(leaves.items(), answers, strict=True)
+            if answer == label
+        }
+
+    def _keyspace_of(self, leaf: KeyGroup, depth: int) -> Keyspace:
+        """Return the keyspace to which ``depth`` leads for the keys of a leaf."""
+        keyspace = self._keyspaces_of_leaves.get((leaf, depth))
+        if keyspace is None:
+            keyspace = self._keyspaces.map.keyspace_of(KeyGroup.containing(leaf.key, depth, leaf.bits))
+            self._keyspaces_of_leaves[leaf, depth] = keyspace
+        return keyspace
 
     def _search_leaves(self, site: str, cid: ChannelId) -> LeafGroupSearch:
         return LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
@@ -163,6 +187,10 @@ class ChannelIndex:
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.request is None else _format_cursor(walk.position)
 
+    def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
+        """Cache the registrable domains of channels, as they are stored with them; None for one that has none yet."""
+        self._sites_known.update({cid: intern(site.decode()) for cid, site in sites.items() if site})
+
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
         """Return, for each channel in order, the registrable domain that determines the keys of its entries.
 
@@ -179,9 +207,8 @@ class ChannelIndex:
                 [script_command("channel_set_site", (keys.channel(cid),), site) for cid, site in new.items()]
             )
             asked = {cid: site for cid, (site, _) in held.items()} | dict(zip(new, decided, strict=True))
-            learnt = {cid: intern(site.decode()) for cid, site in asked.items() if site}
-            self._sites_known.update(learnt)
-            found |= learnt
+            self.learn_sites(asked)
+            found |= {cid: site.decode() for cid, site in asked.items() if site}
         return [found.get(cid) for cid in cids]
 
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
@@ -207,6 +234,11 @@ class ChannelIndex:
                 told = answer.group.intersection(channel) or answer.group
                 await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
         return walk.records
+
+
+@lru_cache(_MAX_CACHED_LEAVES)
+def _label(leaf: KeyGroup) -> bytes:
+    return leaf.label.encode()
 
 
 @contextmanager

@@ -211,10 +211,10 @@ class KeyspaceStore:
         found, (number,) = await self._accept(probe, "count", mark)
         return found, number
 
-    async def count_at_leaves(self, asked: Sequence[tuple[Probe, bytes]]) -> list[tuple[Accepted, int] | None]:
-        """Return what :meth:`count` returns for each probe and channel prefix, in order, with one command for each.
+    async def count_at_leaves(self, asked: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
+        """Return, for each probe and channel prefix in order, the leaf's label, and the number of :meth:`count`.
 
-        The result is None where the keyspace has no leaf of the key that is not moving: :meth:`count` asks further.
+        The label is None where the keyspace has no leaf of the key that is not moving: :meth:`count` asks further.
         """
         replies = await self._redis.call_many(
             [
@@ -224,10 +224,7 @@ class KeyspaceStore:
                 for probe, mark in asked
             ]
         )
-        return [
-            (Accepted(KeyGroup.from_label(said.decode(), self.bits)), number) if isinstance(said, bytes) else None
-            for said, number in replies
-        ]
+        return [(said if isinstance(said, bytes) else None, number) for said, number in replies]
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
         """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""

@@ -30,6 +30,7 @@ from service.store.subscriptions.channel_index import ChannelIndex
 _INTENT_TIMEOUT_S = 5.0
 _PAGE = 500
 _CONCURRENT_MOVES = 16
+_RESTORED_PAGE = 100
 
 
 class Subscriptions:
@@ -172,6 +173,17 @@ class Subscriptions:
         for uid, stamp in left:
             await self._replay(uid.decode(), stamp)
         return len(left)
+
+    async def restore_intents(self) -> int:
+        """Complete the changes of all users who are listed as having intents; return the number of users.
+
+        This writes the channel index of a restored store, whose users have an intent for each subscription.
+        """
+        count = 0
+        while noted := await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, _RESTORED_PAGE - 1, "WITHSCORES"):
+            await asyncio.gather(*(self._replay(uid.decode(), stamp) for uid, stamp in noted))
+            count += len(noted)
+        return count
 
     async def _announce(self, uid: UserId) -> float:
         """Record, before any other write, that a user may have intents (incomplete changes).

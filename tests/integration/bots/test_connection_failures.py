@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from bots.delivery import batch_sender, scheduler
-from bots.main import run
 from bots.xmpp import connection
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
@@ -19,7 +18,7 @@ from service.model import Channel
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client.keys import user_id
-from tests.support.bot_in_process import Person, knows_receipts, moved, reach, serving, tell
+from tests.support.bot_in_process import Person, knows_receipts, moved, reach, run_bot, serving, tell
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.tcp_proxy import proxy
@@ -171,7 +170,7 @@ async def test_a_paused_process_is_replaced_and_does_not_disturb_its_successor(
         channel = await subscribed(store, alice)
         stopped.send_signal(signal.SIGSTOP)
         await tell(store, [alice], channel, "while-stopped")
-        successor = asyncio.create_task(run(own_settings))
+        successor = asyncio.create_task(run_bot(own_settings))
         try:
             await alice.wait_for(lambda message: "Entry while-stopped" in message.body)
             stopped.send_signal(signal.SIGCONT)

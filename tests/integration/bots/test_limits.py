@@ -16,12 +16,14 @@ from bots.sessions import adhoc_session
 from bots.sessions.chat_session import MAX_MISUNDERSTOOD
 from bots.xmpp import presence
 from service.feeds import opml
+from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
+from service.store.coordination.request_budgets import HostBlock
 from tests.support.bot_in_process import Person, moved, serving
-from tests.support.channels import make_channel
+from tests.support.channels import make_channel, publish
 from tests.support.client_software import Errand, where
 from tests.support.impostor_server import ROOM, Strangers, strangers
 from tests.support.prosody import STRANGERS, ProsodyWithStrangers
@@ -154,6 +156,34 @@ async def test_another_spelling_of_an_address_is_the_same_user(others: tuple[Str
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "bob is answered")
     await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     assert [to for to, _ in theirs.messages] == [f"bob@{STRANGERS}"]
+
+
+async def test_users_of_a_blocked_domain_are_not_answered_and_keep_their_subscriptions(
+    others: tuple[Strangers, Bot], store: Store
+) -> None:
+    theirs, bot = others
+    eve = f"eve@{STRANGERS}"
+    theirs.say(eve, bot.connection.address, "list")
+    await until_so(lambda: bool(theirs.messages), "eve is answered")
+    channel = await make_channel(store)
+    await store.subscriptions.subscribe(eve, channel.id)
+    await store.blocked_user_domains.add(STRANGERS, HostBlock("ada", 1.0))
+    theirs.messages.clear()
+    theirs.say(eve, bot.connection.address, "list")
+    delta = await publish(store, channel, "while-blocked")
+    await store.outbox.enqueue([user_id(eve)], channel.id, delta.version, 2_000.0, VersionParts())
+
+    async def is_dropped() -> bool:
+        return not await store.outbox.waiting_users()
+
+    await until(is_dropped, "the queued item is dropped")
+    await until_so(lambda: not bot._chat_sessions._sessions, "all messages are handled")
+    assert theirs.messages == []
+    assert await store.blocked_user_domains.remove(STRANGERS)
+    assert [each.channel for each in await store.subscriptions.of_user(eve)] == [channel.id]
+    delta = await publish(store, channel, "afterwards", base=delta.version)
+    await store.outbox.enqueue([user_id(eve)], channel.id, delta.version, 2_000.0, VersionParts())
+    await until_so(lambda: any("afterwards" in text for _, text in theirs.messages), "eve gets news again")
 
 
 async def test_opening_forms_is_rate_limited(limited: Settings, store: Store, person: Person) -> None:

@@ -10,6 +10,7 @@ from bots.dialogue.opml_import import MAX_QUEUED_FEEDS
 from service.errors import AddressRefused
 from service.feeds import opml
 from service.feeds.opml import OpmlSubscription
+from service.host_process import serve_programs
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot_in_process import Person, serving
@@ -17,7 +18,7 @@ from tests.support.channels import make_channel
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher
 from tests.support.waiting import until
-from workers.main import run_worker
+from workers.main import WorkerProgram
 
 pytestmark = pytest.mark.parametrize("login", ["component"])
 
@@ -52,7 +53,7 @@ async def publisher() -> AsyncIterator[RawPublisher]:
 
 @pytest_asyncio.fixture
 async def worker(settings: Settings, store: Store) -> AsyncIterator[None]:
-    running = asyncio.create_task(run_worker(settings))
+    running = asyncio.create_task(serve_programs(settings, [WorkerProgram]))
     try:
         await until(store.ring.nodes, "a worker is there")
         yield

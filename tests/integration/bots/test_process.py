@@ -9,14 +9,13 @@ import pytest
 
 from bots import process
 from bots.bot import Bot
-from bots.main import run
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.store import Store
-from tests.support.bot_in_process import Person, moved, reach, tell
+from tests.support.bot_in_process import Person, moved, reach, run_bot, tell
 from tests.support.channels import make_channel
 from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until, until_so
@@ -31,7 +30,7 @@ async def test_sigterm_stops_the_process_and_releases_its_leases(
     settings: Settings, store: Store, person: Person
 ) -> None:
     alice = await person()
-    running = asyncio.create_task(run(settings))
+    running = asyncio.create_task(run_bot(settings))
     await reach(alice)
     assert await has_leases(store, settings)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -43,9 +42,9 @@ async def test_two_processes_give_one_answer_and_the_second_takes_over(
     settings: Settings, store: Store, person: Person
 ) -> None:
     alice = await person()
-    first = asyncio.create_task(run(settings))
+    first = asyncio.create_task(run_bot(settings))
     await reach(alice)
-    second = asyncio.create_task(run(settings))
+    second = asyncio.create_task(run_bot(settings))
     answer = await alice.say("list")
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -80,7 +79,7 @@ async def test_the_process_waits_for_an_unavailable_xmpp_server(
     own_prosody: PrivateProsody, settings: Settings, store: Store, login: str
 ) -> None:
     late = await moved(settings, own_prosody)
-    running = asyncio.create_task(run(late))
+    running = asyncio.create_task(run_bot(late))
     try:
         await until(store.bot_endpoints.metrics_urls, "the process runs without a server")
         await own_prosody.start()
@@ -106,7 +105,7 @@ async def test_a_user_above_the_rate_limit_is_told_once_and_others_are_served(
 ) -> None:
     strict = settings.model_copy(update={"max_commands_per_minute": 5})
     eve, bob = await asyncio.gather(person(), person())
-    running = asyncio.create_task(run(strict))
+    running = asyncio.create_task(run_bot(strict))
     await reach(eve)
     for _ in range(30):
         eve.send("status")
@@ -142,7 +141,7 @@ async def test_deliveries_complete_for_a_client_without_receipts(
     alice.give_receipts(willing=False)
     feed = "https://example.org/feed"
     for round_number in (1, 2):
-        running = asyncio.create_task(run(settings))
+        running = asyncio.create_task(run_bot(settings))
         await reach(alice)
         async with scripted_worker(store, {feed: None}):
             assert "A feed" in await alice.say(feed)

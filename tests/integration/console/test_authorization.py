@@ -46,7 +46,9 @@ OWN = {
 """Changes of own data, which every role may make."""
 QUESTIONS = {"/api/v1/policy/what-if"}
 """POST routes that change nothing."""
-FOR_ADMINS = re.compile(r"/log|/chat.*|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*")
+FOR_ADMINS = re.compile(
+    r"/log|/chat.*|/people/{user}/forget|/api/v1/log|/settings/accounts.*|/api/v1/accounts.*|(/api/v1)?/announcements.*"
+)
 """Routes that require the role admin."""
 CHANGED_BY_ADMINS = re.compile(r"/policy.*|/api/v1/(policy.*|store/accept)|DELETE /api/v1/people/{user}|.*/forget")
 """Routes whose changes require the role admin."""

@@ -74,3 +74,24 @@ async def test_the_api_blocks_and_unblocks_hosts(api: aiohttp.ClientSession) -> 
         assert answer.status == 404
     async with api.get("blocked-hosts") as answer:
         assert await answer.json() == {"items": {}}
+
+
+async def test_domains_of_people_are_blocked_and_unblocked(
+    store: Store, ada: Visitor, api: aiohttp.ClientSession
+) -> None:
+    assert await ada.post("/blocked-domains", name="Spam.example", why="spam") == (303, "/blocked-domains")
+    assert "spam.example" in (await ada.get("/blocked-domains"))[1]
+    status, text = await ada.post("/blocked-domains", name="eve@spam.example")
+    assert status == 422
+    assert "Enter a domain such as example.org" in text
+    await store.users.update("eve@spam.example", welcomed=True)
+    assert "Domain blocked" in (await ada.get("/people"))[1]
+    async with api.get("blocked-domains") as answer:
+        assert list((await answer.json())["items"]) == ["spam.example"]
+    assert await ada.post("/blocked-domains", name="spam.example", action="allow") == (303, "/blocked-domains")
+    async with api.put("blocked-domains/spam.example", json={}) as answer:
+        assert answer.status == 200
+    async with api.delete("blocked-domains/spam.example") as answer:
+        assert answer.status == 204
+    async with api.delete("blocked-domains/spam.example") as answer:
+        assert answer.status == 404

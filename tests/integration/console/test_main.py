@@ -14,9 +14,11 @@ from service.embedded.redis import PrivateRedis
 
 _PROGRAM = """
 import asyncio
-from service.console.main import run
+from service.console.main import ConsoleProgram
+from service.host_process import serve_programs
 from service.settings import load
-asyncio.run(run(load()))
+from service.shutdown import run_until_stopped
+asyncio.run(run_until_stopped(serve_programs(load(), [ConsoleProgram])))
 """
 
 

@@ -123,6 +123,6 @@ async def test_a_bad_token_and_an_unreachable_console_are_reported(call: Call) -
 async def test_help_is_available_without_a_console(call: Call) -> None:
     status, out, err = await call("--help", token="", at="")
     assert (status, err) == (0, "")
-    assert "requeue-dead-letter  Queue the content of a dead letter" in out
+    assert "requeue-dead-letter   Queue the content of a dead letter" in out
     status, out, err = await call("set-person", "--help", token="", at="")
     assert (status, err, "--most-subscriptions" in out) == (0, "", True)

@@ -1,6 +1,8 @@
-"""The command line: usage errors and failures print one line, and secrets are hidden."""
+"""The command line: help, settings files, one line for each error, and hidden secrets."""
 
 import json
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -51,12 +53,57 @@ def test_a_usage_error_prints_one_line(call: Call, arguments: list[str], text: s
     assert text in err
 
 
-def test_without_arguments_help_lists_the_commands(call: Call) -> None:
-    status, out, _ = call()
+@pytest.mark.parametrize("arguments", [[], ["-h"], ["--help"]])
+def test_help_lists_all_commands_by_purpose(call: Call, arguments: list[str]) -> None:
+    status, out, _ = call(*arguments)
     assert status == 0
-    for command in ("up", "worker", "bot", "console", "inspect", "doctor", "admin", "simulate"):
-        assert command in out
-    assert "..." not in out.partition("Commands:")[2]
+    first, *sections = out.split(f"\n{cli.RUN}:\n")
+    assert "--version" in first
+    (commands,) = sections
+    assert [heading for heading in (cli.OPERATE, cli.EXPLORE) if f"\n{heading}:\n" not in commands] == []
+    names = [each.name or getattr(each.callback, "__name__", "") for each in cli.app.registered_commands]
+    assert [name for name in names if f"\n  {name.replace('_', '-')} " not in f"\n{commands}"] == []
+    assert "..." not in commands
+
+
+@pytest.mark.parametrize("command", ["worker", "inspect", "admin", "simulate", "simulate corona"])
+def test_every_command_has_a_short_and_a_long_option_for_help(call: Call, command: str) -> None:
+    short, long = call(*command.split(), "-h"), call(*command.split(), "--help")
+    assert short == long
+    assert (short[0], short[1][:7]) == (0, "Usage: ")
+
+
+def test_the_version_is_shown(call: Call) -> None:
+    status, out, _ = call("--version")
+    assert (status, out.split()[0]) == (0, "coronet")
+    assert out.split()[1].replace(".", "").isdigit()
+
+
+def test_a_shell_completes_commands() -> None:
+    """The variables are those of click's script for bash, which ``--show-completion`` prints."""
+    environ = {**os.environ, "_CORONET_COMPLETE": "complete_bash", "COMP_WORDS": "coronet do", "COMP_CWORD": "1"}
+    coronet = Path(sys.executable).with_name("coronet")
+    found = subprocess.run([coronet], env=environ, capture_output=True, text=True, check=False).stdout
+    assert "doctor" in found
+    assert "worker" not in found
+
+
+@pytest.mark.parametrize(
+    ("command", "works"),
+    [
+        ("inspect https://example.org", "service.operations.inspection.inspect"),
+        ("simulate schedulers --json", "service.simulate.schedulers.experiment.run"),
+    ],
+)
+def test_an_interrupted_command_has_the_status_130(
+    call: Call, monkeypatch: pytest.MonkeyPatch, command: str, works: str
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(works, interrupt)
+    status, _, err = call(*command.split())
+    assert (status, err) == (130, "")
 
 
 def test_an_experiment_prints_json(call: Call) -> None:
@@ -126,6 +173,66 @@ def test_a_program_reports_invalid_settings_by_name(call: Call, monkeypatch: pyt
     status, _, err = call("worker")
     assert (status, err.count("\n")) == (1, 1)
     assert "lease_ttl_s" in err
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, "No such file"),
+        ("a = [", "not valid TOML"),
+        ("colour = 'red'", "colour (settings file): there is no such setting"),
+        ("redis_url = 'localhost:6379'", "redis_url (settings file)"),
+        ("allowed_users = 3", "allowed_users (settings file)"),
+    ],
+)
+@pytest.mark.parametrize("command", ["worker", "bot", "console", "doctor"])
+def test_a_bad_settings_file_is_reported_in_one_line(
+    call: Call, tmp_path: Path, command: str, content: str | None, text: str
+) -> None:
+    file = tmp_path / "coronet.toml"
+    if content is not None:
+        file.write_text(content)
+    status, out, err = call(command, "--config", str(file))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert text in err
+
+
+def test_a_settings_file_is_weaker_than_the_environment(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "named.toml").write_text("console_port = 1111\nlog_level = 'debug'\nmax_watches_per_user = 7\n")
+    (tmp_path / "other.toml").write_text("console_port = 2222\n")
+    monkeypatch.setenv("CORONET_CONFIG", str(tmp_path / "other.toml"))
+    monkeypatch.setenv("CORONET_LOG_LEVEL", "error")
+    _, out, _ = call("doctor", "--settings", "--config", str(tmp_path / "named.toml"))
+    shown = {words[0]: words[1:] for line in out.splitlines() if (words := line.split())}
+    assert shown["console_port"] == ["1111", "settings", "file"]
+    assert shown["max_watches_per_user"] == ["7", "settings", "file"]
+    assert shown["log_level"] == ["error", "environment"]
+    _, out, _ = call("doctor", "--settings")
+    assert " 2222 " in out
+
+
+def test_doctor_takes_either_a_state_directory_or_a_settings_file(call: Call, tmp_path: Path) -> None:
+    status, _, err = call("doctor", "--state", str(tmp_path), "--config", str(tmp_path / "coronet.toml"))
+    assert (status, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize(("program", "setting"), [("console", "CONSOLE_PORT"), ("worker", "METRICS_PORT")])
+def test_a_port_in_use_is_reported_in_one_line(program: str, setting: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        environ = {**os.environ, f"CORONET_{setting}": str(port), "CORONET_REDIS_URL": "redis://127.0.0.1:1/0"}
+        line = [sys.executable, "-m", "service.cli", program]
+        ended = subprocess.run(line, env=environ, capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == 1
+    assert f"Cannot listen at 127.0.0.1, port {port}: address already in use. Stop" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr + ended.stdout
+
+
+def test_a_plot_in_a_missing_folder_is_refused_before_the_experiment(call: Call, tmp_path: Path) -> None:
+    status, _, err = call("simulate", "schedulers", "--plot", str(tmp_path / "none" / "plot.png"))
+    assert (status, err.count("\n")) == (2, 1)
 
 
 def test_settings_are_shown_with_their_source_and_without_secrets(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

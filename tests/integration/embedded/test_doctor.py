@@ -5,9 +5,11 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from service import settings
@@ -18,7 +20,9 @@ from service.errors import CoronetError
 from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare
 from service.operations.doctor import (
+    EXIT_CODES,
     CheckResult,
+    as_json,
     as_text,
     bot_silences_s,
     check_console,
@@ -31,6 +35,7 @@ from service.operations.doctor import (
     judge_bots,
     judge_polling,
     judge_redis,
+    worst_severity,
 )
 from service.store import connect, opened
 from tests.support.bot_in_process import serving
@@ -78,6 +83,18 @@ def client(prosody: PrivateProsody, ca_file: str) -> settings.Settings:
 async def test_a_new_private_redis_passes_all_checks_except_for_workers(clean_redis: str) -> None:
     results = await check_store(settings.load({}, redis_url=clean_redis), SteppingClock(0.001))
     assert [result.name for result in results if not result.ok] == ["Workers"]
+
+
+def test_the_results_for_programs_have_ids_and_severities() -> None:
+    results = [CheckResult("Redis version", ok=True, details="7.0"), CheckResult("Clocks", ok=False, details="9 s")]
+    assert worst_severity(results) == "warning"
+    assert msgspec.json.decode(as_json(results))["checks"] == [
+        {"id": "redis-version", "severity": "ok", "details": "7.0", "advice": ""},
+        {"id": "clocks", "severity": "warning", "details": "9 s", "advice": ""},
+    ]
+    results.append(CheckResult("Workers", ok=False, details="0 in the ring", advice="Start one."))
+    assert (worst_severity(results), worst_severity([])) == ("error", "ok")
+    assert list(EXIT_CODES.values()) == [0, 1, 3]
 
 
 async def test_a_redis_that_lost_its_data_is_reported(clean_redis: str, tmp_path: Path) -> None:
@@ -266,6 +283,7 @@ async def test_a_bot_that_does_not_respond_is_reported(prosody: PrivateProsody, 
     async with announced_bot(configured, ""):
         pass
     by_name = {result.name: result for result in await examine(configured)}
+    assert by_name["Version"].details.startswith(version("coronet"))
     assert (by_name["Bots"].ok, by_name["Bots"].details) == (False, "0 ready, 1 not: one does not respond")
 
 

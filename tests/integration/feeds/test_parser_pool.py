@@ -12,6 +12,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
+from service.feeds.sandbox import parser_pool
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import FeedLink
@@ -133,6 +134,18 @@ async def test_a_process_is_reused_although_its_parent_is_large(pool: ParserPool
 
 def kills() -> float:
     return REGISTRY.get_sample_value("coronet_parse_kills_total") or 0.0
+
+
+async def test_an_idle_process_is_stopped_and_another_one_replaces_it(
+    pool: ParserPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parser_pool, "_IDLE_TIMEOUT_S", 0.05)
+    document = Document(GOOD, URL, {})
+    await pool.parse_document(document)
+    (first,) = pool._idle
+    await until_so(lambda: not first.is_alive, "the idle process has ended")
+    assert pool._idle == []
+    assert (await pool.parse_document(document)).feed is not None
 
 
 async def test_a_stopped_process_is_killed_after_the_timeout(pool: ParserPool) -> None:

@@ -122,6 +122,31 @@ async def test_metrics_have_the_counters_of_the_process() -> None:
     assert 'coronet_polls_total{outcome="counted-here"} 7.0' in text
 
 
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", "application/openmetrics-text"),
+        ("text/plain;version=0.0.4", "text/plain"),
+        ("*/*", "text/plain"),
+    ],
+)
+async def test_metrics_are_in_the_format_that_the_client_accepts(accept: str, content_type: str) -> None:
+    async def ready() -> None:
+        return
+
+    server = await serve_health("127.0.0.1", 0, ready)
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{server.url}/metrics", headers={"Accept": accept}) as answer,
+        ):
+            text = await answer.text()
+        assert answer.content_type == content_type
+        assert text.endswith("# EOF\n") is (content_type == "application/openmetrics-text")
+    finally:
+        await server.close()
+
+
 async def test_a_server_on_every_address_is_named_by_its_host() -> None:
     """Other machines read the URL, in a ring's lease; 0.0.0.0 would lead them to themselves."""
 
@@ -142,7 +167,7 @@ async def test_a_bound_port_raises_an_error_and_leaves_no_resources() -> None:
     port = unused_port()
     server = await serve_health("127.0.0.1", port, ready)
     try:
-        with pytest.raises(OSError, match=str(port)):
+        with pytest.raises(OperationalError, match=f"port {port}: address already in use"):
             await serve_health("127.0.0.1", port, ready)
     finally:
         await server.close()

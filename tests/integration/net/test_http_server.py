@@ -11,6 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import unused_port
 
+from service.errors import OperationalError
 from service.net import http_server
 from service.net.http_server import HttpServer, serve_http
 from tests.support.waiting import until_so
@@ -254,6 +255,6 @@ async def test_streams_and_websockets_have_no_deadline(monkeypatch: pytest.Monke
 async def test_a_taken_port_is_an_error() -> None:
     port = unused_port()
     async with serve_http(web.Application(), "127.0.0.1", port):
-        with pytest.raises(OSError, match=str(port)):
+        with pytest.raises(OperationalError, match=str(port)):
             async with serve_http(web.Application(), "127.0.0.1", port):
                 pass

@@ -8,8 +8,9 @@ import pytest
 import pytest_asyncio
 
 from service.embedded.sample_publisher import SamplePublisher
+from service.host_process import serve_programs
 from service.settings import Settings
-from workers.main import run_worker
+from workers.main import WorkerProgram
 
 StartWorker = Callable[[], Awaitable["asyncio.Task[None]"]]
 
@@ -39,7 +40,7 @@ async def start_worker(settings: Settings) -> AsyncIterator[StartWorker]:
     running: list[asyncio.Task[None]] = []
 
     async def start() -> asyncio.Task[None]:
-        running.append(asyncio.create_task(run_worker(settings)))
+        running.append(asyncio.create_task(serve_programs(settings, [WorkerProgram])))
         return running[-1]
 
     try:

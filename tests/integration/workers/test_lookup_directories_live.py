@@ -10,6 +10,7 @@ import pytest
 from service.console.pages.directory import measure
 from service.discovery.candidates import Candidates, Clause, require_all
 from service.discovery.discover import MAX_CANDIDATES, WORKING
+from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query_parser import parse_query
 from service.errors import NotFound
 from service.model import ChannelId, NodeId
@@ -70,9 +71,11 @@ async def test_a_search_asks_a_worker_first_and_then_the_matrices(
     await start_worker()
     search, find, asked = Searcher(store, 3), store.channel_directory.find, list[Sequence[Clause]]()
 
-    async def counted(clauses: Sequence[Clause], excluded: Collection[str], most: int) -> Candidates:
+    async def counted(
+        clauses: Sequence[Clause], excluded: Collection[str], most: int, read: MatrixReaders
+    ) -> Candidates:
         asked.append(clauses)
-        return await find(clauses, excluded, most)
+        return await find(clauses, excluded, most, read)
 
     monkeypatch.setattr(store.channel_directory, "find", counted)
     around, one = (parse_query(text, date(2026, 11, 1)) for text in ("status=ok limit 5", "host=7.example limit 5"))

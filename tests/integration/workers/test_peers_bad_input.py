@@ -66,6 +66,9 @@ async def test_a_response_without_a_valid_signature_is_refused(
 ) -> None:
     async with worker(store, "0" * 40) as asker, worker(store, "8" + "0" * 39) as liar:
         channel = await owned_by(store, liar, introduce([asker, liar]))
+        for each in (asker, liar):
+            assert each.peers._overlay is not None
+            await each.peers._overlay.wait_until_ready()  # the pings are over
         digest = liar.has(channel, some_content("news"))
         signer = liar.peers._signer
         assert signer is not None

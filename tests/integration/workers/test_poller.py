@@ -90,7 +90,7 @@ async def test_the_poll_limit_of_a_channel_holds_for_all_nodes(store: Store) -> 
 
 async def test_redirects_are_charged_to_their_target_host(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise many channels elsewhere could cause any number of requests to one host."""
-    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"), then_close=False)) as victim:
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
@@ -104,7 +104,7 @@ async def test_redirects_are_charged_to_their_target_host(store: Store, monkeypa
 
 
 async def test_a_redirect_within_a_host_is_charged_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
 
     async def lead_to_the_feed(head: str, writer: asyncio.StreamWriter) -> None:
         writer.write(ok(b"feed") if head.startswith("GET /feed ") else redirect("/feed"))
@@ -121,7 +121,7 @@ async def test_a_redirect_within_a_host_is_charged_too(store: Store, monkeypatch
 
 async def test_a_token_expires_while_a_poll_waits_for_a_slot(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise polls with tokens taken over some time would be sent all at once when slots become free."""
-    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         own_lanes, url = lanes(), publisher.url()
         slots = own_lanes.choose_for_poll(private_state(url)).slots = asyncio.Semaphore(0)

@@ -124,7 +124,7 @@ def changes_of(poll: PollOutcome) -> tuple[list[str], bool]:
 
 async def test_bytes_saved_by_located_baselines_are_counted(store: Store, reach: Fetcher) -> None:
     def saved_bytes() -> float:
-        return REGISTRY.get_sample_value("coronet_publisher_bytes_saved_total") or 0.0
+        return REGISTRY.get_sample_value("coronet_publisher_saved_bytes_total") or 0.0
 
     body = feed("new", "a")
     async with raw_publisher(Publisher(feed=body, bare=body).answer) as publisher:

@@ -90,7 +90,7 @@ async def site() -> AsyncIterator[Site]:
 @pytest_asyncio.fixture
 async def workers(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Poller]]:
     """Pollers of several workers, for which this machine is a public site."""
-    monkeypatch.setattr("workers.polling.politeness._is_loopback", lambda _: False)
+    monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
     async with Fetcher(user_agent="Coronet/0 (+test)", allow_private=True, extra_ports=()) as fetcher:
         yield [
             Poller(

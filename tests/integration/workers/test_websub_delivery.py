@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from service.host_process import serve_programs
 from service.settings import Settings
 from service.store import Store
 from tests.integration.workers.test_fleet_live import all_delivered, subscribed
 from tests.support.console import console
 from tests.support.waiting import until, until_so
 from tests.support.websub_hub import Hub
-from workers.main import run_worker
+from workers.main import WorkerProgram
 
 FEED = """<rss version="2.0" xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>Cats</title>
 <atom:link rel="hub" href="{hub}"/><atom:link rel="self" href="{topic}"/>{items}</channel></rss>"""
@@ -53,7 +54,8 @@ class Publisher:
 
 @asynccontextmanager
 async def _worker(settings: Settings, public_url: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(run_worker(settings.model_copy(update={"console_public_url": public_url})))
+    own_settings = settings.model_copy(update={"console_public_url": public_url})
+    task = asyncio.create_task(serve_programs(own_settings, [WorkerProgram]))
     try:
         yield
     finally:

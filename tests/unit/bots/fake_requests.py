@@ -102,6 +102,7 @@ class Person:
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, PollExplanation] = field(default_factory=dict)
     limits: UserLimits = field(default_factory=lambda: UserLimits(3, 4, 20, 2, 3))
+    contact_addresses: tuple[str, ...] = ()
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
     directory: tuple[SearchHit, ...] = ()
@@ -149,9 +150,10 @@ class FakeRequests:
     def __init__(self, person: Person) -> None:
         self.person = person
         self.limits = person.limits
+        self.contact_addresses = person.contact_addresses
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in ("person", "limits") and not name.startswith("_"):
+        if name not in ("person", "limits", "contact_addresses") and not name.startswith("_"):
             self.person.requested.append(name)
         return super().__getattribute__(name)
 

@@ -91,6 +91,16 @@ def test_only_the_owner_takes_ownership_of_a_wanted_channel() -> None:
     assert _node(NEXT, NEARER).handle(added, 0) == []
 
 
+def test_the_first_channels_of_a_node_that_starts_leave_the_budget_of_the_others() -> None:
+    objective = FleetObjective(demand_factor=4, budget_polls_per_minute=100 * 60 / POLICY.poll_interval_s)
+    node = Node(ME, msgspec.structs.replace(POLICY, objective=objective))
+    node.handle(RingChanged(ring([ME], version=1)), 0)
+    node.handle(ChannelsListed(0, (ListedChannel(CHANNEL, 1, listed=True),), complete=False, total=100), 0)
+    (polling,) = node.handle(OwnershipTaken(CHANNEL, 1, 5, private=True), 0)
+    assert isinstance(polling, StartPolling)
+    assert polling.schedule.gap_s == pytest.approx(POLICY.poll_interval_s)
+
+
 def test_ownership_is_taken_once() -> None:
     assert _owner().handle(MessageReceived("", ChannelAdded(CHANNEL)), 1) == []
 

@@ -60,6 +60,13 @@ def _look_names_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     growths=["a=1"],
     how=(1, 0, [False, False, False]),
 )
+@example(
+    names={0: {}, 2: {}, 4: {}, 1: {"a=1": 1}, 3: {"d=4": 1}},
+    clauses=[{"a=1": 1.0, "d=4": 1.0}],
+    excluded=set(),
+    growths=["d=4"],
+    how=(1, 0, [False, False, False]),
+)
 def test_a_merged_search_equals_a_brute_force_search(
     names: dict[int, dict[str, int]],
     clauses: list[dict[str, float]],
@@ -84,7 +91,7 @@ def test_a_merged_search_equals_a_brute_force_search(
     alternatives = [each for each, own in zip(clauses, optional, strict=False) if own]
     needed = [each for each, own in zip(clauses, optional, strict=False) if not own]
     needed += [dict(each for own in alternatives for each in own.items())] if alternatives else []
-    found = cells.run(search(query, draw, 0.0, {}))
+    found = cells.run(search(query, draw, 0.0, {}, {}))
     expected = {
         name: [max(factor * pairs.get(pair, 0) for pair, factor in each.items()) for each in clauses]
         for name, pairs in names.items()
@@ -121,6 +128,6 @@ def test_names_that_satisfy_more_optional_clauses_come_first() -> None:
         for pair, weight in pairs.items():
             cells.run(register(pair, Posting(name, weight, EXPIRES_S)))
     asked = [PairClause(((pair, 1.0),), is_optional=True) for pair in ("a=1", "b=2")]
-    found = cells.run(search(PairQuery(asked, (), 9, importance), 0, 0.0, {}))
+    found = cells.run(search(PairQuery(asked, (), 9, importance), 0, 0.0, {}, {}))
     assert found.names.tolist()[0] == 2
     assert sorted(found.names.tolist()) == [1, 2, 4]

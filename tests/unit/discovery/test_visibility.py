@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from service.discovery.visibility import is_public, looks_secret
+from service.model import Channel
 
 _PLAIN = """
 https://www.heise.de/rss/heise-atom.xml
@@ -82,7 +83,16 @@ def test_hardly_any_random_token_looks_like_words(place: str) -> None:
 
 def test_a_channel_is_public_if_it_is_listed_or_popular_and_never_with_a_secret() -> None:
     plain, secret = PLAIN[0], SECRET[1]
-    assert not is_public(plain, 2, listed=False, least_subscribers=3)
-    assert is_public(plain, 3, listed=False, least_subscribers=3)
-    assert is_public(plain, 0, listed=True, least_subscribers=3)
-    assert not is_public(secret, 1000, listed=True, least_subscribers=3)
+    assert not is_public(Channel("", plain), 2, 3)
+    assert is_public(Channel("", plain), 3, 3)
+    assert is_public(Channel("", plain, listed=True), 0, 3)
+    assert not is_public(Channel("", secret, listed=True), 1000, 3)
+
+
+@pytest.mark.parametrize("url", ["http://192.168.1.7/feed", "https://nas.example.org/feed", "http://[fd12::7]/feed"])
+def test_a_channel_in_a_private_network_is_never_public(url: str) -> None:
+    assert not is_public(Channel("", url, private=True, listed=True), 1000, 3)
+
+
+def test_a_channel_of_a_trial_on_loopback_can_be_public() -> None:
+    assert is_public(Channel("", "http://127.0.0.1:8081/feed", private=True), 3, 3)

@@ -1,7 +1,7 @@
 """Text analysis for search: words, stems, and the language of a text."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.discovery import word_analysis
@@ -12,7 +12,9 @@ from service.discovery.word_analysis import (
     fold,
     query_stems,
     stem,
+    stem_beginning,
     text_language,
+    without_umlauts,
     word_parts,
     words,
 )
@@ -110,3 +112,15 @@ def test_a_text_of_a_megabyte_is_cut_before_it_is_analysed(text: str, monkeypatc
     found = words(text, include_common=True)
     assert folded == [text[:MAX_TEXT_CHARS]]
     assert sum(map(len, found)) <= 2 * MAX_TEXT_CHARS
+
+
+_ENDINGS = ("", "s", "y", "ies", "ying", "tion", "ence", "logie", "euse", "eux", "ment", "ques", "heit", "ue", "ness")
+
+
+@given(st.text("abcdegiklmnoqrstuwxyz", min_size=1, max_size=7), st.sampled_from(_ENDINGS))
+@example("maestr", "o")
+@example("d", "ying")
+@example("cr", "y")
+def test_words_begin_with_the_beginnings_of_their_stems(word: str, ending: str) -> None:
+    for stemmed in query_stems(word + ending):
+        assert without_umlauts(word + ending).startswith(stem_beginning(stemmed))

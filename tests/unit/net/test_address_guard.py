@@ -5,6 +5,8 @@ import socket
 import pytest
 
 from service.net.address_guard import SocketRefused, is_public, refusal_reason, socket_factory
+from service.net.client_address import Network
+from service.settings import SettingsInvalid, load
 
 PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "2606:4700::1111", "2a00:1450::1", "::ffff:8.8.8.8"]
 LOOPBACK = ["127.0.0.1", "127.255.255.254", "::1", "::ffff:127.0.0.1"]
@@ -49,8 +51,18 @@ NOT_PUBLIC = [
 ]
 
 
-def is_refused(address: str, port: int = 443, *, allow_private: bool = False, extra_ports: tuple[int, ...] = ()) -> str:
-    return refusal_reason(address, port, allow_private=allow_private, extra_ports=extra_ports) or ""
+def is_refused(
+    address: str,
+    port: int = 443,
+    *,
+    allow_private: bool = False,
+    extra_ports: tuple[int, ...] = (),
+    allowed_networks: tuple[Network, ...] = (),
+) -> str:
+    reason = refusal_reason(
+        address, port, allow_private=allow_private, extra_ports=extra_ports, allowed_networks=allowed_networks
+    )
+    return reason or ""
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -99,3 +111,63 @@ def test_an_allowed_address_gets_a_socket_of_its_family() -> None:
     make = socket_factory(allow_private=False, extra_ports=())
     with make((socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("2606:4700::1111", 443, 0, 0))) as made:
         assert made.family == socket.AF_INET6
+
+
+def networks(*texts: str) -> tuple[Network, ...]:
+    return load({}, allowed_networks=texts).allowed_networks
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("192.168.1.7", "192.168.1.0/24"),
+        ("192.168.1.7", "192.168.1.7"),
+        ("::ffff:192.168.1.7", "192.168.0.0/16"),
+        ("fd12::7", "fd12::/16"),
+        ("100.64.0.1", "100.64.0.0/10"),
+        ("169.254.169.254", "169.254.169.254"),
+        ("169.254.1.1", "169.254.0.0/16"),
+        ("fe80::1%2", "fe80::/64"),
+        ("10.1.2.3", "0.0.0.0/0"),
+    ],
+)
+def test_a_network_of_the_operator_is_allowed_on_the_usual_ports(address: str, network: str) -> None:
+    assert is_refused(address, allowed_networks=networks(network)) == ""
+    assert "Port 6379" in is_refused(address, 6379, allowed_networks=networks(network))
+    assert is_refused(address, 6379, allowed_networks=networks(network), extra_ports=(6379,)) == ""
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "::1",
+        "::ffff:127.0.0.1",
+        "0.0.0.0",  # noqa: S104 - an address to refuse
+        "169.254.169.254",
+        "169.254.1.1",
+        "fe80::1",
+        "168.63.129.16",
+        "100.100.100.200",
+        "192.0.0.192",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+        "64:ff9b::a9fe:a9fe",
+        "64:ff9b::a00:1",
+        "2002:a9fe:a9fe::1",
+        "2001:0:1::1",
+        "::7f00:1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "ff02::1",
+    ],
+)
+def test_a_large_network_opens_no_loopback_metadata_or_disguised_address(address: str) -> None:
+    everything = networks("0.0.0.0/0", "::/0", "169.0.0.0/8", "168.63.0.0/16", "100.64.0.0/10", "fd00::/8", "fe00::/8")
+    assert "not a public address" in is_refused(address, allowed_networks=everything)
+
+
+@pytest.mark.parametrize("network", ["127.0.0.0/8", "127.0.0.1", "::1", "224.0.0.0/4", "64:ff9b::/96", "2002::/16"])
+def test_a_network_that_cannot_be_allowed_is_an_invalid_setting(network: str) -> None:
+    with pytest.raises(SettingsInvalid, match=r"allowed_networks.*cannot be allowed"):
+        networks("10.0.0.0/8", network)

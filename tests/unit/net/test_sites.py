@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.net.sites import address_group, site_of
+from service.feeds.urls import canonical_url, host_of
+from service.net.sites import address_group, domain_of_jid, site_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,14 @@ def test_the_site_of_a_host_is_its_registrable_domain(host: str, site: str) -> N
 )
 def test_an_address_is_grouped_by_network(address: str, group: str) -> None:
     assert address_group(address) == group
+
+
+@pytest.mark.parametrize(
+    "domain", ["Example.org", "example.org.", "straße.example", "BÜCHER.example", "xn--bcher-kva.example"]
+)
+def test_the_domain_of_a_jid_has_the_form_of_a_blocked_domain(domain: str) -> None:
+    assert domain_of_jid(f"Ann@{domain}/phone") == host_of(canonical_url(f"https://{domain}/"))
+
+
+def test_a_domain_that_is_no_host_name_has_no_form() -> None:
+    assert domain_of_jid("ann@é..example") == ""

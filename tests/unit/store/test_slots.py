@@ -2,7 +2,8 @@
 
 import pytest
 
-from service.store.client.cluster_routing import READ_ONLY_MARKER, Command, is_write, parse_slots, slot_of
+from service.store.client.cluster_routing import READ_ONLY_MARKER, is_write, parse_slots, slot_of
+from service.store.client.node_connections import Command
 
 
 @pytest.mark.parametrize(

@@ -260,10 +260,12 @@ def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
     assert set(person.requested) <= {"is_admitted", "accept_invitation"}
 
 
-def test_who_is_not_admitted_gets_help_and_can_send_an_invitation() -> None:
+def test_who_is_not_admitted_gets_help_with_contacts_and_can_send_an_invitation() -> None:
     person = visitor()
     person.is_admitted = False
+    person.contact_addresses = ("mailto:abuse@example.org", "https://example.org/contact")
     assert isinstance(person.hear("help"), HelpReply)
+    assert person.say("help").endswith("abuse@example.org and https://example.org/contact")
     assert person.hear("invite bad") == AccessDenied(refused=True)
     assert person.hear("invite good") == InvitationAccepted()
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from bots.inbound.intake import Intake, IntakeQueue
-from bots.tasks import cancel_and_wait
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.store.delivery.inbound_log import InboundMessage, UnansweredMessage
+from service.tasks import cancel_and_wait
 from tests.support.waiting import until_so
 
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
-from bots.tasks import cancel_and_wait
 from bots.xmpp.interface import XmppSender
 from service.model import UserId
 from service.store.delivery.inbound_log import EntryId, InboundLog
+from service.tasks import cancel_and_wait
 
 MESSAGE = UserId("alice"), "1-0"
 

@@ -8,6 +8,7 @@ import pytest
 
 from bots.i18n.translator import get_translator
 from bots.xmpp import service_discovery
+from bots.xmpp.service_discovery import DiscoveryProfile
 
 XEP_0115_FEATURES = [
     "http://jabber.org/protocol/caps", "http://jabber.org/protocol/disco#info",
@@ -16,9 +17,12 @@ XEP_0115_FEATURES = [
 INFO = "{http://jabber.org/protocol/disco#info}"
 
 
-def response(content: str) -> Element | None:
+CONTACTS = ("xmpp:admin@example.org", "mailto:abuse@example.org")
+
+
+def response(content: str, contacts: tuple[str, ...] = ()) -> Element | None:
     """Return the payload of the response to a request."""
-    payload = service_discovery.response_payload(
+    payload = DiscoveryProfile(contacts).response_payload(
         XML(f"<iq type='get'>{content}</iq>"), "feeds.example", get_translator("en")
     )
     return XML(payload) if payload is not None else None
@@ -27,24 +31,37 @@ def response(content: str) -> Element | None:
 def test_the_verification_string_equals_the_example_of_xep_0115() -> None:
     """XEP-0115 §5.2."""
     identity = ("client", "pc", "", "Exodus 0.9.1")
-    assert service_discovery.caps_verification(identity, XEP_0115_FEATURES, "", {}) == "QgayPKawpkPSDYmwT/WM94uAlu0="
+    assert service_discovery.caps_verification(identity, XEP_0115_FEATURES, {}) == "QgayPKawpkPSDYmwT/WM94uAlu0="
 
 
-def test_the_capabilities_hash_matches_the_discovery_response() -> None:
-    info = response("<query xmlns='http://jabber.org/protocol/disco#info'/>")
+@pytest.mark.parametrize("contacts", [(), CONTACTS])
+def test_the_capabilities_hash_matches_the_discovery_response(contacts: tuple[str, ...]) -> None:
+    info = response("<query xmlns='http://jabber.org/protocol/disco#info'/>", contacts)
     assert info is not None
     identity = info.find(f"{INFO}identity")
     assert identity is not None
-    form = {
-        field.get("var", ""): field.findtext("{jabber:x:data}value", "") for field in info.iter("{jabber:x:data}field")
-    }
-    form_type = form.pop("FORM_TYPE")
+    forms = {form.pop("FORM_TYPE")[0]: form for form in map(values_of, info.iter("{jabber:x:data}x"))}
     features = [feature.get("var", "") for feature in info.iter(f"{INFO}feature")]
     names = (identity.get("category", ""), identity.get("type", ""), "", identity.get("name", ""))
     assert (
-        f'ver="{service_discovery.caps_verification(names, features, form_type, form)}"'
-        in service_discovery.PRESENCE_CONTENT
+        f'ver="{service_discovery.caps_verification(names, features, forms)}"'
+        in DiscoveryProfile(contacts).presence_content
     )
+
+
+def values_of(form: Element) -> dict[str, list[str]]:
+    """Return the values of each field of a form."""
+    return {
+        field.get("var", ""): [value.text or "" for value in field.iter("{jabber:x:data}value")]
+        for field in form.iter("{jabber:x:data}field")
+    }
+
+
+def test_the_operators_contact_addresses_can_be_discovered() -> None:
+    info = response("<query xmlns='http://jabber.org/protocol/disco#info'/>", CONTACTS)
+    assert info is not None
+    forms = {form["FORM_TYPE"][0]: form for form in map(values_of, info.iter("{jabber:x:data}x"))}
+    assert forms["http://jabber.org/network/serverinfo"]["abuse-addresses"] == list(CONTACTS)
 
 
 @pytest.mark.parametrize(

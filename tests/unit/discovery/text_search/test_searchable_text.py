@@ -1,7 +1,12 @@
 """The words by which a document is found, and their weights."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from service.discovery.names import entry_text
-from service.discovery.text_search.searchable_text import MAX_TEXT_STEMS, MAX_TITLE_STEMS
+from service.discovery.queries.query import WordCondition
+from service.discovery.text_search.searchable_text import MAX_TEXT_STEMS, MAX_TITLE_STEMS, SearchableText
+from service.discovery.word_analysis import fold
 from service.model import Entry
 
 
@@ -37,3 +42,36 @@ def test_registered_words_have_the_stems_of_the_name() -> None:
         "node": "node",
         "js": "js",
     }
+
+
+WORDS = st.sampled_from(
+    [
+        "cry",
+        "cries",
+        "cried",
+        "uber",
+        "ueber",
+        "über",
+        "laufen",
+        "lauft",
+        "läuft",
+        "nation",
+        "national",
+        "node.js",
+        "node",
+        "js",
+        "news",
+        "neues",
+        "new",
+        "2024",
+        "日本",
+    ]
+)
+
+
+@given(st.lists(WORDS, max_size=5), WORDS, st.sampled_from(["", "en", "de", "fr", "nl"]))
+def test_a_text_has_the_same_words_with_and_without_its_source(title: list[str], word: str, language: str) -> None:
+    quick = entry_text(Entry("1", " ".join(title)), language)
+    analysed = SearchableText(lambda: quick.fields, language)
+    condition = WordCondition(fold(word))
+    assert quick.satisfies(condition) == analysed.satisfies(condition)

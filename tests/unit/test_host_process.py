@@ -1,8 +1,8 @@
-"""Memory configuration of the worker process."""
+"""Memory configuration and supervision of a process."""
 
 import gc
 
-from workers.main import configure_memory
+from service.host_process import configure_memory
 
 
 def test_a_few_hundred_new_objects_do_not_start_a_collection() -> None:

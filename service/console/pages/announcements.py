@@ -1,0 +1,269 @@
+"""The page of announcements and its API operations: messages of admins to all people, or to some of them.
+
+An announcement is previewed with the number of its recipients, then sent over some minutes, and can be stopped.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+from aiohttp import web
+
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import admin_access
+from service.console.error_responses import redisplay_on_error
+from service.console.openapi import Operations
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render
+from service.errors import NotFound, UserError
+from service.feeds.urls import canonical_url, channel_id
+from service.model import ChannelId, UserId
+from service.net.sites import site_of
+from service.store.delivery.announcements import Announcement, AnnouncementProgress, Audience, RecipientKind
+
+_MAX_TEXT_CHARS: Final = 3_000
+_MAX_ADDRESSES: Final = 1_000
+_MAX_MINUTES: Final = 1_440
+_ID_CHARS: Final = 40
+LANGUAGES: Final = {"en": "English", "de": "German", "fr": "French", "es": "Spanish"}
+KINDS: Final = {"all": "people and rooms", "people": "people", "rooms": "rooms"}
+
+_Text = Annotated[str, msgspec.Meta(max_length=_MAX_TEXT_CHARS)]
+
+operation = OPERATIONS = Operations()
+
+
+class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An announcement: its texts, and its recipients, who meet all conditions.
+
+    ``text`` goes to those in whose language there is no text. ``to`` are all recipients, only people, or only rooms.
+    ``language`` is that of the recipients (``en``, ``de``, ``fr``, ``es``). ``addresses`` are those of people or rooms.
+    ``host`` and ``channel`` (a URL or id) select those who are subscribed. It is sent over ``minutes``.
+    """
+
+    text: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_TEXT_CHARS)]
+    text_de: _Text = ""
+    text_fr: _Text = ""
+    text_es: _Text = ""
+    to: RecipientKind = "all"
+    language: Annotated[str, msgspec.Meta(pattern="^(|en|de|fr|es)$")] = ""
+    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=_MAX_ADDRESSES)] = ()
+    host: Annotated[str, msgspec.Meta(max_length=253)] = ""
+    channel: Annotated[str, msgspec.Meta(max_length=2_000)] = ""
+    minutes: Annotated[int, msgspec.Meta(ge=1, le=_MAX_MINUTES)] = 10
+
+    def translations(self) -> dict[str, str]:
+        """Return the texts in other languages, by language."""
+        return {name: text for name in LANGUAGES if name != "en" and (text := getattr(self, f"text_{name}"))}
+
+    def description(self) -> str:
+        """Return who the recipients are, for admins."""
+        parts = [KINDS[self.to]]
+        if self.language:
+            parts.append(f"with the language {LANGUAGES[self.language]}")
+        if self.addresses:
+            parts.append(f"among {len(self.addresses)} addresses")
+        parts += [f"subscribed to {name}" for name in (self.host, self.channel) if name]
+        return ", ".join(parts)
+
+
+class AnnouncementPreview(msgspec.Struct, frozen=True):
+    """Who would get an announcement: a description, the number of recipients, and how many minutes it would take."""
+
+    audience: str
+    recipients: int
+    minutes: float
+
+
+class AnnouncementView(msgspec.Struct, frozen=True):
+    """An announcement and its progress.
+
+    ``state`` is ``running``, ``done`` or ``stopped``. ``queued`` of ``recipients`` have been queued for delivery. Times
+    are Unix seconds; ``stopped_s`` is null if it was not stopped.
+    """
+
+    number: int
+    text: str
+    audience: str
+    by: str
+    started_s: float
+    state: str
+    recipients: int
+    queued: int
+    stopped_s: float | None
+
+
+class AnnouncementList(msgspec.Struct, frozen=True):
+    """The last hundred announcements, newest first."""
+
+    items: tuple[AnnouncementView, ...]
+
+
+@operation("GET", "/announcements", admin_access("people"))
+async def get_announcements(request: web.Request) -> AnnouncementList:
+    """List announcements with their progress."""
+    return AnnouncementList(tuple(map(_view, await request.app[STORE].announcements.latest())))
+
+
+@operation("POST", "/announcements/preview", admin_access("people"), 422)
+async def preview_announcement(request: web.Request, body: AnnouncementDraft) -> AnnouncementPreview:
+    """Count who would get an announcement, without sending it."""
+    request[AUDIT_DETAIL] = body.description()
+    return _preview(body, len(await _recipients(request, body)))
+
+
+@operation("POST", "/announcements", admin_access("people"), 422)
+async def announce(request: web.Request, body: AnnouncementDraft) -> AnnouncementView:
+    """Send an announcement to all people and rooms, or to some of them."""
+    number = await request.app[STORE].announcements.reserve_number()
+    return await _start(request, body, number)
+
+
+@operation("POST", "/announcements/{number}/stop", admin_access("people"), 404)
+async def stop_announcement(request: web.Request) -> None:
+    """Stop an announcement: nobody else gets it."""
+    number = request.match_info["number"]
+    request[AUDIT_DETAIL] = number[:10]
+    now_s = request.app[CLOCK].wall_s()
+    if not number.isdecimal() or not await request.app[STORE].announcements.stop(int(number[:15]), now_s):
+        raise NotFound("No announcement with this number is being sent.")
+
+
+async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+    """Show the form and the announcements so far. ``error`` is the message of a failed change."""
+    form = await read_form(request) if request.method == "POST" else {}
+    return render(
+        request,
+        "announcements.html",
+        status,
+        announcements=(await get_announcements(request)).items,
+        draft={name: form.get(name, "") for name in AnnouncementDraft.__struct_fields__},
+        languages=LANGUAGES,
+        kinds=KINDS,
+        error=error,
+    )
+
+
+@redisplay_on_error(page)
+async def preview(request: web.Request) -> web.Response:
+    """Show an announcement as it would be sent, and to how many."""
+    form = await read_form(request)
+    draft = _parse(form)
+    request[AUDIT_DETAIL] = draft.description()
+    found = _preview(draft, len(await _recipients(request, draft)))
+    number = await request.app[STORE].announcements.reserve_number()
+    fields = {name: value for name, value in form.items() if name not in {"csrf", "number"}}
+    return render(
+        request,
+        "announcement_preview.html",
+        draft=draft,
+        preview=found,
+        fields=fields,
+        number=number,
+        languages=LANGUAGES,
+    )
+
+
+@redisplay_on_error(page)
+async def send(request: web.Request) -> web.Response:
+    """Send a previewed announcement, once even if the form is sent twice."""
+    form = await read_form(request)
+    number = form.get("number", "")
+    if not number.isdecimal():
+        raise UserError("Preview the announcement first.")
+    await _start(request, _parse(form), int(number[:15]))
+    raise web.HTTPSeeOther("/announcements")
+
+
+async def stop(request: web.Request) -> web.Response:
+    """Stop an announcement."""
+    await stop_announcement(request)
+    raise web.HTTPSeeOther("/announcements")
+
+
+async def _start(request: web.Request, draft: AnnouncementDraft, number: int) -> AnnouncementView:
+    uids = await _recipients(request, draft)
+    if not uids:
+        raise UserError("Nobody would get this announcement.")
+    request[AUDIT_DETAIL] = f"{number}: {len(uids)} recipients ({draft.description()})"
+    announcement = Announcement(
+        number=number,
+        text=draft.text,
+        translations=draft.translations(),
+        audience=draft.description(),
+        by=request[PRINCIPAL].name,
+        started_s=request.app[CLOCK].wall_s(),
+        minutes=draft.minutes,
+        total=len(uids),
+    )
+    await request.app[STORE].announcements.start(announcement, uids)
+    return _view(AnnouncementProgress(announcement, len(uids)))
+
+
+async def _recipients(request: web.Request, draft: AnnouncementDraft) -> list[UserId]:
+    """Return the users who would get an announcement now. Raises :class:`UserError` for an unknown channel or host."""
+    store, settings = request.app[STORE], request.app[SETTINGS]
+    addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
+    rooms = await asyncio.gather(*(store.rooms.get(address) for address in addresses))
+    audience = Audience(
+        kind=draft.to,
+        language=draft.language,
+        jids=frozenset(address.strip().casefold() for address in draft.addresses),
+        channels=await _channels(request, draft),
+        rooms=frozenset(jid for each in rooms for jid in each),
+    )
+    return await store.announcements.find_recipients(audience)
+
+
+async def _channels(request: web.Request, draft: AnnouncementDraft) -> frozenset[ChannelId] | None:
+    if not draft.host and not draft.channel:
+        return None
+    cache, host, chosen = request.app[CHANNEL_CACHE], draft.host.strip().casefold(), draft.channel.strip()
+    found: set[ChannelId] = set()
+    if chosen:
+        found.add(chosen if len(chosen) == _ID_CHARS and "." not in chosen else channel_id(canonical_url(chosen)))
+        if await request.app[STORE].channels.get(next(iter(found))) is None:
+            raise UserError(f"There is no channel “{chosen}”.")
+    if host:
+        await cache.refresh()
+        of_host = {row.id for row in cache.rows.values() if row.site == site_of(host)}
+        found = found & of_host if chosen else of_host
+        if not found:
+            raise UserError(f"There are no channels of “{host}”.")
+    return frozenset(found)
+
+
+def _preview(draft: AnnouncementDraft, recipients: int) -> AnnouncementPreview:
+    given = Announcement(0, draft.text, "", "", 0.0, draft.minutes, recipients)
+    return AnnouncementPreview(draft.description(), recipients, recipients / given.per_s / 60 if recipients else 0.0)
+
+
+def _view(progress: AnnouncementProgress) -> AnnouncementView:
+    each = progress.announcement
+    state = "stopped" if each.stopped_s else "running" if progress.remaining else "done"
+    return AnnouncementView(
+        number=each.number,
+        text=each.text,
+        audience=each.audience,
+        by=each.by,
+        started_s=each.started_s,
+        state=state,
+        recipients=each.total,
+        queued=each.stopped_at if each.stopped_s else each.total - progress.remaining,
+        stopped_s=each.stopped_s or None,
+    )
+
+
+def _parse(form: Mapping[str, str]) -> AnnouncementDraft:
+    """Return the draft in a form. Raises :class:`UserError` for an invalid value."""
+    values: dict[str, object] = {
+        name: form.get(name, "").strip().replace("\r\n", "\n")
+        for name in ("text", "text_de", "text_fr", "text_es", "language", "host", "channel")
+    }
+    values |= {"to": form.get("to", "all"), "addresses": form.get("addresses", "").split()}
+    try:
+        return msgspec.convert(values | {"minutes": form.get("minutes", "") or "10"}, AnnouncementDraft, strict=False)
+    except msgspec.ValidationError as error:
+        raise UserError(
+            f"Enter a text of at most {_MAX_TEXT_CHARS:,} characters, and 1 to {_MAX_MINUTES:,} minutes."
+        ) from error

@@ -1,0 +1,90 @@
+"""The page of blocked domains and its API operations: XMPP domains whose users may not use the service.
+
+The bot does not answer these users, and sends them nothing. Their subscriptions remain and continue after the block.
+"""
+
+from typing import Annotated, Final
+
+import msgspec
+from aiohttp import web
+
+from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.auth.roles import read_access, write_access
+from service.console.error_responses import redisplay_on_error
+from service.console.openapi import Operations
+from service.console.rendering import CLOCK, PRINCIPAL, STORE, read_form, render
+from service.errors import UserError
+from service.feeds.urls import canonical_url, host_of
+from service.store.coordination.request_budgets import HostBlock
+
+_MAX_REASON_CHARS: Final = 200
+_MAX_DOMAIN_CHARS: Final = 253
+_DOMAIN: Final = "Domain of users' addresses, such as example.org; its subdomains are included."
+
+operation = OPERATIONS = Operations()
+
+
+class SetDomainBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reason ``why`` a domain is blocked, which other admins can read."""
+
+    why: Annotated[str, msgspec.Meta(max_length=_MAX_REASON_CHARS)] = ""
+
+
+class BlockedDomains(msgspec.Struct, frozen=True):
+    """The blocked domains by name. A block includes all subdomains."""
+
+    items: dict[str, HostBlock]
+
+
+@operation("GET", "/blocked-domains", read_access("people"))
+async def get_blocked_domains(request: web.Request) -> BlockedDomains:
+    """List the domains whose users may not use the service."""
+    return BlockedDomains(await request.app[STORE].blocked_user_domains.all())
+
+
+@operation("PUT", "/blocked-domains/{host}", write_access("people"), 429, host_description=_DOMAIN)
+async def block_domain(request: web.Request, body: SetDomainBlock) -> BlockedDomains:
+    """Block a domain: the bot ignores its users, and sends them nothing."""
+    await _block(request, _parse_domain(request.match_info["host"]), body.why)
+    return await get_blocked_domains(request)
+
+
+@operation("DELETE", "/blocked-domains/{host}", write_access("people"), 404, 422, host_description=_DOMAIN)
+async def allow_domain(request: web.Request) -> None:
+    """Unblock a domain: its users' subscriptions continue."""
+    name = request[AUDIT_DETAIL] = _parse_domain(request.match_info["host"])
+    if not await request.app[STORE].blocked_user_domains.remove(name):
+        raise web.HTTPNotFound(text=f"{name} is not blocked itself. See the list of blocked domains.")
+
+
+async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+    """Show the blocked domains. ``error`` is the message of a failed change."""
+    blocked = await request.app[STORE].blocked_user_domains.all()
+    return render(request, "domain_blocks.html", status, blocked=dict(sorted(blocked.items())), error=error)
+
+
+@redisplay_on_error(page)
+async def change(request: web.Request) -> web.Response:
+    """Block or unblock a domain."""
+    form = await read_form(request)
+    name = _parse_domain(form.get("name", "").strip())
+    if form.get("action") == "allow":
+        request[AUDIT_DETAIL] = f"allow {name}"
+        await request.app[STORE].blocked_user_domains.remove(name)
+    else:
+        await _block(request, name, form.get("why", "")[:_MAX_REASON_CHARS])
+    raise web.HTTPSeeOther("/blocked-domains")
+
+
+async def _block(request: web.Request, name: str, why: str) -> None:
+    request[AUDIT_DETAIL] = f"{name}: {why}"
+    await request.app[STORE].blocked_user_domains.add(
+        name, HostBlock(request[PRINCIPAL].name, request.app[CLOCK].wall_s(), why)
+    )
+
+
+def _parse_domain(text: str) -> str:
+    """Return a domain in the form that is stored. Raises :class:`UserError` if it is invalid."""
+    if not text or len(text) > _MAX_DOMAIN_CHARS or any(char in text for char in "@/ "):
+        raise UserError("Enter a domain such as example.org, without the name of a person.")
+    return host_of(canonical_url(f"https://{text}/"))

@@ -1,0 +1,156 @@
+"""A process that runs the programs worker, bot and console, alone or together, in one event loop.
+
+The programs of a process share one store, one health server and one set of metrics. If a program ends although nobody
+stopped it, the others are stopped as well and the process fails, so that a service manager restarts all of them: a
+process never runs with a part missing.
+"""
+
+import abc
+import asyncio
+import contextlib
+import ctypes
+import gc
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import ClassVar, Final
+
+import structlog
+from aiohttp import web
+
+from service.errors import CoronetError, OperationalError
+from service.net.health_endpoints import ReadinessCheck, serve_health
+from service.service_manager import ServiceManager
+from service.settings import Settings
+from service.store import Store, open_store
+from service.tasks import cancel_and_wait
+from service.tick_timer import TickTimer, create_tick_timer
+
+_GC_THRESHOLDS: Final = 20_000, 20, 20
+_MMAP_THRESHOLD_BYTES: Final = 64 * 1024
+_M_MMAP_THRESHOLD: Final = -3
+
+log = structlog.get_logger(__name__)
+
+
+class NotReady(OperationalError, code="not-ready"):
+    """A program of this process has not begun its work yet."""
+
+
+@dataclass(frozen=True)
+class HostProcess:
+    """What a program needs to know about the process in which it runs."""
+
+    check_ready: ReadinessCheck
+    """Raises a :class:`CoronetError` with the reason while any program of the process cannot do its work."""
+    metrics_url: str
+    """URL of the process's metrics for other processes; "" if the process has no health server."""
+    timer: TickTimer
+    """Wakes up the periodic tasks of the process together."""
+
+
+class HostedProgram(abc.ABC):
+    """A worker, a bot or the console, as a part of a process. It works while :meth:`run` is running."""
+
+    name: ClassVar[str]
+    needs_health_server: ClassVar[bool] = True
+    """Whether the process serves health checks on ``metrics_port``. The console has them on its own server."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        """Create a program, which does not close the store."""
+        self._settings = settings
+        self._store = store
+
+    @abc.abstractmethod
+    async def run(self, process: HostProcess) -> None:
+        """Work until cancelled, even while Redis or the XMPP server is unavailable."""
+
+    @abc.abstractmethod
+    def check_ready(self) -> None:
+        """Return if the program can do its work while Redis responds. Raises a :class:`CoronetError` otherwise."""
+
+    def routes(self) -> Iterable[web.RouteDef]:
+        """Return what the process's health server serves for other processes."""
+        return ()
+
+
+def find_programs(*names: str) -> list[type[HostedProgram]]:
+    """Return the programs with these names: worker, bot or console.
+
+    They are found by entry points, because ``service`` must not import ``workers`` and ``bots``. Raises
+    :class:`OperationalError` if one is not installed.
+    """
+    found = {each.name: each for each in entry_points(group="coronet.hosted_programs")}
+    if missing := ", ".join(name for name in names if name not in found):
+        raise OperationalError(f"This installation has no program {missing}: reinstall Coronet.")
+    return [found[name].load() for name in names]
+
+
+async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]]) -> None:
+    """Run one program of each kind until cancelled, and tell the service manager when all of them are ready.
+
+    Raises :class:`OperationalError` if a program ends by itself, or the health server cannot listen.
+    """
+    store = open_store(settings)
+    try:
+        programs = [kind(settings, store) for kind in kinds]
+
+        async def check_ready() -> None:
+            await store.ping()
+            for program in programs:
+                program.check_ready()
+
+        async with contextlib.AsyncExitStack() as stack:
+            metrics_url = ""
+            if any(program.needs_health_server for program in programs):
+                routes = [route for program in programs for route in program.routes()]
+                health = await serve_health(
+                    settings.metrics_bind, settings.metrics_port, check_ready, routes, settings=settings
+                )
+                stack.push_async_callback(health.close)
+                metrics_url = f"{health.url}/metrics"
+            await stack.enter_async_context(ServiceManager().informed(check_ready))
+            process = HostProcess(check_ready, metrics_url, create_tick_timer(settings))
+            await _run_until_one_ends(programs, process, store)
+    finally:
+        await store.close()
+
+
+async def _run_until_one_ends(programs: Sequence[HostedProgram], process: HostProcess, store: Store) -> None:
+    """Run the programs until cancelled or until one of them ends, then stop all of them at the same time."""
+    tasks = [asyncio.create_task(_run_program(program, process), name=program.name) for program in programs]
+    tasks.append(asyncio.create_task(store.identity.run(process.timer), name="store identity monitor"))
+    tasks.append(asyncio.create_task(process.timer.run(), name="timer"))
+    try:
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        _raise_failure(next(iter(ended)))
+    finally:
+        await asyncio.gather(*(cancel_and_wait(task) for task in tasks))
+
+
+async def _run_program(program: HostedProgram, process: HostProcess) -> None:
+    structlog.contextvars.bind_contextvars(program=program.name)
+    await program.run(process)
+
+
+def _raise_failure(task: "asyncio.Task[None]") -> None:
+    """Log why a task of a program has ended, and raise :class:`OperationalError`."""
+    name = task.get_name()
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    is_bug = error is not None and not isinstance(error, (CoronetError, OSError))
+    log.error("program ended unexpectedly", program=name, error=repr(error), exc_info=error if is_bug else None)
+    reason = "nobody stopped it" if error is None else str(error) or type(error).__name__
+    raise OperationalError(f"The {name} ended unexpectedly: {reason}") from error
+
+
+def configure_memory() -> None:
+    """Configure garbage collection and the allocator of this process for tens of thousands of channels.
+
+    Garbage collection traverses the channels' state, which has no reference cycles. At the default threshold of 700 new
+    objects, that takes a quarter of a busy worker's time. The allocator's threshold for separate mappings is fixed,
+    because glibc raises it whenever a large block is freed; later blocks then come from the heap and leave holes in it.
+    """
+    gc.set_threshold(*_GC_THRESHOLDS)
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES)

@@ -1,0 +1,86 @@
+"""Notifications to the service manager that started this process: the protocol of sd_notify(3) of systemd.
+
+systemd passes the address of a datagram socket in ``NOTIFY_SOCKET``. With ``Type=notify``, a unit counts as started
+when ``READY=1`` arrives. With ``WatchdogSec=``, systemd restarts a unit that does not send ``WATCHDOG=1`` in time; the
+event loop sends it, so that a loop that hangs is restarted. Without ``NOTIFY_SOCKET``, nothing is sent.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Final
+
+from service.errors import CoronetError
+from service.net.health_endpoints import ReadinessCheck
+from service.settings import read_notify_socket
+from service.tasks import cancel_and_wait
+
+_CHECK_INTERVAL_S: Final = 0.2
+"""Time between two readiness checks until the process is ready for the first time."""
+_STATUS_INTERVAL_S: Final = 5.0
+_LONGEST_SIGNAL_INTERVAL_S: Final = 5.0
+_START_EXTENSION_S: Final = 30
+"""Time by which each signal extends the start, during which Redis and the XMPP server may be unavailable."""
+
+
+class ServiceManager:
+    """The systemd that started this process, or nobody."""
+
+    def __init__(self) -> None:
+        """Read the address from the environment."""
+        self._address, watchdog_s = read_notify_socket()
+        self._signal_interval_s = min(watchdog_s / 2, _LONGEST_SIGNAL_INTERVAL_S)
+        self._is_ready = False
+        self._status = ""
+
+    @contextlib.asynccontextmanager
+    async def informed(self, check_ready: ReadinessCheck) -> AsyncIterator[None]:
+        """Keep the service manager informed until the context ends, and then announce the end of the process.
+
+        ``check_ready`` raises a :class:`CoronetError` with the reason while the process cannot do its work.
+        """
+        if not self._address:
+            yield
+            return
+        tasks = [asyncio.create_task(self._send_signals()), asyncio.create_task(self._report_status(check_ready))]
+        try:
+            yield
+        finally:
+            self._send("STOPPING=1", "STATUS=Stopping.")
+            await cancel_and_wait(*tasks)
+
+    async def _send_signals(self) -> None:
+        """Show regularly that the event loop runs, and extend the start while the process is not ready yet."""
+        while True:
+            extension = () if self._is_ready else (f"EXTEND_TIMEOUT_USEC={_START_EXTENSION_S}000000",)
+            self._send("WATCHDOG=1", *extension)
+            await asyncio.sleep(self._signal_interval_s)
+
+    async def _report_status(self, check_ready: ReadinessCheck) -> None:
+        """Send ``READY=1`` as soon as the process is ready, and the reason whenever it is not ready."""
+        while True:
+            try:
+                await check_ready()
+            except CoronetError as error:
+                self._send_status(str(error))
+            else:
+                self._is_ready = self._send_status("Ready.", "READY=1") or self._is_ready
+            await asyncio.sleep(_STATUS_INTERVAL_S if self._is_ready else _CHECK_INTERVAL_S)
+
+    def _send_status(self, status: str, *more: str) -> bool:
+        """Send a status that differs from the last one; return whether it was sent."""
+        if status == self._status or not self._send(f"STATUS={status}".replace("\n", " "), *more):
+            return False
+        self._status = status
+        return True
+
+    def _send(self, *assignments: str) -> bool:
+        """Send one datagram; return whether the service manager's socket took it."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+            sender.setblocking(False)
+            try:
+                sender.sendto("\n".join(assignments).encode(), self._address)
+            except OSError:
+                return False
+            return True

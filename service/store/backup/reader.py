@@ -1,0 +1,151 @@
+"""Reader of a store's durable keys, page by page, while programs run; see :mod:`service.store.backup`."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from service.errors import OperationalError
+from service.model import ChannelId
+from service.store.backup.records import (
+    BackupOrigin,
+    ChannelRecord,
+    FanOutRecord,
+    KeyRecord,
+    Record,
+    StoredKey,
+    UserRecord,
+    stored_keys,
+)
+from service.store.client import keys
+from service.store.client.cluster_routing import Address
+from service.store.client.connection import Command, RedisClient, script_command
+from service.store.client.identity import READ_IDENTITY, SCHEMA_VERSION, parse_identity
+
+_PAGE: Final = 100
+"""Users or channels read in one round trip."""
+_SCAN_COUNT: Final = 1_000
+_READ_AFTER_USERS: Final = (
+    keys.USERS_BEING_ERASED,
+    keys.ERASED_USERS,
+    keys.ERASED_USERS_WITH_RESTRICTIONS,
+    keys.DEAD_LETTERS,
+)
+"""Keys that are read once more after the users, because items move there from users meanwhile."""
+
+
+class BackupReader:
+    """Reads the durable keys of a store. Memory is bounded by a page of users or channels and the largest key."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        """Create the reader, which reads through ``redis``."""
+        self._redis = redis
+
+    async def origin(self) -> BackupOrigin:
+        """Return the identity of the store and Redis's time. Raises :class:`service.errors.StoreUnavailable`."""
+        found = parse_identity(await self._redis.call(*READ_IDENTITY))
+        seconds, microseconds = await self._redis.call("TIME")
+        began_s = int(seconds) + int(microseconds) / 1e6
+        return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, began_s)
+
+    async def records(self) -> AsyncIterator[Record]:
+        """Yield all records, in the order in which a writer needs them.
+
+        Raises :class:`service.errors.StoreUnavailable`, and :class:`OperationalError` if a node of Redis was replaced
+        or restarted meanwhile, so that users may be missing.
+        """
+        names = [*keys.DURABLE_KEYS]
+        for pattern in keys.DURABLE_PATTERNS:
+            names += [name async for page in scan_keys(self._redis, pattern) for name in page]
+        early, late = self._keys(names), self._keys(_READ_AFTER_USERS)
+        for part in (early, self._fan_outs(), self._users(), late, self._channels()):
+            async for record in part:
+                yield record
+
+    async def _keys(self, names: Sequence[str]) -> AsyncIterator[Record]:
+        for name in names:
+            for found in (await self._read_groups([[name]]))[0]:
+                yield KeyRecord(found)
+
+    async def _fan_outs(self) -> AsyncIterator[Record]:
+        async for cids in self._channel_ids():
+            found = await self._redis.call_many([("HGET", keys.channel(cid), "fanned") for cid in cids])
+            yield FanOutRecord({cid: int(version) for cid, version in zip(cids, found, strict=True) if version})
+
+    async def _users(self) -> AsyncIterator[Record]:
+        async for uids in self._user_ids():
+            owned = await self._read_groups([list(keys.durable_user_keys(uid)) for uid in uids])
+            for uid, found in zip(uids, owned, strict=True):
+                if found:
+                    yield UserRecord(uid, found)
+
+    async def _channels(self) -> AsyncIterator[Record]:
+        async for cids in self._channel_ids():
+            owned = await self._read_groups([list(keys.durable_channel_keys(cid)) for cid in cids])
+            for cid, found in zip(cids, owned, strict=True):
+                if found and found[0].key == keys.channel(cid) and b"url" in found[0].items[::2]:
+                    yield ChannelRecord(cid, found)
+
+    async def _read_groups(self, groups: Sequence[list[str]]) -> list[list[StoredKey]]:
+        """Return, for each group of keys with the same hash tag, the keys that exist, read at one moment."""
+        commands: list[Command] = [script_command("backup_read", names) for names in groups]
+        replies = await self._redis.call_many(commands)
+        return [stored_keys(names, reply) for names, reply in zip(groups, replies, strict=True)]
+
+    async def _channel_ids(self) -> AsyncIterator[list[ChannelId]]:
+        """Yield the ids of all channels, in pages."""
+        for bucket in keys.REGISTRY_BUCKETS:
+            found = await self._redis.call("SMEMBERS", keys.channel_registry(bucket))
+            cids = sorted(cid.decode() for cid in found)
+            for first in range(0, len(cids), _PAGE):
+                yield cids[first : first + _PAGE]
+
+    async def _user_ids(self) -> AsyncIterator[list[str]]:
+        """Yield the ids of all users with durable keys, in pages. A user may be in two pages."""
+        server = await self._server_of(keys.USERS)
+        cursor: Any = 0
+        while True:
+            cursor, found = await self._redis.call("SSCAN", keys.USERS, cursor, "COUNT", _PAGE)
+            if found:
+                yield [uid.decode() for uid in found]
+            if not int(cursor):
+                break
+        if await self._server_of(keys.USERS) != server:
+            raise OperationalError(
+                "Redis was restarted, or another node of the cluster took over, during the backup, so people may be "
+                "missing in it. Run it again."
+            )
+        # Erased users with restrictions, and users whose first message is not handled yet.
+        for index in (keys.ERASED_USERS_WITH_RESTRICTIONS, keys.USERS_WITH_INBOUND):
+            listed = [uid.decode() for uid in await self._redis.call("ZRANGE", index, 0, -1)]
+            for first in range(0, len(listed), _PAGE):
+                some = listed[first : first + _PAGE]
+                known = await self._redis.call_many([("SISMEMBER", keys.USERS, uid) for uid in some])
+                yield [uid for uid, is_known in zip(some, known, strict=True) if not is_known]
+
+    async def _server_of(self, key: str) -> tuple[object, str]:
+        """Return the address of the node that serves a key, None for a single Redis, and the id of its process."""
+        await self._redis.call("EXISTS", key)
+        node = self._redis.node_of(("EXISTS", key))
+        info = await (
+            self._redis.call("INFO", "server") if node is None else self._redis.call_on_node(node, "INFO", "server")
+        )
+        return node, str(info["run_id"])
+
+
+async def scan_keys(redis: RedisClient, pattern: str) -> AsyncIterator[list[str]]:
+    """Yield, in pages, the names of all keys that match a glob pattern, of all nodes of a cluster.
+
+    A name may be yielded twice. Raises :class:`service.errors.StoreUnavailable`.
+    """
+    # A client knows that Redis is a cluster when a node has refused a key that it does not serve.
+    await redis.call_many([("EXISTS", keys.channel_registry(bucket)) for bucket in keys.REGISTRY_BUCKETS])
+    nodes: list[Address | None] = [*redis.primaries()]
+    for node in nodes or [None]:
+        cursor: Any = 0
+        while True:
+            command: Command = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT)
+            reply = await (redis.call(*command) if node is None else redis.call_on_node(node, *command))
+            cursor, found = reply
+            if found:
+                yield [name.decode() for name in found]
+            if not int(cursor):
+                break

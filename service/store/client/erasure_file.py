@@ -1,0 +1,48 @@
+"""The erasure file: ids of users who were erased lately, outside of the store.
+
+A backup contains people who were erased after it was made. When it is restored, they have to be erased again. The list
+of erased users is in the store, and would be lost with it; therefore each program also writes it to a file beside the
+store's identity file, once a minute. A user id is a hash of the address.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from service.files import lock_file, write_private
+from service.model import UserId
+from service.settings import SettingsInvalid
+
+ERASURES_KEPT_DAYS: Final = 400
+"""How long erased users are listed. A backup that is older must not be restored."""
+
+
+class ErasureFile:
+    """The erasure file of one machine, which the machine's programs share."""
+
+    def __init__(self, identity_file: Path) -> None:
+        """Create an object for the erasure file beside the identity file; neither need exist."""
+        self.path = identity_file.with_name(f"{identity_file.name}.erased")
+
+    def read(self) -> dict[UserId, int]:
+        """Return when each user was erased (Unix s); {} if there is no file. Raises :class:`SettingsInvalid`."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[UserId, int])
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.MsgspecError) as error:
+            raise SettingsInvalid(f"The list of erased users in {self.path} cannot be read ({error}).") from error
+
+    def add(self, erased: Mapping[UserId, int], now_s: int) -> None:
+        """Add erasures, and drop those older than ``ERASURES_KEPT_DAYS``. Times are Unix s. Raises ``OSError``."""
+        if not erased:
+            return
+        with lock_file(self.path):
+            held = self.read()
+            oldest_s = now_s - ERASURES_KEPT_DAYS * 86_400
+            latest = {uid: max(at_s, held.get(uid, 0)) for uid, at_s in erased.items()}
+            kept = {uid: at_s for uid, at_s in (held | latest).items() if at_s >= oldest_s}
+            if kept != held:
+                write_private(self.path, msgspec.json.encode(kept).decode())

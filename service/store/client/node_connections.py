@@ -1,0 +1,251 @@
+"""Connections to one Redis node, and the exchange of commands and replies over them.
+
+The driver, redis-py, opens connections, authenticates, and closes them. Commands and replies do not pass its clients
+and pipelines, which for each batch start a task and two timers, take three locks, and await four coroutines for each
+reply: here a batch is packed into one write, and the replies that have arrived are read without awaiting anything.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from hashlib import sha1
+from typing import Any
+
+import hiredis
+from redis import exceptions
+from redis._parsers.hiredis import NOT_ENOUGH_DATA
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ConnectionError as NoConnection
+
+Value = str | bytes | int | float
+Command = tuple[Value, ...]
+
+NO_REPLY = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+"""Errors of commands that Redis may or may not have run."""
+
+_MAX_SCRIPTS = 500
+
+
+async def close_pool(pool: Redis) -> None:
+    """Close a pool's connections, and prevent a command in progress from opening new ones."""
+    pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see connection_class
+    await pool.aclose()
+
+
+class _DirectExchange:
+    """The part of a connection that sends commands and reads their replies."""
+
+    _parser: Any
+    _writer: Any
+    is_connected: Any
+    socket_timeout: Any
+    connect_check_health: Any
+    check_health: Any
+    read_response: Any
+    disconnect: Any
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.sent_scripts = _SentScripts()
+
+    async def exchange(self, commands: Sequence[Command]) -> list[Any]:
+        """Send commands and return their replies as Redis sends them; the reply of a failed command is its error.
+
+        If the connection breaks or the caller is cancelled, the connection is closed. Raises an error of ``NO_REPLY``.
+        """
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        try:
+            await self._send(b"".join([self._pack(command) for command in commands]))
+            return await self._read_replies(len(commands))
+        except BaseException:
+            await self.disconnect(nowait=True)  # a reply may still arrive that nobody reads
+            raise
+
+    async def send_packed_command(self, command: Iterable[bytes], check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's own signature
+        """Send one of the driver's own commands, such as the first ones of a connection."""
+        if not self.is_connected:
+            await self.connect_check_health(check_health=False)
+        if check_health:
+            await self.check_health()
+        try:
+            await self._send(b"".join(command))
+        except BaseException:
+            await self.disconnect(nowait=True)
+            raise
+
+    def _pack(self, command: Command) -> bytes:
+        if command[0] == "EVAL":
+            command = self.sent_scripts.shorten(command)
+        packed: bytes = hiredis.pack_command(command)  # type: ignore[arg-type]  # the stub allows only one argument
+        return packed
+
+    async def _send(self, packed: bytes) -> None:
+        """Send bytes. If Redis does not take them at once, wait until it does.
+
+        The driver sends within ``asyncio.wait_for``, which starts a task, and before Python 3.12 drops a cancellation
+        that arrives when the task ends: the cancelled caller would then wait for a reply.
+        """
+        try:
+            self._writer.write(packed)
+            if self._writer.transport.get_write_buffer_size():
+                async with asyncio.timeout(self.socket_timeout):
+                    await self._writer.drain()
+        except TimeoutError as error:
+            raise exceptions.TimeoutError("Redis does not read what is sent to it.") from error
+        except OSError as error:
+            raise NoConnection(f"The connection broke while a command was sent: {error}.") from error
+
+    async def _read_replies(self, count: int) -> list[Any]:
+        next_reply, replies = self._parser._reader.gets, list[Any]()  # noqa: SLF001 - the driver has no public access to what has arrived
+        for _ in range(count):
+            reply = next_reply()
+            if reply is NOT_ENOUGH_DATA or isinstance(reply, hiredis.PushNotification):  # nobody asks for pushes
+                try:
+                    reply = await self.read_response()
+                except exceptions.ResponseError as error:
+                    reply = error
+            elif isinstance(reply, NoConnection):
+                raise reply
+            replies.append(reply)
+        return replies
+
+
+def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
+    """Return a subclass of the driver's connection class ``kind`` with these changes.
+
+    - Commands and replies are exchanged directly (:class:`_DirectExchange`).
+    - A script is sent in full only once per connection (``EVAL``), and by its digest afterwards (``EVALSHA``). If Redis
+      does not know a digest (``SCRIPT FLUSH``), the command, which has not run, is sent again (see ``run_commands``).
+    - No connection is opened after its pool was closed (``is_closed``).
+    """
+
+    class PatchedConnection(_DirectExchange, kind):  # type: ignore[valid-type,misc]  # the base depends on the URL
+        is_closed = False
+
+        async def _connect(self) -> None:
+            self._check_open()
+            self.sent_scripts.clear()
+            await super()._connect()
+            if self.is_closed:
+                await self.disconnect(nowait=True)
+            self._check_open()
+
+        def _check_open(self) -> None:
+            if self.is_closed:
+                raise NoConnection("The store is closed.")
+
+    return PatchedConnection
+
+
+class QuickPool(BlockingConnectionPool):
+    """A pool that lends a connection at once if one is free and no other command waits for one.
+
+    The driver starts a timer and takes locks for each command, and checks twice whether the connection is open.
+    """
+
+    _waiting = 0
+
+    async def get_connection(self, *arguments: Any, **options: Any) -> Any:
+        """Return an open connection; arguments are those of the driver."""
+        driver: Any = super()
+        if self._waiting or not self.can_get_connection():
+            self._waiting += 1
+            try:
+                return await driver.get_connection(*arguments, **options)
+            finally:
+                self._waiting -= 1
+        connection = driver.get_available_connection()
+        try:
+            is_usable = False
+            with suppress(*NO_REPLY):
+                is_usable = connection.is_connected and not await connection.can_read()  # or Redis has closed it
+            if not is_usable:
+                await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        """Take a connection back, even if the caller is cancelled."""
+        if self._waiting or connection.should_reconnect():
+            await asyncio.shield(super().release(connection))
+        else:
+            self._in_use_connections.remove(connection)
+            self._available_connections.append(connection)
+
+
+class _SentScripts:
+    """The scripts that were sent over one connection. Redis knows them until somebody removes all scripts."""
+
+    removals = 0
+    """How often Redis did not know a script that had been sent: all connections then begin anew."""
+
+    def __init__(self) -> None:
+        self._digests = set[str]()
+        self._removals = self.removals
+
+    def clear(self) -> None:
+        """Begin anew, because the connection is a new one."""
+        self._digests.clear()
+
+    def shorten(self, command: Command) -> Command:
+        """Return a command of the form ``EVAL script …`` as ``EVALSHA digest …`` if the script was sent before."""
+        if self._removals != _SentScripts.removals:
+            self._removals = _SentScripts.removals
+            self._digests.clear()
+        digest = _script_digest(str(command[1]))
+        if digest in self._digests:
+            return ("EVALSHA", digest, *command[2:])
+        self._digests.add(digest)
+        return command
+
+
+@lru_cache(_MAX_SCRIPTS)
+def _script_digest(script: str) -> str:
+    return sha1(script.encode(), usedforsecurity=False).hexdigest()
+
+
+async def run_command(client: Redis, command: Command) -> Any:
+    """Run a command and return its reply, or raise the error with which Redis replies."""
+    (reply,) = await run_commands(client, [command])
+    if isinstance(reply, exceptions.RedisError):
+        raise reply
+    return reply
+
+
+async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
+    """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
+
+    Commands run in order. The exception are scripts that Redis did not know: they are sent again, in full, after all
+    others.
+    """
+    replies = await _exchange(client, commands)
+    missing = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+    if missing:
+        _SentScripts.removals += 1
+        again = await _exchange(client, [commands[place] for place in missing])
+        for place, reply in zip(missing, again, strict=True):
+            replies[place] = reply
+    return replies
+
+
+async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
+    """Return the replies to commands, in the types of the driver. A broken connection is replaced, as often as set."""
+    pool: Any = client.connection_pool
+    connection = await pool.get_connection()
+    try:
+        replies: list[Any] = await connection.retry.call_with_retry(
+            lambda: connection.exchange(commands), lambda _: connection.disconnect(nowait=True)
+        )
+    finally:
+        await pool.release(connection)
+    converters: Any = client.response_callbacks
+    for place, command in enumerate(commands):
+        convert = dict.get(converters, command[0])  # the driver's own look-up ignores case, in Python
+        if convert is not None and not isinstance(replies[place], exceptions.RedisError):
+            replies[place] = convert(replies[place])
+    return replies

@@ -1,0 +1,222 @@
+"""Announcements: messages of admins to people and rooms, spread over minutes.
+
+The recipients of a running announcement are in one set. Each bot moves some of them to their outboxes in each
+maintenance interval, as many as the announcement's rate allows since its start. A recipient is queued before it leaves
+the set, and each user has a record of the announcements that were queued for them. So each gets it once, whichever
+process is killed, and however many bots do this at the same time.
+
+Quiet hours, digests, rate limits, receipts and resends apply to an announcement as to every message. Users can turn
+announcements off (:class:`service.users.quiet_hours.UserSettings`).
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from service.model import ChannelId, UserId
+from service.store.client import keys
+from service.store.client.connection import RedisClient, RedisRepository, script_command
+from service.store.delivery.outbox import ANNOUNCEMENTS, Outbox
+from service.store.people.users import Users
+from service.users.quiet_hours import UserSettings
+
+MAX_PER_S: Final = 50.0
+"""Recipients per second at most, far fewer messages than a bot can send."""
+_RECORDS_KEPT: Final = 100
+_BATCH_SIZE: Final = 500
+_RECIPIENTS_TTL_S: Final = 30 * 86_400
+_LANGUAGE: Final = "en"
+
+RecipientKind = Literal["all", "people", "rooms"]
+
+
+class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An announcement, started by the account ``by`` at ``started_s`` (Unix s).
+
+    ``text`` goes to those whose language (ISO 639) has no text in ``translations``. ``audience`` describes the
+    ``total`` recipients to admins. They are queued over ``minutes``, or longer if that would exceed ``MAX_PER_S``.
+    ``stopped_s`` is when it was stopped, and ``stopped_at`` how many recipients had been queued then; 0 if it was not.
+    """
+
+    number: int
+    text: str
+    audience: str
+    by: str
+    started_s: float
+    minutes: float
+    total: int = 0
+    translations: dict[str, str] = {}
+    stopped_s: float = 0.0
+    stopped_at: int = 0
+
+    @property
+    def per_s(self) -> float:
+        """Recipients per second."""
+        return min(MAX_PER_S, self.total / (self.minutes * 60))
+
+    def text_in(self, language: str) -> str:
+        """Return the text for a language tag (BCP 47)."""
+        return self.translations.get(_primary(language), self.text)
+
+    def due_count(self, now_s: float) -> int:
+        """Return the number of recipients who should be queued by ``now_s`` (Unix s)."""
+        return min(self.total, math.ceil(max(0.0, now_s - self.started_s) * self.per_s))
+
+
+class Audience(msgspec.Struct, frozen=True):
+    """The recipients of an announcement: those who meet all conditions.
+
+    ``language`` is ISO 639; "" stands for every language. ``jids`` are bare JIDs; empty for everybody. ``channels`` are
+    channels of which a recipient has at least one subscribed; None for everybody. ``rooms`` are the JIDs of all rooms.
+    """
+
+    kind: RecipientKind = "all"
+    language: str = ""
+    jids: frozenset[str] = frozenset()
+    channels: frozenset[ChannelId] | None = None
+    rooms: frozenset[str] = frozenset()
+
+    def includes(self, jid: str, settings: UserSettings) -> bool:
+        """Return whether a user meets the conditions except that on channels."""
+        return (
+            settings.announcements
+            and (self.kind == "all" or (jid in self.rooms) is (self.kind == "rooms"))
+            and (not self.language or (_primary(settings.effective_language) or _LANGUAGE) == self.language)
+            and (not self.jids or jid in self.jids)
+        )
+
+
+class AnnouncementProgress(msgspec.Struct, frozen=True):
+    """An announcement, and the number of recipients who are not queued yet."""
+
+    announcement: Announcement
+    remaining: int
+
+
+class AnnouncementStore(RedisRepository):
+    """All announcements. Every method may raise :class:`service.errors.StoreUnavailable`, and can be repeated."""
+
+    def __init__(self, redis: RedisClient, users: Users, outbox: Outbox) -> None:
+        """Create the repository, which queues announcements for ``users`` in ``outbox``."""
+        super().__init__(redis)
+        self._users = users
+        self._outbox = outbox
+
+    async def find_recipients(self, audience: Audience) -> list[UserId]:
+        """Return the users to whom an announcement would be sent now, sorted by id."""
+        found: list[UserId] = []
+        members = await self._redis.call("SMEMBERS", keys.USERS)
+        uids = sorted(uid.decode() for uid in members)
+        for start in range(0, len(uids), _BATCH_SIZE):
+            found += await self._select(uids[start : start + _BATCH_SIZE], audience)
+        return found
+
+    async def _select(self, uids: Sequence[UserId], audience: Audience) -> list[UserId]:
+        """Return the users who are in the audience, and can be sent messages."""
+        jids, settings, unreachable, suspended = (
+            await self._outbox.jids(uids),
+            await self._users.user_settings(uids),
+            await self._redis.call_many([("HEXISTS", keys.user(uid), "unreachable") for uid in uids]),
+            await self._users.suspended_users(uids),
+        )
+        chosen = [
+            uid
+            for uid, jid, own, away in zip(uids, jids, settings, unreachable, strict=True)
+            if jid and not away and uid not in suspended and audience.includes(jid, own)
+        ]
+        if audience.channels is None:
+            return chosen
+        wanted = {bytes.fromhex(cid) for cid in audience.channels}
+        held = await self._redis.call_many([("HKEYS", keys.user_index(uid)) for uid in chosen])
+        return [uid for uid, channels in zip(chosen, held, strict=True) if not wanted.isdisjoint(channels)]
+
+    async def reserve_number(self) -> int:
+        """Return a number for a new announcement. Starting it twice under this number starts it once."""
+        return int(await self._redis.call("INCR", keys.LAST_ANNOUNCEMENT))
+
+    async def start(self, announcement: Announcement, uids: Collection[UserId]) -> bool:
+        """Start an announcement to these users; return False if its number has been used."""
+        to = keys.announcement_recipients(announcement.number)
+        if await self._redis.call("HEXISTS", keys.ANNOUNCEMENTS, announcement.number):
+            return False
+        ordered = list(uids)
+        for start in range(0, len(ordered), _BATCH_SIZE):
+            scores = [value for uid in ordered[start : start + _BATCH_SIZE] for value in (0, uid)]
+            await self._redis.call_many([("ZADD", to, *scores), ("EXPIRE", to, _RECIPIENTS_TTL_S)])
+        record = msgspec.structs.replace(announcement, total=len(ordered))
+        given = (announcement.number, msgspec.json.encode(record), announcement.number - _RECORDS_KEPT)
+        own = (keys.ANNOUNCEMENTS, keys.RUNNING_ANNOUNCEMENTS)
+        return bool(await self._redis.run_script("announcement_start", own, *given))
+
+    async def stop(self, number: int, now_s: float) -> bool:
+        """Stop an announcement; return False if it is not running.
+
+        It is not sent to those who have not got it, even if it is in their outbox.
+        """
+        found = await self.get(number)
+        if found is None or not await self._redis.call("SISMEMBER", keys.RUNNING_ANNOUNCEMENTS, number):
+            return False
+        left = int(await self._redis.call("ZCARD", keys.announcement_recipients(number)))
+        stopped = msgspec.structs.replace(found, stopped_s=now_s, stopped_at=found.total - left)
+        await self._redis.call("HSET", keys.ANNOUNCEMENTS, number, msgspec.json.encode(stopped))
+        await self._end(number)
+        return True
+
+    async def get(self, number: int) -> Announcement | None:
+        """Return an announcement; None if the number is unknown. The latest hundred are kept."""
+        found = await self._redis.call("HGET", keys.ANNOUNCEMENTS, number)
+        return msgspec.json.decode(found, type=Announcement) if found else None
+
+    async def latest(self) -> list[AnnouncementProgress]:
+        """Return all announcements that are kept, newest first."""
+        found = await self._redis.call("HVALS", keys.ANNOUNCEMENTS)
+        records = sorted(
+            (msgspec.json.decode(each, type=Announcement) for each in found), key=lambda each: -each.number
+        )
+        left = await self._redis.call_many([("ZCARD", keys.announcement_recipients(each.number)) for each in records])
+        return [AnnouncementProgress(each, remaining) for each, remaining in zip(records, left, strict=True)]
+
+    async def dispatch(self, now_s: float, interval_s: float) -> None:
+        """Queue running announcements for the recipients who are due.
+
+        The caller repeats this every ``interval_s`` seconds. After a longer pause, the rate is at most doubled.
+        """
+        for number in map(int, await self._redis.call("SMEMBERS", keys.RUNNING_ANNOUNCEMENTS)):
+            announcement, to = await self.get(number), keys.announcement_recipients(number)
+            remaining = int(await self._redis.call("ZCARD", to))
+            if announcement is None or announcement.stopped_s or not remaining:
+                await self._end(number)
+                continue
+            due = announcement.due_count(now_s) - (announcement.total - remaining)
+            count = min(due, math.ceil(2 * interval_s * announcement.per_s))
+            if count > 0:
+                uids = [uid.decode() for uid in await self._redis.call("ZRANGE", to, 0, count - 1)]
+                await self._queue(number, uids, now_s)
+                await self._redis.call("ZREM", to, *uids)
+
+    async def _queue(self, number: int, uids: Sequence[UserId], now_s: float) -> None:
+        chosen = await self._select(uids, Audience())  # some may have left, or turned announcements off
+        await self._redis.call_many(
+            [
+                script_command(
+                    "outbox_enqueue_announcement",
+                    (keys.user(uid), keys.outbox(uid), keys.received_announcements(uid)),
+                    ANNOUNCEMENTS,
+                    number,
+                    now_s,
+                )
+                for uid in chosen
+            ]
+        )
+        await self._outbox.wake_delivery(chosen)
+
+    async def _end(self, number: int) -> None:
+        await self._redis.call_many(
+            [("DEL", keys.announcement_recipients(number)), ("SREM", keys.RUNNING_ANNOUNCEMENTS, number)]
+        )
+
+
+def _primary(language: str) -> str:
+    return language.partition("-")[0].lower()

@@ -1,0 +1,48 @@
+"""A private podman, whose files are in the user's cache: images are kept there, all else is removed after a run."""
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HOME = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "coronet-containers"
+IMAGES = HOME / "images"
+RUN = HOME / "run"
+_SETTINGS = """
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+[network]
+network_backend = "netavark"
+network_config_dir = "{run}/networks"
+"""
+
+
+def environment(*, building: bool) -> dict[str, str]:
+    """Return the environment in which podman builds images, or runs containers of these images and keeps nothing."""
+    folder = RUN / ("building" if building else "running")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "containers.conf").write_text(_SETTINGS.format(run=folder), encoding="utf-8")
+    options = "" if building else f'[storage.options]\nadditionalimagestores = ["{IMAGES}"]\n'
+    graph = IMAGES if building else folder / "storage"
+    (folder / "storage.conf").write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{graph}"\nrunroot = "{folder}/state"\n{options}', encoding="utf-8"
+    )
+    return {
+        **os.environ,
+        "CONTAINERS_CONF": str(folder / "containers.conf"),
+        "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+        "DISABLE_HC_SYSTEMD": "true",
+    }
+
+
+def podman(environ: dict[str, str], *arguments: str | Path, given: str | None = None) -> str:
+    """Run podman and return what it prints. Raises CalledProcessError."""
+    argv = ["podman", *map(str, arguments)]
+    done = subprocess.run(argv, env=environ, check=False, capture_output=True, text=True, input=given)
+    if done.returncode:
+        raise subprocess.CalledProcessError(done.returncode, argv[:4], done.stdout, done.stderr[-3_000:])
+    return done.stdout.strip()
