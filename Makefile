@@ -5,7 +5,9 @@
 venv := .venv
 bin := $(venv)/bin
 pip := $(bin)/python -m pip install -qq --no-input --disable-pip-version-check --require-virtualenv
-compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes \
+# Locks name the extras: otherwise pip takes the newest version of a package that another one needs with extras, and
+# the check of hashes fails as soon as a newer one is published.
+compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes --no-strip-extras \
 	--no-header --no-annotate --no-emit-index-url
 
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib.metadata import distributions
 from typing import Any
 
 import pytest
@@ -12,13 +13,17 @@ from tests.architecture.sources import ROOT
 
 GROUPS = {group: f"requirements-{group}.lock" for group in ("publish", "containers")}
 LOCKS = ("requirements.lock", "requirements-build.lock", "requirements-dev.lock", *GROUPS.values())
-PIN = re.compile(r"([a-z0-9-]+)==(\S+)( ;[^\\]*)? \\")
+PIN = re.compile(r"(?P<name>[a-z0-9-]+)(?:\[(?P<extras>[a-z0-9,-]+)\])?==(?P<version>\S+)( ;[^\\]*)? \\")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
 
 
-def pins(lock: str) -> dict[str, str]:
+def pin_lines(lock: str) -> list[re.Match[str]]:
     lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
-    return {found[1]: found[2] for line in lines if (found := PIN.fullmatch(line))}
+    return [found for line in lines if (found := PIN.fullmatch(line))]
+
+
+def pins(lock: str) -> dict[str, str]:
+    return {found["name"]: found["version"] for found in pin_lines(lock)}
 
 
 def unsatisfied(requirements: list[str], lock: str) -> list[str]:
@@ -52,6 +57,20 @@ def test_all_requirements_are_locked(pyproject: dict[str, Any]) -> None:
     assert unsatisfied(everything, "requirements-dev.lock") == []
     for group, lock in GROUPS.items():
         assert unsatisfied(pyproject["dependency-groups"][group], lock) == []
+
+
+def test_extras_that_packages_need_are_locked_by_name() -> None:
+    """Otherwise pip takes the newest version of such a package, which has no hash in the lock."""
+    locked = {found["name"]: set((found["extras"] or "").split(",")) for found in pin_lines("requirements-dev.lock")}
+    needed = [
+        requirement
+        for package in distributions()
+        if canonicalize_name(package.name) in locked
+        for requirement in map(Requirement, package.requires or [])
+        if requirement.extras and (requirement.marker is None or requirement.marker.evaluate({"extra": ""}))
+    ]
+    assert needed
+    assert [str(each) for each in needed if not each.extras <= locked[canonicalize_name(each.name)]] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS[:2])
