@@ -26,9 +26,10 @@ from service.store import Store
 from workers.node import Node, WorkerContext
 from workers.peers.content_cache import BaselineCache
 from workers.peers.exchange import PeerExchange
-from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes, create_probe_lanes
+from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
+from workers.polling.prober import Prober
 from workers.polling.websub import HubSubscriber
 from workers.request_handlers import WorkerRequestHandlers
 
@@ -81,12 +82,12 @@ class WorkerProgram(HostedProgram):
         ):
             politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()
-            poll_lanes = create_poll_lanes(poll_parser, slow_poll_parser, budgets)
-            probe_lanes = create_probe_lanes(probe_parser, slow_probe_parser, budgets)
+            poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
+            probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
             poller = Poller(fetcher, politeness, poll_lanes, BaselineCache(peers.contents), self._clock)
-            handlers = WorkerRequestHandlers(store, poller, probe_lanes)
+            handlers = WorkerRequestHandlers(store, Prober(fetcher, politeness, probe_lanes, self._clock))
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
-            context = WorkerContext(store, settings, self._clock, poller, hubs, peers, process.timer)
+            context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)
             async with asyncio.TaskGroup() as nodes:
                 for _ in range(settings.nodes_per_worker):
                     nodes.create_task(self._run_node(worker, context, handlers))

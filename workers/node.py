@@ -67,6 +67,7 @@ from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
 from workers.ownership.owner_effects import ChannelOwner
 from workers.peers.exchange import PeerExchange
+from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
 from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
@@ -128,6 +129,7 @@ class WorkerContext:
     store: Store
     settings: Settings
     clock: FleetClock
+    politeness: Politeness
     poller: Poller
     hubs: HubSubscriber
     peers: PeerExchange
@@ -148,7 +150,7 @@ class Node:
         self.info = info
         self._context = context
         self._store = store = context.store
-        self._clock = context.clock
+        self.clock = context.clock
         self._protocol = NodeProtocol(info.id, context.settings.policy())
         self._by_level = GaugeShare(OWNED_CHANNELS)
         self._by_constraint = GaugeShare(PLANNED_CHANNELS)
@@ -161,7 +163,6 @@ class Node:
         """Where the node is in the space of ids, from 0 to 1."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = BackgroundTasks()
-        self._heartbeat_lock = asyncio.Lock()
         settings = context.settings
         least_subscribers, interval_s = settings.public_from_subscribers, settings.maintenance_interval_s
         self.contents = context.peers.contents
@@ -170,7 +171,7 @@ class Node:
             store,
             context.poller,
             clock=context.clock,
-            on_event=self._on_events,
+            on_events=self._on_events,
             on_hubs_found=context.hubs.on_hubs_found,
             tasks=tasks,
         )
@@ -250,7 +251,7 @@ class Node:
 
         Returns None if this node does not own the channel, or has not planned its polls yet.
         """
-        return self._protocol.explain(channel_id, self.polling.fleet_s())
+        return self._protocol.explain(channel_id, self.clock.wall_s())
 
     def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Subscribe, in the background, to a channel at the WebSub hubs that its document names.
@@ -289,28 +290,27 @@ class Node:
 
     async def _send_heartbeat(self) -> None:
         """Renew the node's lease, and read the fleet's common time and the ring."""
-        async with self._heartbeat_lock:
-            sent_s = self._clock.monotonic_s()
-            try:
-                heartbeat = await self._store.ring.heartbeat(
-                    self.info, self._context.settings.lease_ttl_s, self.ring.version
-                )
-                await self._store.node_inboxes.delete(heartbeat.expired)
-            except StoreIdentityMismatch as error:  # this node's state belongs to other data than the store has now
-                self._end(LeaseLost(str(error)))
-                return
-            except StoreUnavailable as error:
-                log.warning("heartbeat failed", node=self.info.id[:8], error=str(error))
-                return
-            except LeaseLost as error:
-                self._end(error)
-                return
-            at_s = (sent_s + self._clock.monotonic_s()) / 2
-            self.polling.set_fleet_time(heartbeat.time_s, at_s)
-            self._clock.set_wall(heartbeat.time_s, at_s)
-            self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
-            if heartbeat.ring is not None:
-                await self._on_ring_changed(heartbeat.ring)
+        sent_s = self.clock.monotonic_s()
+        try:
+            heartbeat = await self._store.ring.heartbeat(
+                self.info, self._context.settings.lease_ttl_s, self.ring.version
+            )
+            await self._store.node_inboxes.delete(heartbeat.expired)
+        except StoreIdentityMismatch as error:  # this node's state belongs to other data than the store has now
+            self._end(LeaseLost(str(error)))
+            return
+        except StoreUnavailable as error:
+            log.warning("heartbeat failed", node=self.info.id[:8], error=str(error))
+            return
+        except LeaseLost as error:
+            self._end(error)
+            return
+        at_s = (sent_s + self.clock.monotonic_s()) / 2
+        self.clock.set_wall(heartbeat.time_s, at_s)
+        self.polling.on_clock_set()
+        self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
+        if heartbeat.ring is not None:
+            await self._on_ring_changed(heartbeat.ring)
 
     async def _on_ring_changed(self, ring: RingView) -> None:
         self.ring = ring
@@ -321,7 +321,7 @@ class Node:
 
     async def _tick(self) -> None:
         await self._on_events(Tick())
-        await self.polling.health.record()
+        await self._on_events(*await self.polling.health.record())
         if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
             with contextlib.suppress(StoreUnavailable):
                 await self._store.node_inboxes.trim(self.info.id, cursor)
@@ -331,13 +331,13 @@ class Node:
     async def _maintain(self) -> None:
         """Do what is due once per maintenance interval, besides the protocol's own maintenance."""
         if self._balancer.is_due():
-            await self._balancer.balance(self.polling.fleet_s())
+            await self._balancer.balance(self.clock.wall_s())
         await self.directories.maintain()
         await self._record_poll_rates()
 
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
-        plans, fleet_s = self._protocol.plans, self.polling.fleet_s()
+        plans, fleet_s = self._protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
         changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
@@ -423,14 +423,14 @@ class Node:
         except StoreUnavailable as error:
             log.warning("reading fleet objective failed", error=str(error))
             return
-        self._context.poller.set_blocked_hosts(blocked_hosts)
+        self._context.politeness.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
         POLL_BUDGET.set((objective.budget_polls_per_minute or 0) / 60)
         await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
 
     async def _on_events(self, *events: Event) -> None:
         """Pass events to the protocol, and execute the effects that it returns."""
-        now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
+        now_s, fleet_s = self.clock.monotonic_s(), self.clock.wall_s()
         effects = self._protocol.handle(events, now_s, fleet_s)
         # Before anything is awaited, so that messages are sent in the order of the effects.
         inbox_messages = self._post([effect for effect in effects if isinstance(effect, Send)])

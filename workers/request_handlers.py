@@ -20,10 +20,9 @@ from service.errors import (
 )
 from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.opml_reader import OpmlReader
-from service.feeds.sandbox.protocol import DetectChanges
 from service.feeds.urls import channel_id
 from service.location.content_cache import unpack_entries
-from service.model import Channel, Entry, Validators
+from service.model import Channel, Entry
 from service.net.peer_client import peer_of
 from service.store import Store
 from service.store.coordination.requests import (
@@ -51,11 +50,9 @@ from service.store.coordination.requests import (
     WorkerRequest,
 )
 from workers.node import Node
-from workers.polling.concurrency_limits import ConcurrencyLanes
-from workers.polling.politeness import public_address_group
-from workers.polling.poll_state import PollState
 from workers.polling.poll_trace import trace_listener
-from workers.polling.poller import Poller, document_of
+from workers.polling.poller import document_of
+from workers.polling.prober import Prober
 from workers.url_resolver import UrlResolver, create_resolution_cache
 
 _TIMEOUT_S = 9.0
@@ -73,14 +70,10 @@ log = structlog.get_logger(__name__)
 class WorkerRequestHandlers:
     """Handles the requests of bots and the console on behalf of the node that received them."""
 
-    def __init__(self, store: Store, poller: Poller, lanes: ConcurrencyLanes) -> None:
-        """Create the handlers.
-
-        ``lanes`` limit the number of new URLs that are fetched and parsed at the same time.
-        """
+    def __init__(self, store: Store, prober: Prober) -> None:
+        """Create the handlers; ``prober`` fetches new URLs."""
         self._store = store
-        self._poller = poller
-        self._lanes = lanes
+        self._prober = prober
         self._opml_reader = OpmlReader()
         self._resolutions = create_resolution_cache()
         self._handlers: dict[type, Callable[[Node, WorkerRequest, Any], Awaitable[WorkerReply]]] = {
@@ -105,7 +98,7 @@ class WorkerRequestHandlers:
         except msgspec.MsgspecError as error:
             log.warning("request malformed, perhaps of another version", error=str(error))
             return
-        if request.until_s < node.polling.fleet_s():
+        if request.until_s < node.clock.wall_s():
             return
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -117,8 +110,7 @@ class WorkerRequestHandlers:
         await self._store.worker_requests.reply(request, reply)
 
     async def _probe(self, node: Node, _: WorkerRequest, probe: ProbeRequest) -> WorkerReply:
-        resolver = UrlResolver(self._store, self._poller, self._lanes, node, self._resolutions)
-        return await resolver.probe(probe)
+        return await UrlResolver(self._store, self._prober, node, self._resolutions).probe(probe)
 
     async def _move(self, node: Node, _: WorkerRequest, move: MoveRequest) -> WorkerReply:
         if not await node.owner.move(move.channel, move.url):
@@ -153,9 +145,8 @@ class WorkerRequestHandlers:
         channel = Channel(channel_id(outline_request.url), outline_request.url)
 
         async def load() -> bytes:
-            async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
-                fetched = await self._poller.fetch_unknown(channel, _OUTLINE_FETCH_TIMEOUT_S)
-            return fetched.body or b""
+            async with self._prober.hold_slot(channel):
+                return (await self._prober.fetch(channel, _OUTLINE_FETCH_TIMEOUT_S)).body or b""
 
         outline = await self._opml_reader.read(load)
         if len(outline.feeds) > _MAX_FEEDS:
@@ -191,11 +182,12 @@ class WorkerRequestHandlers:
     async def _fetch_entries(self, channel: Channel) -> tuple[Entry, ...]:
         """Return the latest entries in the publisher's document; empty if it cannot be fetched or parsed."""
         with contextlib.suppress(PublisherError, UserError):
-            async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
-                fetched = await self._poller.fetch_unknown(channel, _CONTENT_FETCH_TIMEOUT_S)
-                job = DetectChanges((document_of(fetched),), b"", channel.url, channel.kind, time.time())
-                state = PollState(channel, Validators(), 0, address_group=public_address_group(fetched.address))
-                return (await self._lanes.detect_changes(job, state, _CONTENT_FETCH_TIMEOUT_S)).latest
+            async with self._prober.hold_slot(channel):
+                fetched = await self._prober.fetch(channel, _CONTENT_FETCH_TIMEOUT_S)
+                found = await self._prober.detect_changes(
+                    channel, (document_of(fetched),), b"", address=fetched.address, timeout_s=_CONTENT_FETCH_TIMEOUT_S
+                )
+                return found.latest
         return ()
 
     async def _explain(self, node: Node, _: WorkerRequest, explanation: ExplanationRequest) -> WorkerReply:

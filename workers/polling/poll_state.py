@@ -1,7 +1,6 @@
 """The state of a channel that a node keeps between polls, and how polls and new versions change this state."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -15,14 +14,6 @@ from service.store.channels.channel_records import ChannelState, Snapshot
 _MAX_DOCUMENTS = 8
 _MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 _DAY_S = 86_400
-
-
-class Publisher(NamedTuple):
-    """The publisher of a document: its site, and the network that answers for the site ("" if not known yet)."""
-
-    site: str
-    network: str
-    is_public: bool
 
 
 class PollState(msgspec.Struct, gc=False):
@@ -40,7 +31,6 @@ class PollState(msgspec.Struct, gc=False):
     - ``deadly_sha256``: the hash of a body for which the parser was killed.
     - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
     - ``digest``: identifies the content of the channel's version.
-    - ``publisher``: the publisher at the last poll.
     """
 
     channel: Channel
@@ -54,7 +44,6 @@ class PollState(msgspec.Struct, gc=False):
     deadly_sha256: str = ""
     full_day: int = 0
     digest: bytes = b""
-    publisher: Publisher | None = None
 
 
 class DetectedUpdate(msgspec.Struct, frozen=True):
@@ -97,7 +86,6 @@ def merge_reloaded(state: PollState, reloaded: PollState) -> PollState:
         subscribers=reloaded.subscribers,
         digest=reloaded.digest,
         unversioned=(),
-        publisher=None,
     )
 
 

@@ -73,7 +73,7 @@ class VirtualFleet(Poller):
                 store,
                 self,
                 clock=self,
-                on_event=partial(self._handle, node),
+                on_events=partial(self._handle, node),
                 on_hubs_found=self._ignore_hubs,
                 tasks=self._tasks,
             )
@@ -120,10 +120,10 @@ class VirtualFleet(Poller):
                 self._ticked_s = self.now_s
                 for each in NODES:
                     await self._handle(each, Tick())
-                    await self._schedulers[each].health.record()
+                    await self._handle(each, *await self._schedulers[each].health.record())
 
-    async def _handle(self, node: NodeId, event: Event) -> None:
-        waiting = deque([(node, event)])
+    async def _handle(self, to: NodeId, *events: Event) -> None:
+        waiting = deque((to, event) for event in events)
         while waiting:
             node, event = waiting.popleft()
             for effect in self._nodes[node].handle([event], self.now_s, self.now_s):

@@ -27,7 +27,7 @@ from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.peers.content_cache import BaselineCache
-from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes
+from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.poll_state import PollState, new_poll_state
 from workers.polling.poller import Poller, PollOutcome
 
@@ -72,7 +72,7 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
-    lanes = create_poll_lanes(parser, parser, ParserTimeBudgets())
+    lanes = ConcurrencyLanes(POLL_LIMITS, parser, parser, ParserTimeBudgets())
     return Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), SystemClock())
 
 
