@@ -19,6 +19,7 @@ from service.feeds.sandbox.parser_pool import ParserPool
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
 from service.net.fetcher import Fetcher, user_agent
+from service.net.peer_client import peer_of
 from service.observability.metrics import LEASES_LOST
 from service.overlay.ring import balanced_id
 from service.settings import Settings
@@ -49,7 +50,7 @@ class WorkerProgram(HostedProgram):
         """Create a worker that joins the ring in :meth:`run`."""
         super().__init__(settings, store)
         self._clock = FleetClock()
-        self._peers = PeerExchange(settings, store, self._clock)
+        self._peers: PeerExchange | None = None
         self._has_joined = False
 
     def check_ready(self) -> None:
@@ -58,22 +59,30 @@ class WorkerProgram(HostedProgram):
             raise NotReady("The worker has not joined the ring yet.")
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Return the routes for other workers."""
-        return self._peers.routes()
+        """Return the route for requests of other workers."""
+        return [web.post("/peers/{worker}/{verb}", self._on_peer_request)]
+
+    async def _on_peer_request(self, request: web.Request) -> web.Response:
+        if self._peers is None:
+            raise web.HTTPNotFound
+        return await self._peers.on_request(request)
 
     async def run(self, process: HostProcess) -> None:
         """See :meth:`HostedProgram.run`."""
-        settings, store, peers = self._settings, self._store, self._peers
-        worker = NodeInfo("", 0, _worker_name(), 0.0, process.metrics_url, secrets.token_hex(8))
+        settings, store = self._settings, self._store
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))
         fetcher = Fetcher(
             user_agent=user_agent(settings.console_public_url),
             allow_private=settings.allow_private,
             extra_ports=settings.extra_ports,
             allowed_networks=settings.allowed_networks,
         )
-        peers.configure(worker)
+        peer = peer_of(worker)
+        assert peer is not None  # noqa: S101 - a process with a worker has a health server
+        self._peers = peers = PeerExchange(settings, store, self._clock, peer)
         async with (
-            peers,
+            peers.running(),
             fetcher,
             ParserPool(1) as poll_parser,
             ParserPool(1, _SLOW_NICENESS) as slow_poll_parser,
@@ -123,7 +132,3 @@ class WorkerProgram(HostedProgram):
             finally:
                 with contextlib.suppress(StoreUnavailable):
                     await store.ring.leave(info)
-
-
-def _worker_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"

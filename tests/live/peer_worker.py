@@ -18,12 +18,13 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from service.clock import Clock
 from service.host_process import configure_memory, serve_programs
 from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
-from service.net.request_signatures import RequestSigner
 from service.settings import Settings, load
+from service.store import Store
 from service.store.channels.channels import Channels
 from workers.main import WorkerProgram
 from workers.peers.content_cache import ContentLocator, LocatedContent
@@ -87,13 +88,13 @@ def use_proxies(told: WorkerPlan) -> None:
 
 def record_contents(journal: Journal) -> None:
     """Record the worker's id, and when contents are added to its cache and removed."""
-    put, drop, begun = ContentCache.put, ContentCache.remove, PeerExchange._configure
+    put, drop, begun = ContentCache.put, ContentCache.remove, PeerExchange.__init__
 
-    def noted_begin(self: PeerExchange, worker: Peer, signer: RequestSigner) -> None:
-        begun(self, worker, signer)
+    def noted_begin(self: PeerExchange, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
+        begun(self, settings, store, clock, worker)
         journal.write(Event("is", time.monotonic(), worker=worker.id))
 
-    PeerExchange._configure = noted_begin  # type: ignore[method-assign]  # wrapped
+    PeerExchange.__init__ = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)

@@ -8,4 +8,8 @@ from workers.peers.content_cache import ContentLocator
 
 def store_only_locator(store: Store) -> ContentLocator:
     """Return the locator of a single worker, which finds content in its cache and the store."""
-    return ContentLocator(store.channels, ContentCache(1_000_000, 3600.0), SystemClock())
+
+    async def find_nothing(*_: object) -> None:
+        return
+
+    return ContentLocator(store.channels, ContentCache(1_000_000, 3600.0), SystemClock(), find_nothing, lambda: None)

@@ -62,13 +62,13 @@ class ContentLocator:
         channels: Channels,
         cache: ContentCache,
         clock: Clock,
-        find: Find | None = None,
-        on_changed: Callable[[], None] = lambda: None,
+        find: Find,
+        on_changed: Callable[[], None],
     ) -> None:
         """Create a locator.
 
         It reads contents from ``cache``, then from other workers, then from the store (``channels``). ``find`` requests
-        a content from other workers; None disables these requests. ``on_changed`` is called when the cache has changed.
+        a content from other workers. ``on_changed`` is called when the cache has changed.
         """
         self._channels = channels
         self._cache = cache
@@ -131,7 +131,7 @@ class ContentLocator:
             content = self._cache.get(digest, self._clock.monotonic_s())
             if content is not None:
                 return LocatedContent(content, version, "cache")
-            received = await self._request(self._find, channel_id, version, digest) if self._find else None
+            received = await self._request(channel_id, version, digest)
             if received is not None:
                 self.put(channel_id, digest, received.content)
                 return msgspec.structs.replace(received, version=version)  # a shared request may have named another one
@@ -140,14 +140,14 @@ class ContentLocator:
             self.put(channel_id, digest, content)
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
-    async def _request(self, find: Find, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content that other workers have, requested by ``find``; None if no worker has it.
+    async def _request(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
+        """Return a content that other workers have; None if no worker has it.
 
         ``digest`` identifies the content. Concurrent callers for the same content share a request.
         """
         request = self._requests.get(digest)
         if request is None:
-            request = self._requests[digest] = asyncio.ensure_future(find(channel_id, version, digest))
+            request = self._requests[digest] = asyncio.ensure_future(self._find(channel_id, version, digest))
             request.add_done_callback(lambda _: self._requests.pop(digest, None))
         return await asyncio.shield(request)
 

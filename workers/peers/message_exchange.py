@@ -85,21 +85,17 @@ class _Link(msgspec.Struct, eq=False):
 class MessageExchange:
     """A worker's part in the exchange of messages between nodes."""
 
-    def __init__(self, inboxes: NodeInboxes, clock: Clock, tasks: BackgroundTasks) -> None:
-        """Create the exchange, which sends all messages through the inboxes until :meth:`connect` is called."""
+    def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
+        """Create the exchange, which sends all messages through the inboxes until :meth:`on_ring_changed` is called."""
         self._inboxes = inboxes
+        self._client = client
         self._clock = clock
         self._tasks = tasks
-        self._client: PeerClient | None = None
         self._handlers: dict[NodeId, MessageHandler] = {}
         self._peers: dict[NodeId, Peer] = {}
         """The worker of each node of the ring."""
         self._links: dict[NodeId, _Link] = {}
         """The links to other workers, by the worker's id."""
-
-    def connect(self, client: PeerClient) -> None:
-        """Send soft state to other workers through ``client`` from now on."""
-        self._client = client
 
     @contextlib.contextmanager
     def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
@@ -150,7 +146,7 @@ class MessageExchange:
     def _link(self, node: NodeId) -> _Link | None:
         """Return the link to a node's worker; None if messages to the node go through its inbox."""
         peer = self._peers.get(node)
-        if self._client is None or peer is None:
+        if peer is None:
             return None
         link = self._links.get(peer.id)
         if link is None:
@@ -206,8 +202,6 @@ class MessageExchange:
 
     async def _request(self, peer: Peer, messages: list[NodeMessage]) -> list[NodeId]:
         """Send messages to a worker; return the ids of the nodes that it does not run."""
-        if self._client is None:
-            raise PeerUnreachable("There is no cluster secret.")
         answer = await self._client.request(
             peer,
             NODE_MESSAGES_VERB,

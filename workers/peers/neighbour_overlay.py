@@ -188,8 +188,9 @@ class NeighbourOverlay:
         self._rtts_s: dict[NodeId, deque[float]] = {}
         self._limits = limits
         self._neighbourhood, self._node = self._start()
-        self._has_far_peers = False
-        self._change_timer: asyncio.TimerHandle | None = None
+        self.has_far_peers = False
+        """Whether some workers are farther than ``near_rtt_s``, so that filters are exchanged."""
+        self._is_change_pending = False
         self._rounds = 0
         self._ready = asyncio.Event()
 
@@ -197,11 +198,6 @@ class NeighbourOverlay:
         """Return the state of a worker without neighbours and documents."""
         shape = FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
         return Neighbourhood(self._worker_id, self._limits), LocationNode(self._worker_id, shape)
-
-    @property
-    def has_far_peers(self) -> bool:
-        """Whether some workers are farther than ``near_rtt_s``, so that filters are exchanged."""
-        return self._has_far_peers
 
     def set_peers(self, peers: Iterable[Peer]) -> None:
         """Set the other workers in the ring, from which neighbours are selected."""
@@ -244,8 +240,9 @@ class NeighbourOverlay:
 
     def on_cache_changed(self) -> None:
         """Send the changes of the cache to neighbours; changes in quick succession are sent together."""
-        if self._has_far_peers and self._change_timer is None:
-            self._change_timer = asyncio.get_running_loop().call_later(_CHANGE_DELAY_S, self._send_changes)
+        if self.has_far_peers and not self._is_change_pending:
+            self._is_change_pending = True
+            self._tasks.start(self._send_changes())
 
     async def maintain(self) -> None:
         """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
@@ -256,7 +253,7 @@ class NeighbourOverlay:
             return
         await self._measure()
         self._rounds += 1
-        if not self._has_far_peers:
+        if not self.has_far_peers:
             return
         if self._rounds % _ROUNDS_PER_FORGET == 0:
             self._carry_out(self._neighbourhood.reset_declined())
@@ -281,11 +278,6 @@ class NeighbourOverlay:
             except PeerProtocolError as error:
                 PEER_REFUSALS.labels(error.reason).inc()
 
-    def close(self) -> None:
-        """Send no more changes to neighbours."""
-        if self._change_timer is not None:
-            self._change_timer.cancel()
-
     def _on_frame(self, sender: NodeId, frame: bytes) -> None:
         kind, rest = frame[:1], frame[1:]
         if kind == _MESSAGE:
@@ -298,7 +290,7 @@ class NeighbourOverlay:
             offer = Offer(number if kind == _OFFER else 0)
         except ValueError as error:
             raise PeerProtocolError(f"{sender[:8]} sent an unknown message.", reason="malformed") from error
-        if not self._has_far_peers:
+        if not self.has_far_peers:
             return  # the sender asks again
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
             self._tasks.start(self._measure_and_respond(sender, offer))
@@ -313,12 +305,13 @@ class NeighbourOverlay:
         if sender in self._peers:
             await self._measure_peer(self._peers[sender])
         self._on_measured()
-        if self._has_far_peers:
+        if self.has_far_peers:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
-    def _send_changes(self) -> None:
-        self._change_timer = None
-        if not self._peers or not self._has_far_peers:
+    async def _send_changes(self) -> None:
+        await asyncio.sleep(_CHANGE_DELAY_S)
+        self._is_change_pending = False
+        if not self._peers or not self.has_far_peers:
             return
         most = MAX_ROW_DOCUMENTS // min(len(self._peers), MAX_ROW_WORKERS)
         cached, announced = set(self._cached_digests()[-most:]), self._node.own.documents
@@ -352,11 +345,11 @@ class NeighbourOverlay:
     def _on_measured(self) -> None:
         """Begin or end the exchange of filters if that is due, and select neighbours by the round-trip times."""
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
-        had_far_peers, self._has_far_peers = (
-            self._has_far_peers,
+        had_far_peers, self.has_far_peers = (
+            self.has_far_peers,
             max(measured.values(), default=0.0) > self._limits.near_s,
         )
-        if not self._has_far_peers:
+        if not self.has_far_peers:
             if had_far_peers:
                 self._leave_neighbours()
             if measured:
