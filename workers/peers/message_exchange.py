@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from itertools import groupby
 from math import inf
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -118,7 +119,7 @@ class MessageExchange:
         These are messages to nodes of workers that cannot be reached, and urgent ones to all other workers.
         """
         rest: list[NodeMessage] = []
-        for node, some in groupby(messages, key=_node_of):
+        for node, some in groupby(messages, key=itemgetter(0)):
             if handler := self._handlers.get(node):
                 received = [message for _, message in some]
                 NODE_MESSAGES.labels("process").inc(len(received))
@@ -172,48 +173,31 @@ class MessageExchange:
                 absent = await self._send(link, messages)
                 rest = [message for message in messages if message[0] in absent]
                 NODE_MESSAGES.labels("peer").inc(len(messages) - len(rest))
-                await self._send_to_inboxes(rest)
+                NODE_MESSAGES.labels("inbox").inc(len(rest))
+                try:
+                    await self._inboxes.send(rest)
+                except StoreUnavailable as error:
+                    log.warning("node messages lost, will be repeated", messages=len(rest), error=str(error))
         finally:
             link.is_sending = False
 
     async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
         """Send messages to a worker; return the nodes that they have not reached."""
+        nodes = {node for node, _ in messages}
+        if self._clock.monotonic_s() < link.retry_s:
+            return nodes
+        body = _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages])
         try:
-            if self._clock.monotonic_s() < link.retry_s:
-                return {node for node, _ in messages}
-            absent = await self._request(link.peer, messages)
-        except (PeerUnreachable, PeerProtocolError) as error:
+            answer = await self._client.request(
+                link.peer, NODE_MESSAGES_VERB, body, timeout_s=REQUEST_TIMEOUT_S, max_bytes=_MAX_RESPONSE_BYTES
+            )
+            absent = _absent.decode(answer)
+        except (PeerUnreachable, PeerProtocolError, msgspec.MsgspecError) as error:
             if link.retry_s == -inf:
                 log.warning("worker unreachable, messages go through inboxes", worker=link.peer.id[:8], why=str(error))
             link.retry_s = self._clock.monotonic_s() + RETRY_S
-            return {node for node, _ in messages}
+            return nodes
         if link.retry_s != -inf:
             link.retry_s = -inf
             log.info("worker reachable again", worker=link.peer.id[:8])
         return absent
-
-    async def _send_to_inboxes(self, messages: list[NodeMessage]) -> None:
-        NODE_MESSAGES.labels("inbox").inc(len(messages))
-        if messages:
-            try:
-                await self._inboxes.send(messages)
-            except StoreUnavailable as error:
-                log.warning("node messages lost, will be repeated", messages=len(messages), error=str(error))
-
-    async def _request(self, peer: Peer, messages: list[NodeMessage]) -> list[NodeId]:
-        """Send messages to a worker; return the ids of the nodes that it does not run."""
-        answer = await self._client.request(
-            peer,
-            NODE_MESSAGES_VERB,
-            _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages]),
-            timeout_s=REQUEST_TIMEOUT_S,
-            max_bytes=_MAX_RESPONSE_BYTES,
-        )
-        try:
-            return _absent.decode(answer)
-        except msgspec.MsgspecError as error:
-            raise PeerProtocolError(f"Worker {peer.id[:8]} answers nonsense.", reason="malformed") from error
-
-
-def _node_of(message: NodeMessage) -> NodeId:
-    return message[0]
