@@ -2,23 +2,19 @@
 
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
-is unavailable, the protocol's soft state repeats them. Tasks that run every few seconds begin at the common ticks of
-the process, others are run by apscheduler: a run that takes longer than its interval delays the next one, and missed
-runs are coalesced.
+is unavailable, the protocol's soft state repeats them. Periodic tasks begin at the common ticks of the process: a run
+that takes longer than its interval delays the next one.
 """
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from hashlib import sha1
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.clash.load_policy import LoadLimits
 from service.clock import FleetClock
@@ -72,45 +68,6 @@ from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
 from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.tasks import BackgroundTasks
-
-
-def _is_failure(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
-
-
-# apscheduler would log calls that are cancelled at the end of the program as failures.
-logging.getLogger("apscheduler.executors.default").addFilter(_is_failure)
-
-
-class PeriodicTasks:
-    """A context manager that calls coroutine functions at intervals while its context is open."""
-
-    def __init__(self) -> None:
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-        )
-
-    def every(self, interval_s: float, function: Callable[[], Awaitable[None]], first_fraction: float = 1.0) -> None:
-        """Call ``function`` every ``interval_s`` seconds; exceptions are logged.
-
-        The first call is after ``first_fraction`` of the interval.
-        """
-
-        async def run() -> None:
-            await function()
-
-        first = datetime.now(UTC) + timedelta(seconds=interval_s * first_fraction)
-        self._scheduler.add_job(run, "interval", seconds=interval_s, next_run_time=first, name=function.__qualname__)
-
-    def __enter__(self) -> Self:
-        """Start the calls in the running event loop."""
-        self._scheduler.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Start no more calls; calls that have begun are cancelled together with the event loop's other tasks."""
-        self._scheduler.shutdown(wait=False)
-
 
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
@@ -219,7 +176,6 @@ class Node:
 
     async def run(self) -> None:
         """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
-        settings = self._context.settings
         try:
             # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
             await self._load_objective()
@@ -230,15 +186,12 @@ class Node:
                 (self._send_heartbeat, 0.0),
                 (self._tick, 0.0),
                 (self._maintain_matrices, _MATRIX_UPKEEP_INTERVAL_S),
-                (self._maintain, settings.maintenance_interval_s),
+                (self._maintain, self._context.settings.maintenance_interval_s),
+                (self._count_matrix_cells, _MATRIX_COUNT_INTERVAL_S),
+                (self._renew_hub_subscriptions, RENEWAL_INTERVAL_S),
             ):
                 self._tasks.start(self._repeat(function, every_s))
-            with (
-                self._context.peers.messages.receive(self.info.id, self._process_messages),
-                PeriodicTasks() as periodic,
-            ):
-                periodic.every(_MATRIX_COUNT_INTERVAL_S, self._count_matrix_cells, self._fraction)
-                periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
+            with self._context.peers.messages.receive(self.info.id, self._process_messages):
                 await self._ended
         finally:
             self._by_level.set({})
@@ -368,6 +321,9 @@ class Node:
             with contextlib.suppress(StoreUnavailable):
                 sizes = await directory.matrix_sizes()
                 MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in sizes.values()))
+
+    async def _renew_hub_subscriptions(self) -> None:
+        await self._context.hubs.renew(self.ring, self.info.id)
 
     async def _read_inbox(self) -> None:
         while True:
