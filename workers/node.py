@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
+from itertools import starmap
 from random import Random
 from typing import Any
 
@@ -36,7 +37,6 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.messages import URGENT, decode, encode
-from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
 from service.errors import (
     HostBlocked,
@@ -73,8 +73,6 @@ _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
 _MATRIX_UPKEEP_INTERVAL_S = 3.0
 """How often the matrices of the directory are adapted to their load, which can rise within seconds."""
-_MATRIX_COUNT_INTERVAL_S = 60.0
-"""How often a metric is updated for which all sizes of the directory's matrices are read."""
 
 log = structlog.get_logger(__name__)
 
@@ -108,7 +106,7 @@ class Node:
         self._context = context
         self._store = store = context.store
         self.clock = context.clock
-        self._protocol = NodeProtocol(info.id, context.settings.policy())
+        self.protocol = NodeProtocol(info.id, context.settings.policy())
         self._by_level = GaugeShare(OWNED_CHANNELS)
         self._by_constraint = GaugeShare(PLANNED_CHANNELS)
         self._by_network = GaugeShare(NODES)
@@ -129,7 +127,7 @@ class Node:
             context.poller,
             clock=context.clock,
             on_events=self._on_events,
-            on_hubs_found=context.hubs.on_hubs_found,
+            on_hubs_found=self.on_hubs_found,
             tasks=tasks,
         )
         fan_out = FanOut(store, least_subscribers, self._invite_helpers)
@@ -153,10 +151,10 @@ class Node:
             random=Random(),  # noqa: S311 - spreads entries
             interval_s=interval_s,
         )
-        self._matrix_balancers = [
-            MatrixBalancer(directory, store.redis_node_loads)
-            for directory in (store.channel_directory, store.entry_directory)
-        ]
+        self._matrix_balancers = {
+            "channel": MatrixBalancer(store.channel_directory, store.redis_node_loads),
+            "entry": MatrixBalancer(store.entry_directory, store.redis_node_loads),
+        }
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
             "push": lambda message: self._process_pushes(_channel_of(message)),
@@ -187,7 +185,6 @@ class Node:
                 (self._tick, 0.0),
                 (self._maintain_matrices, _MATRIX_UPKEEP_INTERVAL_S),
                 (self._maintain, self._context.settings.maintenance_interval_s),
-                (self._count_matrix_cells, _MATRIX_COUNT_INTERVAL_S),
                 (self._renew_hub_subscriptions, RENEWAL_INTERVAL_S),
             ):
                 self._tasks.start(self._repeat(function, every_s))
@@ -198,13 +195,6 @@ class Node:
             self._by_constraint.set({})
             self._by_network.set({})
             await self._tasks.cancel()
-
-    def explain_polling(self, channel_id: ChannelId) -> PollExplanation | None:
-        """Return how often a channel is polled and why.
-
-        Returns None if this node does not own the channel, or has not planned its polls yet.
-        """
-        return self._protocol.explain(channel_id, self.clock.wall_s())
 
     def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Subscribe, in the background, to a channel at the WebSub hubs that its document names.
@@ -290,10 +280,10 @@ class Node:
 
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
-        plans, fleet_s = self._protocol.plans, self.clock.wall_s()
+        plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
-        changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
+        changed = self.protocol.plans.changed_gaps(_RATES_PER_WRITE)
         if not changed:
             return
         try:
@@ -301,26 +291,22 @@ class Node:
         except StoreUnavailable as error:
             log.warning("poll rates not recorded", channels=len(changed), error=str(error))
         else:
-            self._protocol.plans.record_gaps(changed)
+            self.protocol.plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
         """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
-        await asyncio.gather(*map(self._maintain_matrices_of, self._matrix_balancers))
 
-    async def _maintain_matrices_of(self, balancer: MatrixBalancer) -> None:
-        try:
-            await balancer.maintain(self._owns_pair)
-        except StoreUnavailable as error:
-            log.warning("matrix upkeep interrupted", error=str(error))
+        async def maintain(about: str, balancer: MatrixBalancer) -> None:
+            try:
+                await balancer.maintain(self._owns_pair)
+            except StoreUnavailable as error:
+                log.warning("matrix upkeep interrupted", directory=about, error=str(error))
+            MATRIX_CELLS.labels(about).set(balancer.cell_count)
+
+        await asyncio.gather(*starmap(maintain, self._matrix_balancers.items()))
 
     def _owns_pair(self, pair: str) -> bool:
         return self.ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest()) == self.info.id
-
-    async def _count_matrix_cells(self) -> None:
-        for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
-            with contextlib.suppress(StoreUnavailable):
-                sizes = await directory.matrix_sizes()
-                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in sizes.values()))
 
     async def _renew_hub_subscriptions(self) -> None:
         await self._context.hubs.renew(self.ring, self.info.id)
@@ -387,7 +373,7 @@ class Node:
     async def _on_events(self, *events: Event) -> None:
         """Pass events to the protocol, and execute the effects that it returns."""
         now_s, fleet_s = self.clock.monotonic_s(), self.clock.wall_s()
-        effects = self._protocol.handle(events, now_s, fleet_s)
+        effects = self.protocol.handle(events, now_s, fleet_s)
         # Before anything is awaited, so that messages are sent in the order of the effects.
         inbox_messages = self._post([effect for effect in effects if isinstance(effect, Send)])
         for effect in effects:

@@ -191,7 +191,7 @@ class WorkerRequestHandlers:
         return ()
 
     async def _explain(self, node: Node, _: WorkerRequest, explanation: ExplanationRequest) -> WorkerReply:
-        reason = node.explain_polling(explanation.channel)
+        reason = node.protocol.explain(explanation.channel, node.clock.wall_s())
         if reason is None:
             raise AssignmentPending("It is not settled yet how this is polled.")
         return ExplanationReply(reason)

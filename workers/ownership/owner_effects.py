@@ -47,9 +47,8 @@ _BATCH_SIZE = 500
 _RETRY_S = 1.0
 _EXPECTED_FOR_S = 60.0
 _FULL_LISTING_INTERVAL_S = 1800.0
-"""Time in which the whole registry is read again, in case a crash prevented that a change was recorded."""
-_PARTS_OF_LISTING = 20
-"""Number of parts in which it is read, so that reading it again is no burst of work."""
+"""Time in which the whole registry is read again, little by little, in case a crash prevented that a change was
+recorded."""
 
 log = structlog.get_logger(__name__)
 
@@ -294,20 +293,14 @@ class ChannelOwner:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read the next part of the registry again, if it is due at ``now_s``; after the last part, begin anew."""
+        """Read the part of the registry again that is due at ``now_s``; after the last part, begin anew."""
         prefixes, begun_s, done = self._listing
-        if prefixes is not self._prefixes:
-            return
-        parts = min(_PARTS_OF_LISTING, int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * _PARTS_OF_LISTING))
-        end = len(prefixes) * parts // _PARTS_OF_LISTING
-        if end > done:
-            await self._list_registry(begun_s, prefixes[done:end])
-            done = end
-        if parts == _PARTS_OF_LISTING:
+        end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
+        await self._list_registry(begun_s, prefixes[done:end])
+        if end == len(prefixes):
             await self._on_events(ChannelsListed(begun_s, ()))
-            begun_s, done = now_s, 0
-        if prefixes is self._prefixes:
-            self._listing = prefixes, begun_s, done
+            begun_s, end = now_s, 0
+        self._listing = prefixes, begun_s, end
 
     async def _list_changed(self, request: ListOwnedChannels, channel_ids: Iterable[ChannelId]) -> None:
         owned = [channel_id for channel_id in channel_ids if self._ring.is_among_nearest(channel_id, self._node_id, 1)]

@@ -6,10 +6,9 @@ are due within a twentieth of a second begin together, so that their requests to
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from math import ceil, floor, inf
-from typing import Any
 
 import msgspec
 import structlog
@@ -130,7 +129,7 @@ class PollScheduler:
         *,
         clock: Clock,
         on_events: Callable[..., Awaitable[None]],
-        on_hubs_found: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
+        on_hubs_found: Callable[[ChannelId, Sequence[str], str], None],
         tasks: BackgroundTasks,
     ) -> None:
         self._node_id = node_id
@@ -394,7 +393,7 @@ class PollScheduler:
         if events:
             await self._on_events(*events)
         if outcome.topic:
-            self._tasks.start(self._on_hubs_found(state.channel.id, outcome.hubs, outcome.topic))
+            self._on_hubs_found(state.channel.id, outcome.hubs, outcome.topic)
         return result
 
     def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:

@@ -94,7 +94,7 @@ class VirtualFleet(Poller):
         outcome, status = self.answer(self.now_s)
         return PollOutcome(PollResult(node, self.now_s, outcome, status))
 
-    async def _ignore_hubs(self, *_: object) -> None:
+    def _ignore_hubs(self, *_: object) -> None:
         return
 
     async def start(self) -> None:

@@ -103,7 +103,7 @@ async def polling(store: Store, clock: SetClock, poller: BlockingPoller) -> Asyn
     async def nobody(*_: Event) -> None:
         return
 
-    async def no_hub(*_: object) -> None:
+    def no_hub(*_: object) -> None:
         return
 
     tasks = BackgroundTasks()

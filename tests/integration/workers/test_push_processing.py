@@ -59,7 +59,7 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     async def nobody(*_: Event) -> None:
         return
 
-    async def no_hub(*_: object) -> None:
+    def no_hub(*_: object) -> None:
         return
 
     tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
