@@ -6,6 +6,7 @@ continues them. :mod:`service.clash` decides on the next step; this module measu
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -108,16 +109,11 @@ class KeyGroupBalancer:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
             log.warning("reading server tables failed", error=str(error))
-            singles = await asyncio.gather(*map(self._load_table, keyspaces))
-            tables = [table for single in singles for table in single]
+            tables = []
+            for keyspace in keyspaces:
+                with contextlib.suppress(*_REFUSALS):
+                    tables += await self._store.keyspaces.tables([keyspace])
         return {table.keyspace: table for table in tables if table.entries}
-
-    async def _load_table(self, keyspace: Keyspace) -> list[ServerTable]:
-        """Return a list with the server table of a keyspace; the list is empty if the table cannot be read."""
-        try:
-            return await self._store.keyspaces.tables([keyspace])
-        except _REFUSALS:
-            return []
 
     async def _measure(self, keyspace: Keyspace, fleet_s: float) -> None:
         elapsed_s = fleet_s - self._measured_s.get(keyspace, fleet_s - self._interval_s)

@@ -57,51 +57,27 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
     candidate: Candidate
 
 
-def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> PollState:
-    """Return the state for the first poll of a channel by this node; ``now_s`` is the Unix time.
+def load_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
+    """Return the state for polls that compare with the ``stored`` version of a channel; ``now_s`` is the Unix time.
 
-    ``stored`` is the channel's state in the store, and ``subscribers`` its number of subscribers.
+    ``known`` is the state of this node's former polls, if any, which has facts that are not in the store.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
-    full_day = channel_day(channel, now_s)
-    return PollState(
-        channel,
-        stored.validators,
-        subscribers,
-        polling_hints=stored.polling_hints,
-        full_day=full_day,
-        digest=stored.digest,
-    )
+    if known is None:
+        full_day = channel_day(channel, now_s)
+        known = PollState(channel, Validators(), 0, polling_hints=stored.polling_hints, full_day=full_day)
+    return at_version(known, channel, stored.validators, subscribers, stored.digest)
 
 
-def merge_reloaded(state: PollState, reloaded: PollState) -> PollState:
-    """Return the state ``reloaded`` from the store, with the facts in ``state`` that the store does not have.
-
-    Examples of these facts are whether the last fetch was slow, and the address group.
-    """
-    return msgspec.structs.replace(
-        state,
-        channel=reloaded.channel,
-        validators=reloaded.validators,
-        subscribers=reloaded.subscribers,
-        digest=reloaded.digest,
-        unversioned=(),
-    )
-
-
-def advance_to_version(state: PollState, version: int, base: VersionBase) -> PollState:
-    """Return the state at the new ``version``, whose ``base`` the channel's owner has sent.
+def at_version(
+    state: PollState, channel: Channel, validators: Validators, subscribers: int, digest: bytes
+) -> PollState:
+    """Return the state at another version, which ``channel`` names and whose content has this digest.
 
     Facts that are known only to this node are kept, for example whether the last fetch was slow.
     """
-    channel = msgspec.structs.replace(state.channel, version=version)
     return msgspec.structs.replace(
-        state,
-        channel=channel,
-        validators=base.validators,
-        subscribers=base.subscribers,
-        digest=base.digest,
-        unversioned=(),
+        state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
     )
 
 

@@ -28,11 +28,10 @@ from workers.polling.health_monitor import HealthMonitor
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
-    advance_to_version,
+    at_version,
     is_version_of,
     keep_unversioned,
-    merge_reloaded,
-    new_poll_state,
+    load_poll_state,
 )
 from workers.polling.poll_trace import trace
 from workers.polling.poller import Poller
@@ -200,8 +199,9 @@ class PollScheduler:
         if before is None or announced is None or announced.base is None:
             channel.is_base_current = False
         elif channel.is_base_current and before.channel.version < announced.version:
-            channel.poll_state = advance_to_version(before, announced.version, announced.base)
-            if channel.update and is_version_of(channel.update.candidate, announced.base):
+            base, after = announced.base, msgspec.structs.replace(before.channel, version=announced.version)
+            channel.poll_state = at_version(before, after, base.validators, base.subscribers, base.digest)
+            if channel.update and is_version_of(channel.update.candidate, base):
                 self._poller.on_versioned(before, channel.poll_state, channel.update.candidate)
                 channel.update = None
 
@@ -214,9 +214,8 @@ class PollScheduler:
         for channel_id, stored_state in zip(channel_ids, stored, strict=True):
             channel = self._channels.get(channel_id)
             if channel is not None and stored_state is not None:
-                loaded = new_poll_state(stored_state, channel.assignment.subscribers, self._clock.wall_s())
-                known = channel.poll_state
-                channel.poll_state = loaded if known is None else merge_reloaded(known, loaded)
+                subscribers, known = channel.assignment.subscribers, channel.poll_state
+                channel.poll_state = load_poll_state(stored_state, subscribers, self._clock.wall_s(), known)
                 channel.is_base_current = True
 
     async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
@@ -366,7 +365,7 @@ class PollScheduler:
             (stored,), (count,) = await asyncio.gather(
                 self._store.channels.states([channel_id]), self._store.subscriptions.counts([channel_id])
             )
-            return new_poll_state(stored, count, self._clock.wall_s()) if stored else None
+            return load_poll_state(stored, count, self._clock.wall_s()) if stored else None
         if not channel.is_base_current:
             await self._load([channel_id])
         return channel.poll_state
