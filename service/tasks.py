@@ -1,11 +1,66 @@
-"""Running and cancelling asyncio tasks together."""
+"""Running asyncio tasks: in the background, together until one ends, or until the process is asked to stop."""
 
 import asyncio
+import contextlib
+import signal
 from collections.abc import Coroutine
 from typing import Any, Final
 
+import structlog
+
 CANCEL_RETRY_S: Final = 3.0
 """Time after which a cancellation is repeated: ``wait_for`` of Python 3.11, also inside drivers, can swallow one."""
+
+log = structlog.get_logger(__name__)
+
+
+class BackgroundTasks:
+    """Tasks that no caller awaits.
+
+    If a task raises an exception, the exception is logged, and the other tasks continue.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+        self._is_cancelled = False
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine in the background; after :meth:`cancel`, the coroutine is closed without being run."""
+        if self._is_cancelled:
+            work.close()
+            return
+        task = asyncio.create_task(_run_logged(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
+
+    async def cancel(self) -> None:
+        """Cancel all tasks, and wait until all have ended. No tasks are started afterwards."""
+        self._is_cancelled = True
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+async def _run_logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("background task failed")
+
+
+async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Run ``work`` until it returns, or until this process gets SIGTERM or SIGINT; exceptions are propagated."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
 
 
 async def run_until_one_ends(*coroutines: Coroutine[Any, Any, Any]) -> None:

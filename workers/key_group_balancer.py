@@ -29,7 +29,7 @@ from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3
 """While no load changes, loads are measured once in this many maintenance intervals: a round reads all tables."""

@@ -56,6 +56,7 @@ from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
+from service.tasks import BackgroundTasks
 from service.tick_timer import TickTimer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
@@ -67,7 +68,6 @@ from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
 from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
-from workers.tasks import BackgroundTasks
 
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000

@@ -50,8 +50,7 @@ from service.store.coordination.requests import (
     WorkerRequest,
 )
 from workers.node import Node
-from workers.polling.poll_trace import trace_listener
-from workers.polling.poller import document_of
+from workers.polling.poller import document_of, trace_listener
 from workers.polling.prober import Prober
 from workers.url_resolver import UrlResolver, create_resolution_cache
 

@@ -35,12 +35,12 @@ from service.observability.tracing import TRACING
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
+from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 from workers.peers.content_cache import ContentLocator
 from workers.polling.politeness import charged_site, pausable_site
 from workers.polling.poll_state import build_snapshot
-from workers.tasks import BackgroundTasks
 
 _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500

@@ -24,11 +24,11 @@ from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
+from service.tasks import BackgroundTasks
 from workers.peers.content_cache import EXPIRY_S, ContentLocator
 from workers.peers.content_finder import FIND, FOUND, NOT_FOUND, ContentFinder, decode_query, encode_referral
 from workers.peers.message_exchange import NODE_MESSAGES_VERB, MessageExchange
 from workers.peers.neighbour_overlay import MESSAGES, PING, NeighbourOverlay
-from workers.tasks import BackgroundTasks
 
 VerbHandler = Callable[[NodeId, bytes], bytes]
 """Maps (sender, request) to a response. May raise :class:`PeerProtocolError`; the reason ``stream`` means: restart."""

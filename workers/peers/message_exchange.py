@@ -26,7 +26,7 @@ from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
 from service.store.coordination.requests import InboxMessage, MessageKind, NodeInboxes
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 NODE_MESSAGES_VERB = "nodes"
 """The verb of a request with messages for nodes of the receiving worker."""

@@ -27,7 +27,7 @@ from service.location.wire import MAX_FRAMES, SendToNeighbour, Stream, StreamBat
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 PING, MESSAGES = "ping", "tell"
 DEPTH = 3

@@ -6,7 +6,8 @@ the channel's owner. A poll that fails changes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from math import inf
 
 import msgspec
@@ -41,7 +42,6 @@ from workers.polling.poll_state import (
     documents_to_compare,
     keep_unversioned,
 )
-from workers.polling.poll_trace import trace
 
 _MAX_MEASURED_DELAY_S = 86_400.0
 _MAX_ARCHIVES = 3
@@ -50,6 +50,26 @@ _ARCHIVES_TIMEOUT_S = 20.0
 _PUSH_SLOT_TIMEOUT_S = 10.0
 """How long pushed documents wait for a slot and the parser before the channel is polled instead."""
 _PARSING_HEADERS = ("content-type", "content-language")
+
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+"""Receives descriptions of the steps of polls that its own task awaits, for the user who requested a poll."""
+
+
+def trace(text: str) -> None:
+    """Pass the description of a step to this task's listener; without a listener nothing happens."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(text)
+
+
+@contextlib.contextmanager
+def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
+    """Call ``listener`` with each step that is traced inside this context."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
 
 
 class PollOutcome(msgspec.Struct, frozen=True):

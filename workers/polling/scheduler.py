@@ -24,6 +24,7 @@ from service.model import Channel, ChannelId, NodeId, PollResult
 from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
+from service.tasks import BackgroundTasks
 from workers.polling.health_monitor import HealthMonitor
 from workers.polling.poll_state import (
     DetectedUpdate,
@@ -33,9 +34,7 @@ from workers.polling.poll_state import (
     keep_unversioned,
     load_poll_state,
 )
-from workers.polling.poll_trace import trace
-from workers.polling.poller import Poller
-from workers.tasks import BackgroundTasks
+from workers.polling.poller import Poller, trace
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1

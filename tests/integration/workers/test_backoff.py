@@ -32,12 +32,12 @@ from service.errors import BadStatus, HostNotFound, NotAFeed, StaleVersion
 from service.model import Channel, NodeId, PollResult
 from service.overlay.ring import RingView
 from service.store import Store
+from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
 from tests.support.ring_strategies import ring
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller, PollOutcome
 from workers.polling.scheduler import PollScheduler
-from workers.tasks import BackgroundTasks
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3_600.0, 86_400.0
 TICK_S = 900.0

@@ -26,6 +26,7 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.channels import registry_changes
 from service.store.client import keys
+from service.tasks import BackgroundTasks
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.content_locators import store_only_locator
 from tests.support.ring_strategies import joined_ids, ring
@@ -33,7 +34,6 @@ from tests.support.waiting import until_so
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 from workers.ownership.owner_effects import ChannelOwner
-from workers.tasks import BackgroundTasks
 
 ALICE = "alice@localhost"
 US, OTHER = "a" * 40, "b" * 40

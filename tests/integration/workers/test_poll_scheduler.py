@@ -17,12 +17,12 @@ from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.websub import Push
+from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
 from workers.polling.poll_state import DetectedUpdate, PollState
 from workers.polling.poller import Poller, PollOutcome
 from workers.polling.scheduler import PollScheduler
-from workers.tasks import BackgroundTasks
 
 US = "a" * 40
 INTERVAL_S = 100.0

@@ -14,6 +14,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
 from service.store.channels.websub import Push
+from service.tasks import BackgroundTasks
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT
 from tests.support.content_locators import store_only_locator
@@ -25,7 +26,6 @@ from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, Pa
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
-from workers.tasks import BackgroundTasks
 
 NEWS = Push(rss([item("pushed")]), "text/xml")
 

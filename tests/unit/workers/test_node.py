@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import cast
 
 from service.settings import Settings
+from service.tasks import BackgroundTasks
 from service.tick_timer import TickTimer
 from workers.node import Node
-from workers.tasks import BackgroundTasks
 
 
 async def test_a_cancelled_task_creates_no_coroutine() -> None:
