@@ -14,7 +14,6 @@ shares answer until then. Shares are soft state, and messages about them may be 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from hashlib import sha1
 from random import Random
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -41,6 +40,8 @@ from service.discovery.partial.strategy_choice import MIN_ENTRIES, Coordinator, 
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
+from service.store.directory.directory_lookups import DirectoryAnnouncements
+from service.store.directory.directory_names import DirectoryNames
 
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
@@ -59,32 +60,6 @@ _MAX_DESCRIBED = 2_000
 """Names whose other pairs are read at once."""
 
 log = structlog.get_logger(__name__)
-
-
-class NameSource(Protocol):
-    """The source of the names in directories.
-
-    Reading may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`.
-    """
-
-    async def names_of(self, pair: str, max_count: int, known_mark: Hashable, /) -> NamesOfPair | None:
-        """Return up to ``max_count`` names that have the AV-pair ``pair``; None if ``known_mark`` is still valid."""
-        ...
-
-    async def pairs_of(self, names: Sequence[str], /) -> list[frozenset[str]]:
-        """Return all AV-pairs of each name, in order."""
-        ...
-
-
-class Announcements(Protocol):
-    """Where coordinators announce their directories to clients."""
-
-    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float, /) -> None:
-        """Announce directories for ``lifetime_s`` seconds, in place of earlier announcements of the same pairs.
-
-        Raises :class:`StoreUnavailable`.
-        """
-        ...
 
 
 SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
@@ -125,20 +100,20 @@ class LookupDirectories:
     def __init__(
         self,
         node_id: NodeId,
-        source: NameSource,
-        announcements: Announcements,
+        names: DirectoryNames,
+        announcements: DirectoryAnnouncements,
         send: SendMessages,
         *,
         random: Random,
         interval_s: float,
     ) -> None:
-        """Create the directories of the node ``node_id``, whose names come from ``source``.
+        """Create the directories of the node ``node_id``, whose names ``names`` reads from the matrices.
 
         ``send`` sends messages to other nodes, ``random`` draws random numbers, and :meth:`maintain` is called every
         ``interval_s`` seconds.
         """
         self._node_id = node_id
-        self._source = source
+        self._names = names
         self._announcements = announcements
         self._send = send
         self._random = random
@@ -276,7 +251,7 @@ class LookupDirectories:
             if own.rounds * NAMES_PER_READING < own.total:
                 return None
         most = MAX_CANDIDATES if pair in DISCOVER_PAIRS else MAX_ENTRIES
-        return await self._source.names_of(pair, most, own.mark if own else None)
+        return await self._names.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
         """Return whether deletes have left this node, as a server of x entries, too few for a lookup."""
@@ -332,7 +307,7 @@ class LookupDirectories:
         try:
             for first in range(0, len(wanted), _MAX_DESCRIBED):
                 names = wanted[first : first + _MAX_DESCRIBED]
-                self._shares.set_pairs(dict(zip(names, await self._source.pairs_of(names), strict=True)))
+                self._shares.set_pairs(dict(zip(names, await self._names.pairs_of(names), strict=True)))
         except StoreUnavailable as error:
             log.warning("reading names of a directory failed", names=len(wanted), error=str(error))
 
