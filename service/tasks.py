@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import structlog
 
+from service.errors import CoronetError, StoreUnavailable
+
 CANCEL_RETRY_S: Final = 3.0
 """Time after which a cancellation is repeated: ``wait_for`` of Python 3.11, also inside drivers, can swallow one."""
 
@@ -17,7 +19,7 @@ log = structlog.get_logger(__name__)
 class BackgroundTasks:
     """Tasks that no caller awaits.
 
-    If a task raises an exception, the exception is logged, and the other tasks continue.
+    If a task raises an exception, the exception is logged (:func:`run_logged`), and the other tasks continue.
     """
 
     def __init__(self) -> None:
@@ -29,7 +31,7 @@ class BackgroundTasks:
         if self._is_cancelled:
             work.close()
             return
-        task = asyncio.create_task(_run_logged(work))
+        task = asyncio.create_task(run_logged(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never began it
@@ -42,11 +44,20 @@ class BackgroundTasks:
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-async def _run_logged(work: Coroutine[Any, Any, None]) -> None:
+async def run_logged(work: Coroutine[Any, Any, object]) -> None:
+    """Run a coroutine whose work is repeated anyway: an exception is logged.
+
+    Errors that Coronet raises on purpose, for example because the store is unavailable, are logged in one line.
+    """
+    name = getattr(work, "__qualname__", "")
     try:
         await work
+    except StoreUnavailable as error:
+        log.warning("task interrupted", task=name, error=str(error))
+    except CoronetError as error:
+        log.info("task ended early", task=name, reason=str(error))
     except Exception:
-        log.exception("background task failed")
+        log.exception("task failed", task=name)
 
 
 async def run_until_stopped(work: Coroutine[Any, Any, None]) -> None:

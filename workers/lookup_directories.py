@@ -150,7 +150,10 @@ class LookupDirectories:
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another process: changes to this node's shares, or reports about directories."""
+        """Apply a message of another process: changes to this node's shares, or reports about directories.
+
+        Raises :class:`StoreUnavailable`; what is lost is repeated.
+        """
         outgoing: list[tuple[NodeId, LetterPart]] = []
         for part in decode_letter(payload):
             match part:
@@ -164,7 +167,10 @@ class LookupDirectories:
         await self._read_pairs(reread=False)
 
     async def maintain(self) -> None:
-        """Update and announce the directories that this node coordinates, and read names' pairs for its shares."""
+        """Update and announce the directories that this node coordinates, and read names' pairs for its shares.
+
+        Raises :class:`StoreUnavailable`; what is lost is repeated at the next maintenance.
+        """
         self._shares.expire()
         if self._node_id not in self._ring:
             return
@@ -304,12 +310,9 @@ class LookupDirectories:
     async def _read_pairs(self, *, reread: bool) -> None:
         """Read the other AV-pairs of names in this node's shares, which lookups for several pairs compare."""
         wanted = self._shares.unread_names(reread=reread)
-        try:
-            for first in range(0, len(wanted), _MAX_DESCRIBED):
-                names = wanted[first : first + _MAX_DESCRIBED]
-                self._shares.set_pairs(dict(zip(names, await self._names.pairs_of(names), strict=True)))
-        except StoreUnavailable as error:
-            log.warning("reading names of a directory failed", names=len(wanted), error=str(error))
+        for first in range(0, len(wanted), _MAX_DESCRIBED):
+            names = wanted[first : first + _MAX_DESCRIBED]
+            self._shares.set_pairs(dict(zip(names, await self._names.pairs_of(names), strict=True)))
 
     async def _announce(self) -> None:
         announced = [
@@ -319,12 +322,8 @@ class LookupDirectories:
             for choice in self.coordinated
             if (own := self._directories[choice.pair]).number > 0
         ]
-        if not announced:
-            return
-        try:
+        if announced:
             await self._announcements.announce(announced, self._lifetime_s)
-        except StoreUnavailable as error:
-            log.warning("directories not announced", directories=len(announced), error=str(error))
 
     def _coordinator_of(self, pair: str) -> NodeId | None:
         return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
@@ -340,7 +339,4 @@ class LookupDirectories:
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)
         if messages:
-            try:
-                await self._send([(node, encode_letter(message)) for node, message in messages.items()])
-            except StoreUnavailable as error:
-                log.warning("directory messages lost", nodes=len(messages), error=str(error))
+            await self._send([(node, encode_letter(message)) for node, message in messages.items()])

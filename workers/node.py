@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
-from itertools import starmap
 from random import Random
 from typing import Any
 
@@ -38,14 +37,7 @@ from service.corona.events import (
 )
 from service.corona.messages import URGENT, decode, encode
 from service.corona.protocol import NodeProtocol
-from service.errors import (
-    HostBlocked,
-    LeaseLost,
-    LimitReached,
-    PublisherError,
-    StoreIdentityMismatch,
-    StoreUnavailable,
-)
+from service.errors import LeaseLost, StoreIdentityMismatch, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
 from service.overlay.id_space import BITS, from_hex
@@ -56,7 +48,7 @@ from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
-from service.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks, run_logged
 from service.tick_timer import TickTimer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
@@ -157,9 +149,9 @@ class Node:
         }
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
-            "push": lambda message: self._process_pushes(_channel_of(message)),
+            "push": lambda message: self.polling.process_pushes(_channel_of(message)),
             "share": lambda message: self.directories.on_message(message.payload),
-            "fanout": lambda message: self._help_fan_out(fan_out, _channel_of(message)),
+            "fanout": lambda message: fan_out.help(_channel_of(message)),
         }
         """The handlers of inbox messages by kind, each run in a task of its own; other kinds belong to the protocol."""
         self._effect_handlers: dict[type[Effect], Callable[[Any], None]] = {
@@ -176,17 +168,21 @@ class Node:
         """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
         try:
             # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
-            await self._load_objective()
+            await run_logged(self._load_objective())
             await self._send_heartbeat()
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
-            for function, every_s in (
+            interval_s = self._context.settings.maintenance_interval_s
+            functions: tuple[tuple[Callable[[], Coroutine[Any, Any, object]], float], ...] = (
                 (self._send_heartbeat, 0.0),
                 (self._tick, 0.0),
                 (self._maintain_matrices, _MATRIX_UPKEEP_INTERVAL_S),
-                (self._maintain, self._context.settings.maintenance_interval_s),
-                (self._renew_hub_subscriptions, RENEWAL_INTERVAL_S),
-            ):
+                (lambda: self._balancer.balance(self.clock.wall_s()), interval_s),
+                (self.directories.maintain, interval_s),
+                (self._record_poll_rates, interval_s),
+                (lambda: self._context.hubs.renew(self.ring, self.info.id), RENEWAL_INTERVAL_S),
+            )
+            for function, every_s in functions:
                 self._tasks.start(self._repeat(function, every_s))
             with self._context.peers.messages.receive(self.info.id, self._process_messages):
                 await self._ended
@@ -203,7 +199,7 @@ class Node:
         """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
-    async def _repeat(self, function: Callable[[], Awaitable[None]], interval_s: float) -> None:
+    async def _repeat(self, function: Callable[[], Coroutine[Any, Any, object]], interval_s: float) -> None:
         """Call ``function`` at ticks about every ``interval_s`` seconds; 0.0 stands for each tick."""
         timer = self._context.timer
         # The same task of all nodes of a process at once would delay polls.
@@ -212,10 +208,7 @@ class Node:
             await timer.sleep(timer.ticks(interval_s))
             if delay_s:
                 await asyncio.sleep(delay_s)
-            try:
-                await function()
-            except Exception:
-                log.exception("periodic task failed", task=function.__qualname__)
+            await run_logged(function())
 
     async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
         """Call ``function``, and end the node if the function fails.
@@ -271,45 +264,24 @@ class Node:
                 self._trimmed_cursor = cursor
         self.owner.retry_fan_outs()
 
-    async def _maintain(self) -> None:
-        """Do what is due once per maintenance interval, besides the protocol's own maintenance."""
-        if self._balancer.is_due():
-            await self._balancer.balance(self.clock.wall_s())
-        await self.directories.maintain()
-        await self._record_poll_rates()
-
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
-        changed = self.protocol.plans.changed_gaps(_RATES_PER_WRITE)
-        if not changed:
-            return
-        try:
+        if changed := plans.changed_gaps(_RATES_PER_WRITE):
             await self._store.poll_rate_history.record(changed)
-        except StoreUnavailable as error:
-            log.warning("poll rates not recorded", channels=len(changed), error=str(error))
-        else:
-            self.protocol.plans.record_gaps(changed)
+            plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
         """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
-
-        async def maintain(about: str, balancer: MatrixBalancer) -> None:
-            try:
-                await balancer.maintain(self._owns_pair)
-            except StoreUnavailable as error:
-                log.warning("matrix upkeep interrupted", directory=about, error=str(error))
+        balancers = self._matrix_balancers
+        await asyncio.gather(*(run_logged(balancer.maintain(self._owns_pair)) for balancer in balancers.values()))
+        for about, balancer in balancers.items():
             MATRIX_CELLS.labels(about).set(balancer.cell_count)
-
-        await asyncio.gather(*starmap(maintain, self._matrix_balancers.items()))
 
     def _owns_pair(self, pair: str) -> bool:
         return self.ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest()) == self.info.id
-
-    async def _renew_hub_subscriptions(self) -> None:
-        await self._context.hubs.renew(self.ring, self.info.id)
 
     async def _read_inbox(self) -> None:
         while True:
@@ -341,30 +313,14 @@ class Node:
         helpers = choose_helpers(self.ring, channel_id, self.info, count)
         await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
 
-    async def _help_fan_out(self, fan_out: FanOut, channel_id: ChannelId) -> None:
-        try:
-            await fan_out.help(channel_id)
-        except StoreUnavailable as error:
-            log.info("fan-out help interrupted, its owner continues", channel=channel_id[:8], error=str(error))
-
-    async def _process_pushes(self, channel_id: ChannelId) -> None:
-        try:
-            await self.polling.process_pushes(channel_id)
-        except (PublisherError, LimitReached, HostBlocked, StoreUnavailable) as error:
-            log.info("push not processed, next poll follows", channel=channel_id[:8], reason=str(error))
-
     async def _load_objective(self) -> None:
         """Load the objective, rates per site, bounds and blocked hosts; pass them to the protocol and the poller."""
-        try:
-            objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
-                self._store.fleet_policy.get(),
-                self._store.request_budgets.site_rates(),
-                self._store.poll_bounds.load(self._bounds),
-                self._store.blocked_hosts.all(),
-            )
-        except StoreUnavailable as error:
-            log.warning("reading fleet objective failed", error=str(error))
-            return
+        objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
+            self._store.fleet_policy.get(),
+            self._store.request_budgets.site_rates(),
+            self._store.poll_bounds.load(self._bounds),
+            self._store.blocked_hosts.all(),
+        )
         self._context.politeness.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
         POLL_BUDGET.set((objective.budget_polls_per_minute or 0) / 60)

@@ -255,7 +255,8 @@ class ChannelOwner:
     async def list_owned(self, request: ListOwnedChannels) -> None:
         """List the channels that this node owns for the protocol, and mark channels that nobody needs as dormant.
 
-        If several requests arrive during a listing, only the latest of them is answered afterwards.
+        If several requests arrive during a listing, only the latest of them is answered afterwards. Raises
+        :class:`StoreUnavailable`; the protocol then requests another listing.
         """
         self._list_request = request
         if self._is_listing:
@@ -265,9 +266,7 @@ class ChannelOwner:
             while self._list_request is not None:
                 request, self._list_request = self._list_request, None
                 await self._list(request)
-                self._tasks.start(self._register())
-        except StoreUnavailable as error:
-            log.warning("reading channel registry failed", error=str(error))
+                self._tasks.start(self._registrar.register_due())
         finally:
             self._is_listing = False
 
@@ -339,12 +338,6 @@ class ChannelOwner:
                 await self._store.channels.mark_dormant(channel.id)
                 await self._store.poll_rate_history.record([(channel.id, 0.0)])
         return needed
-
-    async def _register(self) -> None:
-        try:
-            await self._registrar.register_due()
-        except StoreUnavailable as error:
-            log.warning("directory registration interrupted", error=str(error))
 
     def retry_fan_outs(self) -> None:
         """Continue the fan-outs that were interrupted because the store was unavailable."""

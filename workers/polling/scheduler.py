@@ -311,11 +311,7 @@ class PollScheduler:
         return floor((due_s - self._ahead_s) / _SLOT_S) * _SLOT_S + self._ahead_s
 
     async def _load_and_begin(self, due_s: dict[ChannelId, float], at_s: float) -> None:
-        try:
-            await self._load(list(due_s))
-        except OperationalError as error:
-            log.info("polls skipped", channels=len(due_s), reason=str(error))
-            return
+        await self._load(list(due_s))
         for channel_id in due_s.keys() & self._channels.keys():
             self._begin(self._channels[channel_id], due_s[channel_id], at_s)
 

@@ -75,15 +75,11 @@ class HubSubscriber:
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
         """Send the requests that are due to the hubs of this node's channels: subscribe, renew or unsubscribe.
 
-        ``ring`` and ``node_id`` determine the channels that the node owns.
+        ``ring`` and ``node_id`` determine the channels that the node owns. Raises :class:`StoreUnavailable`.
         """
         if not self._public_url:
             return
-        try:
-            due = await self._load_due(ring, node_id)
-        except StoreUnavailable as error:
-            log.warning("reading websub subscriptions failed", error=str(error))
-            return
+        due = await self._load_due(ring, node_id)
         by_site = groupby(sorted(due, key=_site_and_due_s), key=lambda each: site_of(_host(each[1])))
         await asyncio.gather(*(self._request_one_site(list(group)[:_MAX_PER_SITE]) for _, group in by_site))
 

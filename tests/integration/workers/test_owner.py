@@ -219,7 +219,8 @@ async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "ids_in_buckets", away)
-        await owner.channels.list_owned(ListOwnedChannels(1.0))
+        with pytest.raises(StoreUnavailable):
+            await owner.channels.list_owned(ListOwnedChannels(1.0))
     await owner.channels.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]
 
