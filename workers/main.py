@@ -18,7 +18,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
-from service.net.fetcher import Fetcher, user_agent
+from service.net.fetcher import create_fetcher
 from service.net.peer_client import peer_of
 from service.observability.metrics import LEASES_LOST
 from service.overlay.ring import balanced_id
@@ -72,18 +72,12 @@ class WorkerProgram(HostedProgram):
         settings, store = self._settings, self._store
         name = f"{socket.gethostname()}:{os.getpid()}"
         worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))
-        fetcher = Fetcher(
-            user_agent=user_agent(settings.console_public_url),
-            allow_private=settings.allow_private,
-            extra_ports=settings.extra_ports,
-            allowed_networks=settings.allowed_networks,
-        )
         peer = peer_of(worker)
         assert peer is not None  # noqa: S101 - a process with a worker has a health server
         self._peers = peers = PeerExchange(settings, store, self._clock, peer)
         async with (
             peers.running(),
-            fetcher,
+            create_fetcher(settings) as fetcher,
             ParserPool(1) as poll_parser,
             ParserPool(1, _SLOW_NICENESS) as slow_poll_parser,
             ParserPool(1) as probe_parser,

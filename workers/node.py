@@ -7,7 +7,6 @@ that takes longer than its interval delays the next one.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
@@ -169,7 +168,7 @@ class Node:
         try:
             # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
             await run_logged(self._load_objective())
-            await self._send_heartbeat()
+            await run_logged(self._send_heartbeat())
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
             interval_s = self._context.settings.maintenance_interval_s
@@ -232,14 +231,9 @@ class Node:
                 self.info, self._context.settings.lease_ttl_s, self.ring.version
             )
             await self._store.node_inboxes.delete(heartbeat.expired)
-        except StoreIdentityMismatch as error:  # this node's state belongs to other data than the store has now
+        except (StoreIdentityMismatch, LeaseLost) as error:
+            # In the first case, this node's state belongs to other data than the store has now.
             self._end(LeaseLost(str(error)))
-            return
-        except StoreUnavailable as error:
-            log.warning("heartbeat failed", node=self.info.id[:8], error=str(error))
-            return
-        except LeaseLost as error:
-            self._end(error)
             return
         at_s = (sent_s + self.clock.monotonic_s()) / 2
         self.clock.set_wall(heartbeat.time_s, at_s)
@@ -258,11 +252,10 @@ class Node:
     async def _tick(self) -> None:
         await self._on_events(Tick())
         await self._on_events(*await self.polling.health.record())
-        if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
-            with contextlib.suppress(StoreUnavailable):
-                await self._store.node_inboxes.trim(self.info.id, cursor)
-                self._trimmed_cursor = cursor
         self.owner.retry_fan_outs()
+        if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
+            await self._store.node_inboxes.trim(self.info.id, cursor)
+            self._trimmed_cursor = cursor
 
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
