@@ -141,9 +141,11 @@ class LookupDirectories:
         """Use the nodes of ``ring`` as servers. The present shares stay until their directories are placed again."""
         self._ring = ring
         self._directories = {}
-        self._demand = {
-            pair: demand for pair, demand in self._demand.items() if self._coordinator_of(pair) == self._node_id
-        }
+        self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
+
+    def is_coordinator(self, pair: str) -> bool:
+        """Return whether this node is the nearest to an AV-pair, so that it coordinates a directory of the pair."""
+        return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
         """Return up to ``limit`` names with all these AV-pairs from this node's share of the directory of a pair."""
@@ -190,7 +192,7 @@ class LookupDirectories:
             demand.lookups = demand.lookups / 2 + demand.recent
             demand.former, demand.recent = demand.recent, 0
         for pair in DISCOVER_PAIRS:
-            if self._coordinator_of(pair) == self._node_id:
+            if self.is_coordinator(pair):
                 self._demand.setdefault(pair, _Demand())
         self._demand = {
             pair: demand for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= 1
@@ -300,7 +302,7 @@ class LookupDirectories:
 
         A report to a node that no longer coordinates the directory is ignored.
         """
-        if self._coordinator_of(count.pair) != self._node_id:
+        if not self.is_coordinator(count.pair):
             return
         if count.pair in self._demand or len(self._demand) < _MAX_COUNTED_PAIRS:
             demand = self._demand.setdefault(count.pair, _Demand())

@@ -9,7 +9,6 @@ that takes longer than its interval delays the next one.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from hashlib import sha1
 from random import Random
 from typing import Any
 
@@ -268,13 +267,10 @@ class Node:
 
     async def _maintain_matrices(self) -> None:
         """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
-        balancers = self._matrix_balancers
-        await asyncio.gather(*(run_logged(balancer.maintain(self._owns_pair)) for balancer in balancers.values()))
+        is_own, balancers = self.directories.is_coordinator, self._matrix_balancers
+        await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
         for about, balancer in balancers.items():
             MATRIX_CELLS.labels(about).set(balancer.cell_count)
-
-    def _owns_pair(self, pair: str) -> bool:
-        return self.ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest()) == self.info.id
 
     async def _read_inbox(self) -> None:
         while True:

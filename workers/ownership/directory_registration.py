@@ -34,9 +34,7 @@ RETRY_INTERVAL_S = 30.0
 CHECK_INTERVAL_S = DAY_S
 """Time between two checks of the entries of a channel."""
 MAX_CHECKS = 50
-"""Maximum number of channels whose entries are checked in one call."""
-_CHECKS_TOGETHER = 10
-"""Number of channels that are checked concurrently, and share their round trips to the store."""
+"""Maximum number of channels whose entries are checked in one call, concurrently, so that they share round trips."""
 MAX_DUE = 500
 """Maximum number of channels that are registered in one call. A node that takes over the channels of a dead one has
 more urgent work, and their names last."""
@@ -174,9 +172,8 @@ class DirectoryRegistrar:
             self._store.public_entries.tables(due),
         )
         public = public_channels(channels, counts, self._least_subscribers)
-        for start in range(0, len(due), _CHECKS_TOGETHER):
-            some = zip(due[start : start + _CHECKS_TOGETHER], tables[start : start + _CHECKS_TOGETHER], strict=True)
-            await asyncio.gather(*(self._check(each, public.get(each), table, now_s) for each, table in some))
+        found = zip(due, tables, strict=True)
+        await asyncio.gather(*(self._check(each, public.get(each), table, now_s) for each, table in found))
 
     async def _check(
         self, channel_id: ChannelId, channel: Channel | None, table: EntryTable | None, now_s: float

@@ -1,11 +1,10 @@
 """The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists its channels.
 
-Writes that fail because the store is unavailable are repeated. Each write is idempotent: a repeated take-over only
-increments the epoch again, a repeated publication is refused because of its base version, and a repeated fan-out queues
-nothing twice.
+Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
+idempotent: a repeated take-over only increments the epoch again, a repeated publication is refused because of its base
+version, and a repeated fan-out queues nothing twice.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from math import ceil
@@ -44,7 +43,6 @@ from workers.polling.poll_state import build_snapshot
 
 _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500
-_RETRY_S = 1.0
 _EXPECTED_FOR_S = 60.0
 _FULL_LISTING_INTERVAL_S = 1800.0
 """Time in which the whole registry is read again, little by little, in case a crash prevented that a change was
@@ -110,7 +108,8 @@ class ChannelOwner:
         """Take over channels from their former owners, and pass their states to the protocol.
 
         The epoch of each channel is incremented, so that the store refuses writes of the former owner. Fan-outs and
-        moves that the former owner did not complete are continued (I1, I8).
+        moves that the former owner did not complete are continued (I1, I8). Raises :class:`StoreUnavailable`; the
+        protocol then repeats the effect.
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
@@ -122,7 +121,9 @@ class ChannelOwner:
             raise
 
     async def _take_batch(self, channel_ids: Sequence[ChannelId]) -> None:
-        states, paused_s = await self._adopt_with_retries(channel_ids)
+        states = await self._store.channels.adopt(channel_ids, self._node_id)
+        sites = {pausable_site(state.channel.url) for state in states if state is not None}
+        paused_s = await self._store.request_budgets.sites_paused_s(sorted(sites))
         self._being_taken.difference_update(channel_ids)
         events: list[Event] = []
         for channel_id, state in zip(channel_ids, states, strict=True):
@@ -175,19 +176,6 @@ class ChannelOwner:
         until_s = ceil(self._clock.wall_s() + site_paused_s) if site_paused_s else 0
         return limits.with_limit(LimitReason.PAUSE, 0, until_s) if until_s > limits.paused_until_s else limits
 
-    async def _adopt_with_retries(
-        self, channel_ids: Sequence[ChannelId]
-    ) -> tuple[list[ChannelState | None], dict[str, float]]:
-        """Take over channels; return their states, and the rest of the pauses of their sites in seconds, by site."""
-        while True:
-            try:
-                states = await self._store.channels.adopt(channel_ids, self._node_id)
-                sites = sorted({pausable_site(state.channel.url) for state in states if state is not None})
-                return states, await self._store.request_budgets.sites_paused_s(sites)
-            except StoreUnavailable as error:
-                log.warning("ownership take-over failed, will retry", channels=len(channel_ids), error=str(error))
-                await asyncio.sleep(_RETRY_S)
-
     def release(self, channel_id: ChannelId) -> None:
         """Drop the state of a channel that another node now owns, or that nobody needs."""
         self._pending_fan_outs.pop(channel_id, None)
@@ -212,14 +200,8 @@ class ChannelOwner:
             log.info("channel version rejected by store", channel=candidate.channel[:8], reason=str(error))
             await self._on_events(PublishRefused(candidate.channel, effect.epoch))
             return
-        TRACING.record_step(
-            delta.trace_id,
-            "versioned",
-            began_s,
-            channel=delta.channel,
-            version=delta.version,
-            changes=len(delta.changes),
-        )
+        version, count = delta.version, len(delta.changes)
+        TRACING.record_step(delta.trace_id, "versioned", began_s, channel=delta.channel, version=version, changes=count)
         if notice and notice.kind == "moved":
             # The node that takes ownership next completes the move, also if this one dies.
             await self._on_events(PublishRefused(candidate.channel))

@@ -95,7 +95,10 @@ class PeerExchange:
         """Check the signature of a request of another worker, and return the signed response."""
         signature = parse_signature(request.headers.get(SIGNATURE_HEADER, ""))
         self._signer.check_time(signature, self._clock.wall_s())
-        body = await _read_body(request)
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            raise PeerProtocolError(f"A request has more than {MAX_REQUEST_BYTES} bytes.", reason="size") from error
         self._signer.verify(signature, verb, body, self._clock.wall_s())
         status, response = 200, b""
         try:
@@ -158,15 +161,6 @@ class PeerExchange:
             return b"".join((FOUND, *encode(content)))
         hop = self._overlay.next_hop(query) if sender in query.visited else None
         return encode_referral(*hop) if hop else NOT_FOUND
-
-
-async def _read_body(request: web.Request) -> bytes:
-    body = bytearray()
-    async for part in request.content.iter_any():
-        body += part
-        if len(body) > MAX_REQUEST_BYTES:
-            raise PeerProtocolError(f"A request has more than {MAX_REQUEST_BYTES} bytes.", reason="size")
-    return bytes(body)
 
 
 def _on_ping(_sender: NodeId, _body: bytes) -> bytes:

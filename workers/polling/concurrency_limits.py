@@ -71,13 +71,6 @@ SITE_ALLOWANCE = Allowance(1.0, 1.0)
 NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
-class _Bucket(msgspec.Struct):
-    """A leaky bucket: the parser time that was used and had not leaked away at the time ``at_s`` (monotonic s)."""
-
-    used_s: float = 0.0
-    at_s: float = 0.0
-
-
 class ParserTimeBudgets:
     """Parser time that each site and each network has used, in the memory of this worker.
 
@@ -86,25 +79,22 @@ class ParserTimeBudgets:
     """
 
     def __init__(self) -> None:
-        self._buckets = LRUCache[tuple[str, str], _Bucket](_MAX_BUCKETS)
+        self._buckets = LRUCache[tuple[str, str], tuple[float, float]](_MAX_BUCKETS)
+        """Leaky buckets: the parser time that had been used, and not leaked away, at a monotonic time."""
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
         """Count ``cpu_s`` seconds of parser time against the budgets of a publisher's site and network."""
-        now_s = time.monotonic()
         for key, allowance in _allowances(publisher):
-            used_s = self._used_s(key, allowance, now_s) + cpu_s
-            self._buckets[key] = _Bucket(min(used_s, 2 * allowance.burst_s), now_s)
+            used_s = min(self._used_s(key, allowance) + cpu_s, 2 * allowance.burst_s)
+            self._buckets[key] = used_s, time.monotonic()
 
     def is_exhausted(self, publisher: Publisher) -> bool:
         """Return whether a publisher's site or network has used up its allowance of parser time."""
-        now_s = time.monotonic()
-        return any(
-            self._used_s(key, allowance, now_s) >= allowance.burst_s for key, allowance in _allowances(publisher)
-        )
+        return any(self._used_s(key, allowance) >= allowance.burst_s for key, allowance in _allowances(publisher))
 
-    def _used_s(self, key: tuple[str, str], allowance: Allowance, now_s: float) -> float:
-        bucket = self._buckets.get(key, _Bucket())
-        return max(bucket.used_s - (now_s - bucket.at_s) * allowance.per_minute_s / 60, 0.0)
+    def _used_s(self, key: tuple[str, str], allowance: Allowance) -> float:
+        used_s, at_s = self._buckets.get(key, (0.0, 0.0))
+        return max(used_s - (time.monotonic() - at_s) * allowance.per_minute_s / 60, 0.0)
 
 
 def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]:
