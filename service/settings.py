@@ -3,7 +3,7 @@
 Sources in descending priority: arguments; ``CORONET_NAME_FILE`` (a file that contains the value, intended for secrets,
 available for every setting); ``CORONET_NAME``; the TOML file named by ``--config`` or ``CORONET_CONFIG``; the preset;
 the defaults below.
-:func:`origins` returns the source of each value. No other module reads the environment.
+:func:`load_with_origins` returns the source of each value. No other module reads the environment.
 """
 
 import os
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -315,7 +315,7 @@ class Settings(BaseModel):
         )
 
 
-PRESETS: dict[Preset, dict[str, object]] = {
+PRESETS: dict[str, dict[str, object]] = {
     "trial": {
         "poll_interval_s": 30.0,
         "polls_per_hour_for_one_subscriber": 12.0,
@@ -385,82 +385,68 @@ def environment(config: Path | None = None) -> dict[str, str]:
     return {**os.environ, "CORONET_CONFIG": str(config)} if config is not None else dict(os.environ)
 
 
-def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
+def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
     """Return the sources of settings in ascending priority, as pairs (name of the source, values by setting).
 
     Raises :class:`SettingsInvalid`.
     """
-    sources = [
+    sources: list[tuple[str, Mapping[str, object]]] = [
         ("settings file", _toml(environ)),
         ("environment", _environment(environ)),
         ("secret file", _files(environ)),
-        ("argument", dict(arguments)),
+        ("argument", arguments),
     ]
-    preset_name = "single"
+    preset = "single"
     for _, values in sources:
-        preset_name = str(values.get("preset", preset_name))
-    preset = next((name for name in get_args(Preset) if name == preset_name), None)
-    if preset is None:
-        raise SettingsInvalid(f"There is no preset {preset_name!r}; choose one of {', '.join(get_args(Preset))}.")
-    return [(f"preset {preset}", dict(PRESETS[preset])), *sources]
+        preset = str(values.get("preset", preset))
+    if preset not in PRESETS:
+        raise SettingsInvalid(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
+    return [(f"preset {preset}", PRESETS[preset]), *sources]
 
 
-def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-    """Return the effective settings.
+def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settings:
+    """Return the effective settings from the environment variables ``environ`` and ``arguments``, which override them.
 
     Raises :class:`SettingsInvalid`, whose text names every invalid setting and its source.
-
-    ``environ`` are the environment variables; None means those of this process. ``arguments`` override all other
-    sources.
     """
+    return load_with_origins(environ, **arguments)[0]
+
+
+def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: object) -> tuple[Settings, dict[str, str]]:
+    """Return what :func:`load` returns, and the name of the source of each setting's value, by setting."""
     merged: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for source, values in layers(os.environ if environ is None else environ, arguments):
-        merged.update(values)
-        sources.update(dict.fromkeys(values, source))
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    for source, values in _layers(environ, arguments):
+        merged |= values
+        origins |= dict.fromkeys(values, source)
     try:
-        return Settings(**merged)
+        return Settings(**merged), origins
     except ValidationError as error:
         problems = []
         for each in error.errors(include_input=False):
             name = str(each["loc"][0]) if each["loc"] else ""
             why = "there is no such setting" if each["type"] == "extra_forbidden" else each["msg"]
-            problems.append(f"{'.'.join(map(str, each['loc']))} ({sources.get(name, 'default')}): {why}")
+            problems.append(f"{'.'.join(map(str, each['loc']))} ({origins.get(name, 'default')}): {why}")
         raise SettingsInvalid(f"Invalid settings: {'; '.join(problems)}. See docs/operators.md.") from None
 
 
-def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
-    """Return the name of the source of each setting's value, by setting. The arguments are those of :func:`load`."""
-    sources = dict.fromkeys(Settings.model_fields, "default")
-    for source, values in layers(os.environ if environ is None else environ, arguments):
-        sources.update(dict.fromkeys(values, source))
-    return sources
-
-
-def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces.
-
-    If ``environ`` is None, the environment of this process is used.
-    """
-    variables = os.environ if environ is None else environ
-    if variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or variables.get("OTEL_TRACES_EXPORTER") == "none":
+def is_tracing_enabled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
         return False
-    return any(
-        variables.get(name)
-        for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    )
+    names = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+    return any(map(environ.get, names))
 
 
-def read_notify_socket(environ: Mapping[str, str] | None = None) -> tuple[str, float]:
+def read_notify_socket(environ: Mapping[str, str] = os.environ) -> tuple[str, float]:
     """Return the address of systemd's notification socket, and the watchdog's timeout in seconds (sd_notify(3)).
 
     The address is "" if systemd did not start this process; an abstract address begins with a zero byte. The timeout is
-    infinite if the unit has no watchdog. If ``environ`` is None, the environment of this process is used.
+    infinite if the unit has no watchdog.
     """
-    variables = os.environ if environ is None else environ
-    address = variables.get("NOTIFY_SOCKET", "")
+    address = environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):
         address = f"\0{address[1:]}"
-    is_own_watchdog = variables.get("WATCHDOG_PID", "") in {"", str(os.getpid())}
-    watchdog_us = variables.get("WATCHDOG_USEC", "")
+    is_own_watchdog = environ.get("WATCHDOG_PID", "") in {"", str(os.getpid())}
+    watchdog_us = environ.get("WATCHDOG_USEC", "")
     return address, int(watchdog_us) / 1e6 if is_own_watchdog and watchdog_us.isdecimal() else inf
