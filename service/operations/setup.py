@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm, IntPrompt, Prompt
 
-from service.clock import SystemClock
 from service.errors import Unreachable, UserError
 from service.files import write_private
 from service.net.internal_clients import send_request
@@ -127,12 +126,7 @@ def snippet(answers: Answers) -> str:
 
 async def check_redis(settings: Settings) -> list[CheckResult]:
     """Check that Redis answers, its version, its append-only file and its eviction policy."""
-    return [each for each in await check_store(settings, SystemClock()) if each.name.startswith(("Redis", "Store"))]
-
-
-async def check_login(settings: Settings) -> list[CheckResult]:
-    """Check that the XMPP server accepts the bot, as far as possible without disturbing one that is connected."""
-    return await check_xmpp_logins(settings, SystemClock())
+    return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
 
 
 async def check_public_url(settings: Settings) -> list[CheckResult]:
@@ -205,7 +199,7 @@ def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool
     settings = load({}, **values)
     results = [
         *asyncio.run(check_redis(settings)),
-        *asyncio.run(check_login(settings)),
+        *asyncio.run(check_xmpp_logins(settings)),
         *asyncio.run(check_public_url(settings)),
     ]
     _show(console, results)
@@ -282,7 +276,7 @@ class _Wizard:
         loaded = "restarted" if server == "prosody" else "reloaded"
         done = "the account exists" if way == "account" else f"it is there, and the server has been {loaded}"
         self._ask(f"Press Enter when {done}", "")
-        self._check(answers, check_login)
+        self._check(answers, check_xmpp_logins)
         return answers
 
     def _ask_redis(self, answers: Answers) -> Answers:
