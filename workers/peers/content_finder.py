@@ -109,7 +109,7 @@ class ContentFinder:
             return None, ()
         while step is not None:
             worker, query = step
-            peer, left_s = self._overlay.peer(worker), until_s - self._clock.monotonic_s()
+            peer, left_s = self._overlay.peers.get(worker), until_s - self._clock.monotonic_s()
             if peer is None or left_s <= 0:
                 break
             found = await self._request(peer, digest, query, min(left_s, _HOP_TIMEOUT_S))
