@@ -25,7 +25,6 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store
 from workers.node import Node, WorkerContext
-from workers.peers.content_cache import BaselineCache
 from workers.peers.exchange import PeerExchange
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import Politeness
@@ -87,7 +86,7 @@ class WorkerProgram(HostedProgram):
             budgets = ParserTimeBudgets()
             poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
             probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
-            poller = Poller(fetcher, politeness, poll_lanes, BaselineCache(peers.contents), self._clock)
+            poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
             handlers = WorkerRequestHandlers(store, Prober(fetcher, politeness, probe_lanes, self._clock))
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
             context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)

@@ -168,15 +168,15 @@ class ConcurrencyLane:
         return self._sites.named(publisher.site)
 
     @contextlib.asynccontextmanager
-    async def slot(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold a slot of the lane, and a slot of the publisher's network, inside this context."""
-        async with self._network(publisher) or contextlib.nullcontext(), self.slots:
-            yield
+    async def slot(self, publisher: Publisher) -> AsyncIterator[bool]:
+        """Hold a slot of the lane, and a slot of the publisher's network, inside this context.
 
-    def is_full(self, publisher: Publisher) -> bool:
-        """Return whether :meth:`slot` would have to wait for this publisher."""
+        The context's value is whether it had to wait for them.
+        """
         network = self._network(publisher)
-        return self.slots.locked() or (network is not None and network.locked())
+        has_waited = self.slots.locked() or (network is not None and network.locked())
+        async with network or contextlib.nullcontext(), self.slots:
+            yield has_waited
 
     def _network(self, publisher: Publisher) -> asyncio.Semaphore | None:
         if not publisher.is_public:

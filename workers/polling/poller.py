@@ -29,7 +29,7 @@ from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
-from workers.peers.content_cache import BaselineCache
+from workers.peers.content_cache import ContentLocator
 from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of
 from workers.polling.politeness import Politeness
 from workers.polling.poll_state import (
@@ -97,13 +97,13 @@ class Poller:
         fetcher: Fetcher,
         politeness: Politeness,
         lanes: ConcurrencyLanes,
-        baselines: BaselineCache,
+        contents: ContentLocator,
         clock: Clock,
     ) -> None:
         self._fetcher = fetcher
         self._politeness = politeness
         self._lanes = lanes
-        self._baselines = baselines
+        self._contents = contents
         self._clock = clock
 
     async def acquire_poll(self, state: PollState) -> None:
@@ -131,9 +131,8 @@ class Poller:
             async with lane.site(publisher):
                 await self._politeness.acquire_site(state.channel)
                 trace("The request limit of the site allows a request.")
-                was_full = lane.is_full(publisher)
-                async with lane.slot(publisher):
-                    if was_full:  # the token was taken before the wait for a slot
+                async with lane.slot(publisher) as has_waited:
+                    if has_waited:  # the token was taken before that
                         await self._politeness.acquire_site(state.channel)
                     self._raise_if_late(before_s)
                     started_s, state.slow = self._clock.monotonic_s(), False
@@ -171,7 +170,8 @@ class Poller:
         """
         self._politeness.raise_if_blocked(host_of(state.channel.url))
         lane, publisher = self._lanes.choose_for_document(state, size_bytes), publisher_of(state)
-        await self._baselines.get(state.channel, state.digest)  # a baseline is located before slot and parser are held
+        # The baseline is located before the slot and the parser are held.
+        await self._contents.baseline(state.channel, state.digest)
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(_PUSH_SLOT_TIMEOUT_S):
@@ -207,7 +207,7 @@ class Poller:
 
         ``before`` is the channel's state before the version, and ``after`` the state with the version.
         """
-        self._baselines.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
+        self._contents.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 
     async def _fetch(self, state: PollState) -> FetchResult:
         now_s = self._clock.wall_s()
@@ -258,7 +258,7 @@ class Poller:
         lane is chosen here.
         """
         base = state.channel
-        baseline, located = await self._baselines.get(base, state.digest)
+        baseline, located = await self._contents.baseline(base, state.digest)
         if located is not None and located.version != base.version:
             # Another node has versioned an update, and woken the channel up: a silent update now would lose entries.
             base = msgspec.structs.replace(base, version=located.version, dormant=False)
@@ -269,13 +269,13 @@ class Poller:
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
             findings = await self._detect_changes(state, documents, baseline, held_lane)
             state.polling_hints = findings.polling_hints
-            if held_lane is None:
+            if findings.older_url and held_lane is None:
                 documents, findings = await self._add_archives(state, documents, baseline, findings)
         update = build_update(base, documents, validators, findings, self._clock.wall_s())
         if update is None:
             trace("Parsed and compared: nothing new.")
             accept_unchanged(state, documents, validators)
-            self._baselines.put(base, findings.baseline)
+            self._contents.put_baseline(base, findings.baseline)
         else:
             count = len(update.candidate.delta.changes)
             trace(f"Parsed and compared: {count} change{'' if count == 1 else 's'}.")

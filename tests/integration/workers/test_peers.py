@@ -214,9 +214,9 @@ async def test_the_node_that_detected_a_version_has_its_content(store: Store) ->
         before = Content(b"before", pack_entries([Entry("a")]))
         delta = Delta(channel.id, 1, 2, 0.0, (Change("addition", Entry("b")),))
         after = Content(b"after", pack_entries([Entry("b"), Entry("a")]))
-        finder.peers.contents.on_versioned(delta, b"after", finder.has(channel, before), digest_of(after))
+        finder.peers.contents.on_versioned(channel, delta, b"after", finder.has(channel, before), digest_of(after))
         assert (await finder.locate(channel, digest_of(after))).source == "cache"
-        finder.peers.contents.on_versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
+        finder.peers.contents.on_versioned(channel, delta, b"not what the owner says", digest_of(after), b"\4" * 16)
         assert finder.peers.contents._cache._contents[channel.id].content == after
 
 

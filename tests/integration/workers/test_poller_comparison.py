@@ -26,7 +26,6 @@ from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.peers.content_cache import BaselineCache
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.poll_state import PollState, load_poll_state
 from workers.polling.poller import Poller, PollOutcome
@@ -73,7 +72,7 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
     lanes = ConcurrencyLanes(POLL_LIMITS, parser, parser, ParserTimeBudgets())
-    return Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), SystemClock())
+    return Poller(reach, politeness(store), lanes, store_only_locator(store), SystemClock())
 
 
 def feed(*names: str, more: str = "") -> bytes:
@@ -193,7 +192,7 @@ async def test_concurrent_polls_offer_candidates_against_the_versions_they_compa
             first = asyncio.create_task(polls.poll(state, US))
             await until_so(lambda: lane.reading._waiters, "the first waits for the parser")
             await publish_version(store, state, feed("new", "a"))
-            await polls._baselines.get(msgspec.structs.replace(state.channel, version=2), b"")
+            await polls._contents.baseline(msgspec.structs.replace(state.channel, version=2), b"")
             second = asyncio.create_task(polls.poll(state, US))
             await until_so(lambda: len(lane.reading._waiters or ()) == 2, "both wait for the parser")
         update = (await first).update

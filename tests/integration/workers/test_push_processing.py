@@ -21,7 +21,6 @@ from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.peers.content_cache import BaselineCache
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
@@ -65,7 +64,7 @@ async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
     tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
     lanes = ConcurrencyLanes(POLL_LIMITS, parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
-        poller = Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), clock)
+        poller = Poller(reach, politeness(store), lanes, store_only_locator(store), clock)
         polling = PollScheduler(US, store, poller, clock=clock, on_events=nobody, on_hubs_found=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()

@@ -27,7 +27,6 @@ from tests.support.channels import make_channel, polled
 from tests.support.content_locators import store_only_locator
 from tests.support.http_server import serving_locally
 from tests.support.waiting import until
-from workers.peers.content_cache import BaselineCache
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import BURST, Politeness, pausable_site
 from workers.polling.poll_state import PollState
@@ -98,7 +97,7 @@ async def workers(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
                 fetcher,
                 Politeness(store.request_budgets, Settings()),
                 ConcurrencyLanes(POLL_LIMITS, Parser(), Parser(), ParserTimeBudgets()),
-                BaselineCache(store_only_locator(store)),
+                store_only_locator(store),
                 SystemClock(),
             )
             for _ in range(WORKERS)
