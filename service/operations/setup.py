@@ -94,19 +94,12 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def values_of(answers: Answers) -> dict[str, object]:
     """Return the settings for completed answers, by name, with the secrets."""
-    path = urlsplit(answers.public_url).path.rstrip("/")
-    return {
+    same = {name: value for name, value in msgspec.structs.asdict(answers).items() if name in Settings.model_fields}
+    return same | {
         "xmpp_login": "component" if answers.xmpp == "component" else "client",
-        "xmpp_jid": answers.xmpp_jid,
-        "xmpp_host": answers.xmpp_host,
-        "xmpp_port": answers.xmpp_port,
-        "xmpp_password": answers.xmpp_password,
-        "redis_url": answers.redis_url,
-        "redis_password": answers.redis_password,
-        "who_may_use": answers.who_may_use,
         "allowed_users": list(answers.allowed_users),
         "console_public_url": answers.public_url,
-        "console_base_path": path,
+        "console_base_path": urlsplit(answers.public_url).path.rstrip("/"),
         "trusted_proxies": ["127.0.0.1"] if answers.public_url else [],
     }
 
@@ -252,9 +245,7 @@ class _Wizard:
             if way != "private":
                 break
             self._console.print("`coronet up --small` runs a private XMPP server and Redis; it needs no settings file.")
-        server: Server = (
-            "ejabberd" if self._choose("   Server", ["prosody", "ejabberd"], "prosody") == "ejabberd" else "prosody"
-        )
+        server = msgspec.convert(self._choose("   Server", ["prosody", "ejabberd"], "prosody"), Server)
         answers = msgspec.structs.replace(answers, xmpp="component" if way == "component" else "account", server=server)
         jid = answers.completed().xmpp_jid if self._is_new else present.xmpp_jid
         host = "127.0.0.1" if way == "component" else answers.domain
