@@ -41,15 +41,15 @@ class TickTimer:
             due_s += self.interval_s * max(1, ceil(late_s / self.interval_s))
             self._tick()
 
-    async def sleep(self, ticks: int = 1) -> None:
-        """Wait until the number of ticks is a multiple of ``ticks``, at least until the next tick."""
+    async def sleep(self, interval_s: float = 0.0) -> None:
+        """Wait until the next tick whose number is a multiple of the ticks in ``interval_s`` seconds.
+
+        The interval is rounded to at least one tick, so 0.0 stands for the next tick.
+        """
+        ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append(((self._number // ticks + 1) * ticks, awake))
         await awake
-
-    def ticks(self, interval_s: float) -> int:
-        """Return how many ticks take about ``interval_s`` seconds; at least 1."""
-        return max(1, round(interval_s / self.interval_s))
 
     def _tick(self) -> None:
         self._number += 1

@@ -203,7 +203,7 @@ class Node:
         # The same task of all nodes of a process at once would delay polls.
         delay_s = self._fraction * timer.interval_s if self._context.settings.nodes_per_worker > 1 else 0.0
         while True:
-            await timer.sleep(timer.ticks(interval_s))
+            await timer.sleep(interval_s)
             if delay_s:
                 await asyncio.sleep(delay_s)
             await run_logged(function())
