@@ -20,9 +20,9 @@ from aiohttp import web
 
 from service.errors import CoronetError, OperationalError
 from service.net.health_endpoints import ReadinessCheck, serve_health
-from service.service_manager import ServiceManager
 from service.settings import Settings
 from service.store import Store, open_store
+from service.systemd_notifications import SystemdNotifier
 from service.tasks import cancel_and_wait
 from service.tick_timer import TickTimer, create_tick_timer
 
@@ -109,7 +109,7 @@ async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]
                 )
                 stack.push_async_callback(health.close)
                 metrics_url = f"{health.url}/metrics"
-            await stack.enter_async_context(ServiceManager().informed(check_ready))
+            await stack.enter_async_context(SystemdNotifier().informed(check_ready))
             process = HostProcess(check_ready, metrics_url, create_tick_timer(settings))
             await _run_until_one_ends(programs, process, store)
     finally:

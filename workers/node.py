@@ -50,9 +50,9 @@ from service.tasks import BackgroundTasks, run_logged
 from service.tick_timer import TickTimer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
+from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
-from workers.ownership.owner_effects import ChannelOwner
 from workers.peers.exchange import PeerExchange
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller

@@ -36,7 +36,7 @@ from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
 from service.observability.logs import redacted
-from service.operations.polling_state import BOUND_LABELS, bound_shares, one_bound_warning
+from service.operations.poll_constraints import BOUND_LABELS, bound_shares, one_bound_warning
 from service.operations.store_gauges import RedisInfo, read_infos
 from service.settings import Settings
 from service.store import Store, opened

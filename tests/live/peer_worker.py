@@ -27,9 +27,9 @@ from service.settings import Settings, load
 from service.store import Store
 from service.store.channels.channels import Channels
 from workers.main import WorkerProgram
-from workers.peers.content_cache import ContentLocator, LocatedContent
-from workers.peers.content_finder import FOUND, ContentFinder
+from workers.peers.content_locator import ContentLocator, LocatedContent
 from workers.peers.exchange import PeerExchange
+from workers.peers.peer_content_search import FOUND, PeerContentSearch
 
 LOOKUPS = 60
 WHY = "Coronet-Why"
@@ -165,22 +165,22 @@ class FailingLookups:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._finder: ContentFinder | None = None
+        self._finder: PeerContentSearch | None = None
         self._owner_s = 0.0
-        made, ask = ContentFinder.__init__, ContentFinder._request
+        made, ask = PeerContentSearch.__init__, PeerContentSearch._request
 
-        def remembered(finder: ContentFinder, *arguments: Any, **more: Any) -> None:
+        def remembered(finder: PeerContentSearch, *arguments: Any, **more: Any) -> None:
             made(finder, *arguments, **more)
             self._finder = finder
 
-        async def timed(finder: ContentFinder, *arguments: Any) -> Any:
+        async def timed(finder: PeerContentSearch, *arguments: Any) -> Any:
             began_s = time.monotonic()
             try:
                 return await ask(finder, *arguments)
             finally:
                 self._owner_s = time.monotonic() - began_s  # the last one asked is the owner
 
-        ContentFinder.__init__, ContentFinder._request = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
+        PeerContentSearch.__init__, PeerContentSearch._request = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
 
     async def fail(self) -> None:
         """Look up contents that do not exist, one after the other."""

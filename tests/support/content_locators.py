@@ -3,7 +3,7 @@
 from service.clock import SystemClock
 from service.location.content_cache import ContentCache
 from service.store import Store
-from workers.peers.content_cache import ContentLocator
+from workers.peers.content_locator import ContentLocator
 
 
 def store_only_locator(store: Store) -> ContentLocator:

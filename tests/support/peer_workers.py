@@ -21,7 +21,7 @@ from service.settings import Settings
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.peers.content_cache import LocatedContent
+from workers.peers.content_locator import LocatedContent
 from workers.peers.exchange import PeerExchange
 
 SECRET = "the fleet's"

@@ -25,10 +25,10 @@ from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.tasks import BackgroundTasks
-from workers.peers.content_cache import EXPIRY_S, ContentLocator
-from workers.peers.content_finder import FIND, FOUND, NOT_FOUND, ContentFinder, decode_query, encode_referral
+from workers.peers.content_locator import EXPIRY_S, ContentLocator
 from workers.peers.message_exchange import NODE_MESSAGES_VERB, MessageExchange
 from workers.peers.neighbour_overlay import MESSAGES, PING, NeighbourOverlay
+from workers.peers.peer_content_search import FIND, FOUND, NOT_FOUND, PeerContentSearch, decode_query, encode_referral
 
 VerbHandler = Callable[[NodeId, bytes], bytes]
 """Maps (sender, request) to a response. May raise :class:`PeerProtocolError`; the reason ``stream`` means: restart."""
@@ -69,7 +69,7 @@ class PeerExchange:
             tasks=self._tasks,
             cached_digests=lambda: [digest.hex() for digest in self._cache.digests],
         )
-        finder = ContentFinder(self._client, clock, self._overlay, self._owner_of)
+        finder = PeerContentSearch(self._client, clock, self._overlay, self._owner_of)
         self.contents = ContentLocator(store.channels, self._cache, clock, finder.find, self._overlay.on_cache_changed)
         self.messages = MessageExchange(store.node_inboxes, self._client, clock, self._tasks)
         self._handlers: Mapping[str, VerbHandler] = {

@@ -31,9 +31,9 @@ from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.content_locators import store_only_locator
 from tests.support.ring_strategies import joined_ids, ring
 from tests.support.waiting import until_so
+from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.ownership.owner_effects import ChannelOwner
 
 ALICE = "alice@localhost"
 US, OTHER = "a" * 40, "b" * 40

@@ -30,8 +30,8 @@ from tests.support.peer_workers import (
     worker,
 )
 from tests.support.waiting import until, until_so
-from workers.peers.content_finder import encode_query
 from workers.peers.neighbour_overlay import NeighbourOverlay
+from workers.peers.peer_content_search import encode_query
 
 
 @pytest_asyncio.fixture

@@ -19,7 +19,7 @@ from service.location.content_cache import DIGEST_BYTES, MAX_CONTENT_BYTES, Cont
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS
-from workers.peers.content_cache import LocatedContent
+from workers.peers.content_locator import LocatedContent
 from workers.peers.neighbour_overlay import NeighbourOverlay
 
 Referral = tuple[NodeId, int]
@@ -64,7 +64,7 @@ def encode_referral(node: NodeId, row: int) -> bytes:
     return REFERRAL + _REFERRAL.pack(bytes.fromhex(node), row)
 
 
-class ContentFinder:
+class PeerContentSearch:
     """Requests contents (baselines and latest entries of channels) from other workers."""
 
     def __init__(

@@ -24,7 +24,7 @@ _START_EXTENSION_S: Final = 30
 """Time by which each signal extends the start, during which Redis and the XMPP server may be unavailable."""
 
 
-class ServiceManager:
+class SystemdNotifier:
     """The systemd that started this process, or nobody."""
 
     def __init__(self) -> None:
