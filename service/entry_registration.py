@@ -71,11 +71,11 @@ class EntryRegistrar:
             is_stored = after == before or await self._public.replace(channel.id, before, after)
 
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
-        """Register entries of a public channel again, as the channel's log has them; call it once a day.
+        """Register entries of a public channel again, from the channel's log. Call this once a day.
 
-        These are the entries in the second of their three days, so that each is registered again once; but all if the
-        channel has just become public, or has lost ``before``, the table of its entries. If this table changes
-        meanwhile, it is kept, and the result is False.
+        The entries in the second of their three days are registered, so that each entry is registered again once. All
+        entries are registered if the channel has just become public, or its table of entries was lost. ``before`` is
+        this table, or None. If it has changed in the meantime, it stays as it is, and the result is False.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)

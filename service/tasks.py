@@ -1,4 +1,4 @@
-"""Running asyncio tasks: in the background, together until one ends, or until the process is asked to stop."""
+"""Helpers for asyncio tasks: background tasks, and running coroutines until one ends or the process has to stop."""
 
 import asyncio
 import contextlib
@@ -45,9 +45,9 @@ class BackgroundTasks:
 
 
 async def run_logged(work: Coroutine[Any, Any, object]) -> None:
-    """Run a coroutine whose work is repeated anyway: an exception is logged.
+    """Run a coroutine, and log its exception instead of raising it. Callers repeat the work at a later time.
 
-    Errors that Coronet raises on purpose, for example because the store is unavailable, are logged in one line.
+    Errors that Coronet raises on purpose, for example because the store is unavailable, are logged without a traceback.
     """
     name = getattr(work, "__qualname__", "")
     try:

@@ -1,4 +1,4 @@
-"""``coronet backup`` and ``coronet restore``: copies of a running store in a file, and a store from such a copy."""
+"""``coronet backup`` and ``coronet restore``: copies of a running store to a file, and its restoration from one."""
 
 import asyncio
 import shutil
@@ -41,7 +41,7 @@ _DAY_S: Final = 86_400
 async def back_up(settings: Settings, file: IO[bytes]) -> str:
     """Write a backup of the store to a binary file while programs run; return a sentence about it.
 
-    Raises :class:`service.errors.OperationalError` if the backup is not complete. The file is no backup then.
+    Raises :class:`service.errors.OperationalError` if the backup cannot be completed; the file is then not valid.
     """
     async with opened(settings) as store:
         reader = BackupReader(store.redis)

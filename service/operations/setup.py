@@ -150,7 +150,7 @@ def load_answers(file: Path) -> Answers:
         raise SetupRefused(f"The answers in {file} cannot be used: {error}") from error
 
 
-def write(config: Path, values: dict[str, object]) -> None:
+def write_settings(config: Path, values: dict[str, object]) -> None:
     """Write the settings file ``config`` and the files of its secrets; other settings in the file are kept.
 
     So are its ``trusted_proxies``: the proxy may run on another machine. Raises :class:`SetupRefused`.
@@ -196,7 +196,7 @@ def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool
         *asyncio.run(check_public_url(settings)),
     ]
     _show(console, results)
-    write(config, values)
+    write_settings(config, values)
     console.print(f"Wrote {config}. The XMPP server needs:\n\n{snippet(given)}", markup=False)
     return all(each.ok for each in results)
 
@@ -231,7 +231,7 @@ class _Wizard:
         if not self._is_new and not Confirm.ask(f"Replace {escape(str(self._config))}?", console=self._console):
             self._console.print("Nothing was changed.")
             return False
-        write(self._config, values)
+        write_settings(self._config, values)
         self._console.print(
             f"\nWrote {self._config} (mode 0600). Start with: coronet serve --config {self._config}", markup=False
         )

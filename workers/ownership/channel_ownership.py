@@ -1,4 +1,4 @@
-"""The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists its channels.
+"""The owner role of a node: takes over channels, stores their versions, starts fan-outs, and lists the channels.
 
 Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
 idempotent: a repeated take-over only increments the epoch again, a repeated publication is refused because of its base
@@ -89,9 +89,9 @@ class ChannelOwner:
         self._expected_s: dict[ChannelId, float] = {}
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the parts of the channel registry that this node owns, according to the new ring.
+        """Set the parts of the channel registry in which this node owns channels, according to the new ring.
 
-        If they may be others than before, the next listing of the registry is a full one.
+        If these parts may have changed, the next listing of the registry is a full one.
         """
         change, self._ring = ring.change_since(self._ring), ring
         if change.affects_ownership(self._node_id):
@@ -235,7 +235,7 @@ class ChannelOwner:
         return True
 
     async def list_owned(self, request: ListOwnedChannels) -> None:
-        """List the channels that this node owns for the protocol, and mark channels that nobody needs as dormant.
+        """Pass the channels that this node owns to the protocol, and mark channels that nobody needs as dormant.
 
         If several requests arrive during a listing, only the latest of them is answered afterwards. Raises
         :class:`StoreUnavailable`; the protocol then requests another listing.
@@ -253,7 +253,7 @@ class ChannelOwner:
             self._is_listing = False
 
     async def _list(self, request: ListOwnedChannels) -> None:
-        """List changed channels for the protocol, or all channels if a full listing is necessary or due."""
+        """Pass the channels that have changed to the protocol, or all channels if changes may have been missed."""
         number, now_s = self._last_change, self._clock.monotonic_s()
         expected = list(self._expected_s)
         self._expected_s = {
@@ -289,7 +289,10 @@ class ChannelOwner:
             await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
 
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
-        """List the own channels in these parts of the registry for the walk that was requested at ``requested_s``."""
+        """Pass this node's channels in these parts of the registry to the protocol, as a part of a full listing.
+
+        ``requested_s`` is the time at which the full listing was requested.
+        """
         owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
             registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
@@ -301,7 +304,7 @@ class ChannelOwner:
     async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(channel_ids))
         counted = list(zip(channel_ids, counts, strict=True))
-        await self._registrar.examine(counted)
+        await self._registrar.schedule_changed(counted)
         needed = await self._needed_without_subscribers([channel_id for channel_id, count in counted if not count])
         return [ListedChannel(channel_id, count, channel_id in needed) for channel_id, count in counted]
 

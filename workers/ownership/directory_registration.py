@@ -1,4 +1,4 @@
-"""The registration of a node's own channels in the directory: registers, refreshes, updates and withdraws their names.
+"""The registration of a node's own channels in the channel directory: their names are refreshed, updated and withdrawn.
 
 A channel is registered with AV-pairs (attributes and values), by which searches find it. Registrations are soft state:
 a name is refreshed well before it expires, and again by the channel's next owner. The AV-pairs of the last registration
@@ -46,8 +46,8 @@ log = structlog.get_logger(__name__)
 class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
-    The store has the registered names; this class has only the times at which channels are due. Nothing is
-    remembered of channels that are private, as most are.
+    The store has the registered names; this class has only the times at which channels are due. It keeps nothing about
+    private channels, as most channels are.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
@@ -80,8 +80,8 @@ class DirectoryRegistrar:
         self._checks.remove(channel_id)
         self._listed.discard(channel_id)
 
-    async def examine(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Make the channels due that have become public or private.
+    async def schedule_changed(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
+        """Schedule the registration of channels that have become public or private.
 
         ``counts`` has pairs of a channel and its number of subscribers. Raises
         :class:`service.errors.StoreUnavailable`.

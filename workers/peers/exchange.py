@@ -1,6 +1,6 @@
-"""A worker's exchange with other workers: of contents, by cache, finder and overlay, and of messages between nodes.
+"""The exchange of contents and messages with other workers: its parts, and the HTTP endpoint for other workers.
 
-The endpoint for other workers refuses and counts requests that are unsigned, too old, repeated or too large.
+The endpoint refuses and counts requests that are unsigned, too old, repeated or too large.
 """
 
 import asyncio

@@ -4,8 +4,8 @@ Soft state, which is repeated or confirmed anyway, goes from worker to worker, s
 has one request to another under way at a time; messages that arise meanwhile follow together, in order. If a worker
 does not accept a request, messages go through its nodes' inboxes in Redis for ``RETRY_S`` seconds.
 
-Urgent messages to other workers always go through the inboxes: they must not wait for a worker that hangs. The two ways
-keep no common order; the messages' protocols repair what this confuses.
+Urgent messages to other workers always go through the inboxes: they must not wait for a worker that hangs. Messages
+that take different ways may arrive in another order; the protocols of these messages tolerate that.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Link(msgspec.Struct, eq=False):
-    """The way to one other worker."""
+    """The messages that wait for one other worker, and whether that worker accepts requests."""
 
     peer: Peer
     queue: deque[NodeMessage] = msgspec.field(default_factory=deque)
@@ -84,7 +84,7 @@ class _Link(msgspec.Struct, eq=False):
 
 
 class MessageExchange:
-    """A worker's part in the exchange of messages between nodes."""
+    """Sends messages of this worker's nodes to other nodes, and receives messages for this worker's nodes."""
 
     def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
         """Create the exchange, which sends all messages through the inboxes until :meth:`on_ring_changed` is called."""
@@ -155,7 +155,7 @@ class MessageExchange:
         return link if self._clock.monotonic_s() >= link.retry_s else None
 
     def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
-        """Have a message sent to a worker; return False if too much waits already."""
+        """Queue a message to a worker; return False if it is too large, or too many messages wait already."""
         size = len(message[1].payload)
         if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
             return False
@@ -194,7 +194,9 @@ class MessageExchange:
             absent = _absent.decode(answer)
         except (PeerUnreachable, PeerProtocolError, msgspec.MsgspecError) as error:
             if link.retry_s == -inf:
-                log.warning("worker unreachable, messages go through inboxes", worker=link.peer.id[:8], why=str(error))
+                log.warning(
+                    "worker unreachable, messages go through inboxes", worker=link.peer.id[:8], error=str(error)
+                )
             link.retry_s = self._clock.monotonic_s() + RETRY_S
             return nodes
         if link.retry_s != -inf:

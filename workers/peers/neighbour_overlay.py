@@ -211,7 +211,7 @@ class NeighbourOverlay:
         self.peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait, if this worker has just joined the ring, until it has measured the others, and has far ones' filters.
+        """Wait until this worker, if it has just joined the ring, has measured the others and received filters.
 
         A search with filters needs fewer requests to far workers.
         """

@@ -70,7 +70,7 @@ class PeerContentSearch:
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]
     ) -> None:
-        """Create a finder; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
+        """Create a search; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
 
         ``get_owner`` returns the worker that owns a channel; None if it is this worker, or if the owner is unknown.
         """

@@ -218,7 +218,7 @@ class ConcurrencyLanes:
     def __init__(
         self, limits: tuple[LaneLimits, LaneLimits], fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets
     ) -> None:
-        """Create the lanes with the ``limits`` of the fast and the slow one, which parse by ``fast`` and ``slow``."""
+        """Create the lanes; ``limits`` are those of the fast and the slow lane, ``fast`` and ``slow`` their parsers."""
         self._fast = ConcurrencyLane(limits[0], fast, budgets)
         self._slow = ConcurrencyLane(limits[1], slow, budgets)
         self._budgets = budgets

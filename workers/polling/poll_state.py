@@ -17,7 +17,7 @@ _DAY_S = 86_400
 
 
 class PollState(msgspec.Struct, gc=False):
-    """What a node remembers about a channel between two polls.
+    """The state of a channel that a node keeps between two polls.
 
     The next poll compares the document with the *base*: the baseline and the version that this state refers to.
     Validators make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the store's
@@ -57,24 +57,25 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
     candidate: Candidate
 
 
-def load_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
+def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
     """Return the state for polls that compare with the ``stored`` version of a channel; ``now_s`` is the Unix time.
 
-    ``known`` is the state of this node's former polls, if any, which has facts that are not in the store.
+    ``known`` is the state of this node's former polls, or None. It has facts that are not in the store.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     if known is None:
         full_day = channel_day(channel, now_s)
         known = PollState(channel, Validators(), 0, polling_hints=stored.polling_hints, full_day=full_day)
-    return at_version(known, channel, stored.validators, subscribers, stored.digest)
+    return advance_to_version(known, channel, stored.validators, subscribers, stored.digest)
 
 
-def at_version(
+def advance_to_version(
     state: PollState, channel: Channel, validators: Validators, subscribers: int, digest: bytes
 ) -> PollState:
-    """Return the state at another version, which ``channel`` names and whose content has this digest.
+    """Return the state for polls that compare with another version.
 
-    Facts that are known only to this node are kept, for example whether the last fetch was slow.
+    ``channel`` is the channel at that version, whose content has this ``digest``. Facts that only this node knows are
+    kept, for example whether the last fetch was slow.
     """
     return msgspec.structs.replace(
         state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
@@ -82,9 +83,9 @@ def at_version(
 
 
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Return whether a version, whose base is given, was made from this candidate.
+    """Return whether the version with this ``base`` is the one that this candidate became.
 
-    If it was, all changes of the candidate have a version.
+    If so, all changes of the candidate have a version.
     """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 

@@ -29,10 +29,10 @@ from workers.polling.health_monitor import HealthMonitor
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
-    at_version,
+    advance_to_version,
+    build_poll_state,
     is_version_of,
     keep_unversioned,
-    load_poll_state,
 )
 from workers.polling.poller import Poller, trace
 
@@ -115,8 +115,8 @@ class PollScheduler:
     """Starts the polls of one node.
 
     ``clock`` shows the fleet's common time as Unix time. ``on_events`` passes events to the protocol, for example that
-    a poll has detected an update. ``on_hubs_found`` is called with a channel, the WebSub hubs
-    that its document names, and the topic, which is the document's own URL as the document states it.
+    a poll has detected an update. ``on_hubs_found`` is called with a channel, the WebSub hubs that its document names,
+    and the topic, which is the document's own URL as the document states it.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class PollScheduler:
             channel.is_base_current = False
         elif channel.is_base_current and before.channel.version < announced.version:
             base, after = announced.base, msgspec.structs.replace(before.channel, version=announced.version)
-            channel.poll_state = at_version(before, after, base.validators, base.subscribers, base.digest)
+            channel.poll_state = advance_to_version(before, after, base.validators, base.subscribers, base.digest)
             if channel.update and is_version_of(channel.update.candidate, base):
                 self._poller.on_versioned(before, channel.poll_state, channel.update.candidate)
                 channel.update = None
@@ -214,7 +214,7 @@ class PollScheduler:
             channel = self._channels.get(channel_id)
             if channel is not None and stored_state is not None:
                 subscribers, known = channel.assignment.subscribers, channel.poll_state
-                channel.poll_state = load_poll_state(stored_state, subscribers, self._clock.wall_s(), known)
+                channel.poll_state = build_poll_state(stored_state, subscribers, self._clock.wall_s(), known)
                 channel.is_base_current = True
 
     async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
@@ -265,7 +265,7 @@ class PollScheduler:
                         headers = {"content-type": push.content_type}
                         pushed = Document(push.body, state.channel.url, headers, partial=True)
                         if update := await self._poller.compare_pushed(state, pushed, lane):
-                            await self._on_events(self._offer(update))
+                            await self._on_events(self._record_update(update))
                     return
         except HostBlocked:
             await self._store.websub.drop_pushes(channel_id)
@@ -344,7 +344,7 @@ class PollScheduler:
             channel.is_polling = False
 
     def _get_polled(self, channel_id: ChannelId) -> tuple[Channel, int] | None:
-        """Return a channel that this node polls, and the number of nodes that do; None for other channels."""
+        """Return a channel that this node polls, and the number of nodes that poll it; None for other channels."""
         channel = self._channels.get(channel_id)
         if channel is None or channel.poll_state is None:
             return None
@@ -360,7 +360,7 @@ class PollScheduler:
             (stored,), (count,) = await asyncio.gather(
                 self._store.channels.states([channel_id]), self._store.subscriptions.counts([channel_id])
             )
-            return load_poll_state(stored, count, self._clock.wall_s()) if stored else None
+            return build_poll_state(stored, count, self._clock.wall_s()) if stored else None
         if not channel.is_base_current:
             await self._load([channel_id])
         return channel.poll_state
@@ -381,7 +381,7 @@ class PollScheduler:
         result = outcome.result
         log.debug("poll completed", channel=state.channel.id[:8], outcome=result.outcome, status=result.status)
         self.health.on_polled(state.channel, result, outcome.permanent_url)
-        events: list[Event] = [] if outcome.update is None else [self._offer(outcome.update, result.took_s)]
+        events: list[Event] = [] if outcome.update is None else [self._record_update(outcome.update, result.took_s)]
         if is_success(result):
             events += self._changed_limits(state.channel.id, ceil(outcome.hint_s))
         if events:
@@ -404,8 +404,8 @@ class PollScheduler:
             if known is None or known.is_outdated(reason, interval_s, 0, now_s)
         ]
 
-    def _offer(self, update: DetectedUpdate, took_s: float = 0.0) -> CandidateFound:
-        """Return the event by which the protocol offers an update to the channel's owner.
+    def _record_update(self, update: DetectedUpdate, took_s: float = 0.0) -> CandidateFound:
+        """Keep an update until it has a version; return the event by which it is offered to the channel's owner.
 
         ``took_s`` is the number of seconds that the poll took.
         """
@@ -434,4 +434,4 @@ class PollScheduler:
             keep_unversioned(state, update.documents)
             return
         if remaining is not None:
-            await self._on_events(self._offer(remaining))
+            await self._on_events(self._record_update(remaining))

@@ -226,7 +226,7 @@ async def test_a_failed_comparison_is_repeated_at_the_next_poll(store: Store, po
     channel = await make_channel(store)
     await start_loaded(polling, every_interval(channel.id))
     document = Document(b"news", channel.url, {})
-    polling._offer(DetectedUpdate((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
+    polling._record_update(DetectedUpdate((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
     await polling.update_bases([UpdateBase(channel.id)])
     await publish(store, channel, "from another node")
     await polling.update_bases([UpdateBase(channel.id)])
@@ -275,7 +275,7 @@ async def test_only_the_node_that_detected_a_version_skips_the_comparison(store:
     document = Document(b"news", channels[0].url, {})
     for channel, detected_s in zip(channels, (BASE.detected_s, 0.5), strict=True):
         candidate = Candidate(Delta(channel.id, 1, 0, detected_s, ()), BASE.validators, b"")
-        polling._offer(DetectedUpdate((document,), candidate))
+        polling._record_update(DetectedUpdate((document,), candidate))
     await polling.update_bases(
         [UpdateBase(channel.id, VersionAnnouncement(channel.id, 2, BASE)) for channel in channels]
     )

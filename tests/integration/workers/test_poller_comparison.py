@@ -27,7 +27,7 @@ from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
-from workers.polling.poll_state import PollState, load_poll_state
+from workers.polling.poll_state import PollState, build_poll_state
 from workers.polling.poller import Poller, PollOutcome
 
 FAR_S = 4_000_000_000.0
@@ -102,7 +102,7 @@ async def create_channel(
 async def load_state(store: Store, channel: Channel) -> PollState:
     (stored_state,) = await store.channels.states([channel.id])
     assert stored_state is not None
-    return load_poll_state(stored_state, 1, SystemClock().wall_s())
+    return build_poll_state(stored_state, 1, SystemClock().wall_s())
 
 
 async def publish_version(store: Store, state: PollState, *bodies: bytes) -> None:

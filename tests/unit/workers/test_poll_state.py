@@ -13,12 +13,12 @@ from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
     accept_unchanged,
+    build_poll_state,
     build_update,
     channel_day,
     conditional_validators,
     documents_to_compare,
     keep_unversioned,
-    load_poll_state,
 )
 
 URL = "https://example.org/feed"
@@ -146,6 +146,6 @@ def test_a_reloaded_state_keeps_what_only_this_node_knows() -> None:
     state.slow, state.deadly_sha256, state.unversioned = True, "d" * 64, (listing("one"),)
     channel = msgspec.structs.replace(state.channel, version=4)
     stored = ChannelState(channel, 1, "", 4, "", Validators("v4"), None, UpdateHistory())
-    after = load_poll_state(stored, 7, NOW_S, state)
+    after = build_poll_state(stored, 7, NOW_S, state)
     assert (after.channel.version, after.validators, after.subscribers) == (4, Validators("v4"), 7)
     assert (after.slow, after.deadly_sha256, after.unversioned) == (True, "d" * 64, ())
