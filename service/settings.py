@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -36,6 +36,7 @@ from service.users.quiet_hours import find_time_zones
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]
 
+_Item = TypeVar("_Item")
 
 _PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10")
 
@@ -46,6 +47,10 @@ class SettingsInvalid(UserError, code="settings-invalid"):
 
 def _comma_separated(value: object) -> object:
     return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+
+CommaSeparated = Annotated[tuple[_Item, ...], BeforeValidator(_comma_separated)]
+"""A tuple, which the environment gives as text with commas or spaces between the items."""
 
 
 def _redis_urls(text: str) -> str:
@@ -107,7 +112,7 @@ class Settings(BaseModel):
     xmpp_jid: str = "feeds.localhost"
     """The bot's address: the component's domain, any name at that domain, or the bare JID of the client account. A name
     at the domain is better than the domain alone, because some clients do not show messages from a bare domain."""
-    xmpp_shards: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    xmpp_shards: CommaSeparated[str] = ()
     """Addresses of further components, separated by commas, with the same password as ``xmpp_jid``, for more users than
     one connection can serve. A user is served by the address that they wrote to first. Set the same list for all bot
     processes; each takes a free address. Default: none."""
@@ -135,7 +140,7 @@ class Settings(BaseModel):
     console_base_path: Annotated[str, AfterValidator(_path)] = ""
     """Path under which a reverse proxy serves the console, such as ``/coronet``. The proxy must pass it on unchanged,
     and ``console_public_url`` must end with it. Empty (default): the console is at the root of its host."""
-    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = ()
+    trusted_proxies: CommaSeparated[IPvAnyNetwork] = ()
     """Addresses or networks of reverse proxies in front of the HTTP servers, separated by commas. Only their
     ``Forwarded`` header, or ``X-Forwarded-For`` with ``X-Forwarded-Proto``, determines a client's address and whether
     it uses TLS. Empty (default): every client behind a proxy has the proxy's address."""
@@ -157,9 +162,7 @@ class Settings(BaseModel):
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port on which a worker or bot serves /livez, /readyz and /metrics. 0 (default): a free port, so that several
     processes fit on one machine; the console finds it in Redis."""
-    metrics_networks: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = tuple(
-        map(ip_network, _PRIVATE_NETWORKS)
-    )
+    metrics_networks: CommaSeparated[IPvAnyNetwork] = tuple(map(ip_network, _PRIVATE_NETWORKS))
     """Networks, separated by commas, whose clients may read /metrics of any process. Default: loopback and private
     networks. Empty: none, so that ``metrics_token`` is required."""
     metrics_token: SecretStr = SecretStr("")
@@ -239,23 +242,21 @@ class Settings(BaseModel):
     allow_private: bool = False
     """Allows feeds at loopback addresses. Only for trials and tests: any user could make a worker send requests to
     services on its own machine."""
-    allowed_networks: Annotated[
-        tuple[Annotated[IPvAnyNetwork, AfterValidator(check_allowed_network)], ...], BeforeValidator(_comma_separated)
-    ] = ()
+    allowed_networks: CommaSeparated[Annotated[IPvAnyNetwork, AfterValidator(check_allowed_network)]] = ()
     """Private networks, separated by commas, from which feeds and pages may be fetched in addition to the public web,
     such as ``192.168.1.0/24``. Any user can then make a worker send requests to these addresses, on the ports allowed
     for publishers, and read what answers. Channels there are never public. Link-local addresses need a network within
     their range; loopback cannot be allowed. Default: none."""
-    extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
+    extra_ports: CommaSeparated[int] = ()
     """Further ports of publishers, separated by commas, besides 80, 443, 8080 and 8443. Default: none."""
 
     who_may_use: WhoMayUse = "open"
     """Who may use the bot: everyone (``open``), those in ``allowed_users`` (``listed``), or these and anyone with an
     invitation (``invited``; `coronet admin invite` creates one)."""
-    allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    allowed_users: CommaSeparated[str] = ()
     """Bare JIDs (``alice@example.org``) and domains (``example.org``) that may use the bot, separated by commas."""
 
-    contact_addresses: Annotated[tuple[str, ...], BeforeValidator(_comma_separated), AfterValidator(_contacts)] = ()
+    contact_addresses: Annotated[CommaSeparated[str], AfterValidator(_contacts)] = ()
     """Addresses of the operators as URIs (``mailto:abuse@example.org``, ``xmpp:admin@example.org``, ``https://…``),
     separated by commas, for questions and reports of abuse. They are in the bot's service discovery (XEP-0157), in its
     `help`, and on the console's About page. Default: none."""
