@@ -7,5 +7,5 @@
 - ``lookup_directories``, ``key_group_balancer``: a node's part in partial lookup and in CLASH
 - ``peers``: the exchange of contents, and of messages between nodes, with other workers
 
-``workers`` never imports ``bots``.
+``node`` is the only importer of apscheduler. ``workers`` never imports ``bots``.
 """

@@ -2,17 +2,21 @@
 
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
-is unavailable, the protocol's soft state repeats them. Periodic tasks begin at the common ticks of the process: a run
-that takes longer than its interval delays the next one.
+is unavailable, the protocol's soft state repeats them. Tasks that run every few seconds begin at the common ticks of
+the process: a run that takes longer than its interval delays the next one. Tasks with periods of minutes are run by
+apscheduler.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from datetime import UTC
 from random import Random
 from typing import Any
 
 import structlog
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from service.clash.load_policy import LoadLimits
 from service.clock import FleetClock
@@ -65,6 +69,11 @@ _MATRIX_UPKEEP_INTERVAL_S = 3.0
 """How often the matrices of the directory are adapted to their load, which can rise within seconds."""
 
 log = structlog.get_logger(__name__)
+
+# apscheduler would log jobs that are cancelled at the end of the program as failures.
+logging.getLogger("apscheduler.executors.default").addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+)
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,7 @@ class Node:
 
     async def run(self) -> None:
         """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
+        scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         try:
             # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
             await run_logged(self._load_objective())
@@ -178,13 +188,16 @@ class Node:
                 (lambda: self._balancer.balance(self.clock.wall_s()), interval_s),
                 (self.directories.maintain, interval_s),
                 (self._record_poll_rates, interval_s),
-                (lambda: self._context.hubs.renew(self.ring, self.info.id), RENEWAL_INTERVAL_S),
             )
             for function, every_s in functions:
                 self._tasks.start(self._repeat(function, every_s))
+            scheduler.add_job(self._renew_hub_subscriptions, "interval", seconds=RENEWAL_INTERVAL_S)
+            scheduler.start()
             with self._context.peers.messages.receive(self.info.id, self._process_messages):
                 await self._ended
         finally:
+            if scheduler.running:
+                scheduler.shutdown(wait=False)
             self._by_level.set({})
             self._by_constraint.set({})
             self._by_network.set({})
@@ -271,6 +284,9 @@ class Node:
         await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
         for about, balancer in balancers.items():
             MATRIX_CELLS.labels(about).set(balancer.cell_count)
+
+    async def _renew_hub_subscriptions(self) -> None:
+        await run_logged(self._context.hubs.renew(self.ring, self.info.id))
 
     async def _read_inbox(self) -> None:
         while True:
