@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import platformdirs
 import typer
@@ -18,6 +18,8 @@ from service.errors import AddressRefused, CoronetError, UsageError
 
 if TYPE_CHECKING:
     from service.settings import Settings
+
+_Result = TypeVar("_Result")
 
 STATE = Path(platformdirs.user_state_dir("coronet"))
 
@@ -241,10 +243,9 @@ def doctor(
     from service import settings as settings_module  # noqa: PLC0415 - same
     from service.operations import doctor as checks  # noqa: PLC0415 - same
 
-    environ = _environment(config, state)
-    effective = settings_module.load(environ)
+    effective, origins = settings_module.load_with_origins(_environment(config, state))
     if settings:
-        Console(soft_wrap=True).print(checks.settings_table(effective, settings_module.origins(environ)), markup=False)
+        Console(soft_wrap=True).print(checks.settings_table(effective, origins), markup=False)
         return
     results = asyncio.run(checks.examine(effective))
     typer.echo(checks.as_json(results) if as_json else checks.as_text(results))
@@ -264,15 +265,11 @@ def backup(
     """
     from service.operations import backup as backups  # noqa: PLC0415 - see module docstring
 
-    async def back_up(effective: "Settings") -> None:
-        if file == "-":
-            counts = await backups.back_up(effective, sys.stdout.buffer)
-        else:
-            with backups.new_file(Path(file)) as target:
-                counts = await backups.back_up(effective, target)
-        typer.echo(backups.backup_summary(counts), err=True)
+    async def back_up(effective: "Settings") -> str:
+        with backups.new_file(file) as target:
+            return await backups.back_up(effective, target)
 
-    _use_store(back_up, state, config, must_be_stopped=False)
+    typer.echo(_use_store(back_up, state, config, must_be_stopped=False), err=True)
 
 
 @app.command(rich_help_panel=OPERATE)
@@ -293,12 +290,12 @@ def restore(
     if file == "-" and replace and not yes:
         raise UsageError("--replace with - needs --yes, because standard input cannot answer the question")
 
-    async def write(effective: "Settings") -> None:
+    async def write(effective: "Settings") -> str:
         with backups.open_backup(file) as source, backups.seekable(source) as content:
             confirm = (lambda _: True) if yes else typer.confirm
-            typer.echo(await backups.restore(effective, content, replace=replace, confirm=confirm))
+            return await backups.restore(effective, content, replace=replace, confirm=confirm)
 
-    _use_store(write, state, config, must_be_stopped=True)
+    typer.echo(_use_store(write, state, config, must_be_stopped=True))
 
 
 @app.command(rich_help_panel=OPERATE)
@@ -316,14 +313,9 @@ def upgrade(
 
     if not check:
         raise UsageError("coronet upgrade needs --check: programs migrate the data themselves when they start")
-    results: list[upgrades.UpgradeCheck] = []
-
-    async def examine(effective: "Settings") -> None:
-        results.append(await upgrades.check(effective))
-
-    _use_store(examine, state, config, must_be_stopped=False)
-    typer.echo("\n".join(results[0].lines))
-    if not results[0].ok:
+    result = _use_store(upgrades.check, state, config, must_be_stopped=False)
+    typer.echo("\n".join(result.lines))
+    if not result.ok:
         raise typer.Exit(1)
 
 
@@ -362,12 +354,12 @@ def simulate(context: typer.Context) -> None:
 
 
 def _use_store(
-    use: Callable[["Settings"], Coroutine[None, None, None]],
+    use: Callable[["Settings"], Coroutine[None, None, _Result]],
     state: Path | None,
     config: Path | None,
     *,
     must_be_stopped: bool,
-) -> None:
+) -> _Result:
     """Call ``use`` with the settings of this program, or of the ``coronet up`` with the directory ``state``.
 
     If that is not running, its private Redis runs during the call. If it is running and ``must_be_stopped``,
@@ -379,16 +371,15 @@ def _use_store(
 
     effective = settings.load(_environment(config, state))
     if state is None or (is_locked(state) and not must_be_stopped):
-        asyncio.run(use(effective))
-        return
+        return asyncio.run(use(effective))
     directory = state.absolute()
 
-    async def use_private_redis() -> None:
+    async def use_private_redis() -> _Result:
         async with PrivateRedis(directory / "redis"):
-            await use(effective)
+            return await use(effective)
 
     with lock_directory(directory):
-        asyncio.run(use_private_redis())
+        return asyncio.run(use_private_redis())
 
 
 def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
@@ -413,7 +404,7 @@ def _run_programs(
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
     from service.observability import logs, tracing  # noqa: PLC0415 - same
-    from service.shutdown import run_until_stopped  # noqa: PLC0415 - same
+    from service.tasks import run_until_stopped  # noqa: PLC0415 - same
 
     effective = settings.load(settings.environment(config))
     logs.configure(effective)

@@ -62,20 +62,20 @@ class EntryRegistrar:
             former = before or EntryTable()
             after = former.after(delta, now_s)
             listed = [entry for entry in after.entries if entry.version == delta.version]
+            texts = {entry: delta.changes[entry.position].entry for entry in listed}
             present = {entry.key: pairs[entry.position] for entry in listed}
             edited = [entry for entry in former.entries if entry.key in present and entry.version < delta.version]
-            await self._register(channel, {entry: present[entry.key] for entry in listed}, now_s)
-            await self._add_words(channel, (delta.changes[entry.position].entry for entry in listed))
+            await self._register(channel, texts, {entry: present[entry.key] for entry in listed}, now_s)
             for entry, text in (await self._public.texts(channel.id, edited)).items():
                 await self._withdraw(channel, entry, pairs_of(channel, text.entry).keys() - present[entry.key], now_s)
             is_stored = after == before or await self._public.replace(channel.id, before, after)
 
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
-        """Register entries of a public channel again, as the channel's log has them; call it once a day.
+        """Register entries of a public channel again, from the channel's log. Call this once a day.
 
-        These are the entries in the second of their three days, so that each is registered again once; but all if the
-        channel has just become public, or has lost ``before``, the table of its entries. If this table changes
-        meanwhile, it is kept, and the result is False.
+        The entries in the second of their three days are registered, so that each entry is registered again once. All
+        entries are registered if the channel has just become public, or its table of entries was lost. ``before`` is
+        this table, or None. If it has changed in the meantime, it stays as it is, and the result is False.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -88,8 +88,8 @@ class EntryRegistrar:
             for entry in after.entries
             if is_first or (entry.expires_s - now_s) // DAY_S == 1
         }
-        await self._register(channel, {entry: pairs_of(channel, text) for entry, text in texts.items()}, now_s)
-        await self._add_words(channel, texts.values())
+        pairs = {entry: pairs_of(channel, text) for entry, text in texts.items()}
+        await self._register(channel, texts, pairs, now_s)
         return await self._public.replace(channel.id, before, after)
 
     async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
@@ -112,19 +112,23 @@ class EntryRegistrar:
             version, count = versions[0] - 1, count + sum(len(delta.changes) for delta in new)
         return recent
 
-    async def _register(self, channel: Channel, found: Mapping[ListedEntry, Mapping[Pair, int]], now_s: float) -> None:
+    async def _register(
+        self,
+        channel: Channel,
+        texts: Mapping[ListedEntry, Entry],
+        pairs: Mapping[ListedEntry, Mapping[Pair, int]],
+        now_s: float,
+    ) -> None:
+        """Register entries by their AV-pairs, and their words in the vocabulary, for searches for similar words."""
         by_end: dict[float, list[ContentName]] = {}
-        for entry, pairs in found.items():
-            by_end.setdefault(entry.registered_until_s(now_s), []).append(ContentName(entry.name(channel.id), pairs))
+        words: dict[str, str] = {}
+        for entry, text in texts.items():
+            name = ContentName(entry.name(channel.id), pairs[entry])
+            by_end.setdefault(entry.registered_until_s(now_s), []).append(name)
+            words |= entry_text(text, channel.language).registered_words()
         directory = self._store.entry_directory
         await asyncio.gather(*(directory.register(names, until_s) for until_s, names in by_end.items()))
-
-    async def _add_words(self, channel: Channel, entries: Iterable[Entry]) -> None:
-        """Add the words with which entries are registered to the vocabulary, for searches for similar words."""
-        words: dict[str, str] = {}
-        for entry in entries:
-            words |= entry_text(entry, channel.language).registered_words()
-        await self._store.entry_directory.vocabulary.add(words)
+        await directory.vocabulary.add(words)
 
     async def _withdraw(self, channel: Channel, entry: ListedEntry, pairs: Iterable[Pair], now_s: float) -> None:
         until_s = entry.registered_until_s(now_s)

@@ -20,9 +20,9 @@ from aiohttp import web
 
 from service.errors import CoronetError, OperationalError
 from service.net.health_endpoints import ReadinessCheck, serve_health
-from service.service_manager import ServiceManager
 from service.settings import Settings
 from service.store import Store, open_store
+from service.systemd_notifications import SystemdNotifier
 from service.tasks import cancel_and_wait
 from service.tick_timer import TickTimer, create_tick_timer
 
@@ -39,7 +39,7 @@ class NotReady(OperationalError, code="not-ready"):
 
 @dataclass(frozen=True)
 class HostProcess:
-    """What a program needs to know about the process in which it runs."""
+    """The properties of a process that its programs use."""
 
     check_ready: ReadinessCheck
     """Raises a :class:`CoronetError` with the reason while any program of the process cannot do its work."""
@@ -67,10 +67,10 @@ class HostedProgram(abc.ABC):
 
     @abc.abstractmethod
     def check_ready(self) -> None:
-        """Return if the program can do its work while Redis responds. Raises a :class:`CoronetError` otherwise."""
+        """Raise a :class:`CoronetError` with the reason if the program cannot do its work although Redis responds."""
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Return what the process's health server serves for other processes."""
+        """Return the routes that the process's health server serves for other processes."""
         return ()
 
 
@@ -87,7 +87,7 @@ def find_programs(*names: str) -> list[type[HostedProgram]]:
 
 
 async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]]) -> None:
-    """Run one program of each kind until cancelled, and tell the service manager when all of them are ready.
+    """Run one program of each kind until cancelled, and notify systemd when all of them are ready.
 
     Raises :class:`OperationalError` if a program ends by itself, or the health server cannot listen.
     """
@@ -109,7 +109,7 @@ async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]
                 )
                 stack.push_async_callback(health.close)
                 metrics_url = f"{health.url}/metrics"
-            await stack.enter_async_context(ServiceManager().informed(check_ready))
+            await stack.enter_async_context(SystemdNotifier().notifying(check_ready))
             process = HostProcess(check_ready, metrics_url, create_tick_timer(settings))
             await _run_until_one_ends(programs, process, store)
     finally:

@@ -3,7 +3,7 @@
 Sources in descending priority: arguments; ``CORONET_NAME_FILE`` (a file that contains the value, intended for secrets,
 available for every setting); ``CORONET_NAME``; the TOML file named by ``--config`` or ``CORONET_CONFIG``; the preset;
 the defaults below.
-:func:`origins` returns the source of each value. No other module reads the environment.
+:func:`load_with_origins` returns the source of each value. No other module reads the environment.
 """
 
 import os
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from ipaddress import ip_network
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -36,6 +36,7 @@ from service.users.quiet_hours import find_time_zones
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]
 
+_Item = TypeVar("_Item")
 
 _PRIVATE_NETWORKS = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10")
 
@@ -46,6 +47,10 @@ class SettingsInvalid(UserError, code="settings-invalid"):
 
 def _comma_separated(value: object) -> object:
     return [part for part in value.replace(",", " ").split() if part] if isinstance(value, str) else value
+
+
+CommaSeparated = Annotated[tuple[_Item, ...], BeforeValidator(_comma_separated)]
+"""A tuple, which the environment gives as text with commas or spaces between the items."""
 
 
 def _redis_urls(text: str) -> str:
@@ -107,7 +112,7 @@ class Settings(BaseModel):
     xmpp_jid: str = "feeds.localhost"
     """The bot's address: the component's domain, any name at that domain, or the bare JID of the client account. A name
     at the domain is better than the domain alone, because some clients do not show messages from a bare domain."""
-    xmpp_shards: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    xmpp_shards: CommaSeparated[str] = ()
     """Addresses of further components, separated by commas, with the same password as ``xmpp_jid``, for more users than
     one connection can serve. A user is served by the address that they wrote to first. Set the same list for all bot
     processes; each takes a free address. Default: none."""
@@ -135,7 +140,7 @@ class Settings(BaseModel):
     console_base_path: Annotated[str, AfterValidator(_path)] = ""
     """Path under which a reverse proxy serves the console, such as ``/coronet``. The proxy must pass it on unchanged,
     and ``console_public_url`` must end with it. Empty (default): the console is at the root of its host."""
-    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = ()
+    trusted_proxies: CommaSeparated[IPvAnyNetwork] = ()
     """Addresses or networks of reverse proxies in front of the HTTP servers, separated by commas. Only their
     ``Forwarded`` header, or ``X-Forwarded-For`` with ``X-Forwarded-Proto``, determines a client's address and whether
     it uses TLS. Empty (default): every client behind a proxy has the proxy's address."""
@@ -157,9 +162,7 @@ class Settings(BaseModel):
     metrics_port: int = Field(default=0, ge=0, le=65535)
     """Port on which a worker or bot serves /livez, /readyz and /metrics. 0 (default): a free port, so that several
     processes fit on one machine; the console finds it in Redis."""
-    metrics_networks: Annotated[tuple[IPvAnyNetwork, ...], BeforeValidator(_comma_separated)] = tuple(
-        map(ip_network, _PRIVATE_NETWORKS)
-    )
+    metrics_networks: CommaSeparated[IPvAnyNetwork] = tuple(map(ip_network, _PRIVATE_NETWORKS))
     """Networks, separated by commas, whose clients may read /metrics of any process. Default: loopback and private
     networks. Empty: none, so that ``metrics_token`` is required."""
     metrics_token: SecretStr = SecretStr("")
@@ -239,23 +242,21 @@ class Settings(BaseModel):
     allow_private: bool = False
     """Allows feeds at loopback addresses. Only for trials and tests: any user could make a worker send requests to
     services on its own machine."""
-    allowed_networks: Annotated[
-        tuple[Annotated[IPvAnyNetwork, AfterValidator(check_allowed_network)], ...], BeforeValidator(_comma_separated)
-    ] = ()
+    allowed_networks: CommaSeparated[Annotated[IPvAnyNetwork, AfterValidator(check_allowed_network)]] = ()
     """Private networks, separated by commas, from which feeds and pages may be fetched in addition to the public web,
     such as ``192.168.1.0/24``. Any user can then make a worker send requests to these addresses, on the ports allowed
     for publishers, and read what answers. Channels there are never public. Link-local addresses need a network within
     their range; loopback cannot be allowed. Default: none."""
-    extra_ports: Annotated[tuple[int, ...], BeforeValidator(_comma_separated)] = ()
+    extra_ports: CommaSeparated[int] = ()
     """Further ports of publishers, separated by commas, besides 80, 443, 8080 and 8443. Default: none."""
 
     who_may_use: WhoMayUse = "open"
     """Who may use the bot: everyone (``open``), those in ``allowed_users`` (``listed``), or these and anyone with an
     invitation (``invited``; `coronet admin invite` creates one)."""
-    allowed_users: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = ()
+    allowed_users: CommaSeparated[str] = ()
     """Bare JIDs (``alice@example.org``) and domains (``example.org``) that may use the bot, separated by commas."""
 
-    contact_addresses: Annotated[tuple[str, ...], BeforeValidator(_comma_separated), AfterValidator(_contacts)] = ()
+    contact_addresses: Annotated[CommaSeparated[str], AfterValidator(_contacts)] = ()
     """Addresses of the operators as URIs (``mailto:abuse@example.org``, ``xmpp:admin@example.org``, ``https://…``),
     separated by commas, for questions and reports of abuse. They are in the bot's service discovery (XEP-0157), in its
     `help`, and on the console's About page. Default: none."""
@@ -315,7 +316,7 @@ class Settings(BaseModel):
         )
 
 
-PRESETS: dict[Preset, dict[str, object]] = {
+PRESETS: dict[str, dict[str, object]] = {
     "trial": {
         "poll_interval_s": 30.0,
         "polls_per_hour_for_one_subscriber": 12.0,
@@ -385,82 +386,68 @@ def environment(config: Path | None = None) -> dict[str, str]:
     return {**os.environ, "CORONET_CONFIG": str(config)} if config is not None else dict(os.environ)
 
 
-def layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
+def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list[tuple[str, Mapping[str, object]]]:
     """Return the sources of settings in ascending priority, as pairs (name of the source, values by setting).
 
     Raises :class:`SettingsInvalid`.
     """
-    sources = [
+    sources: list[tuple[str, Mapping[str, object]]] = [
         ("settings file", _toml(environ)),
         ("environment", _environment(environ)),
         ("secret file", _files(environ)),
-        ("argument", dict(arguments)),
+        ("argument", arguments),
     ]
-    preset_name = "single"
+    preset = "single"
     for _, values in sources:
-        preset_name = str(values.get("preset", preset_name))
-    preset = next((name for name in get_args(Preset) if name == preset_name), None)
-    if preset is None:
-        raise SettingsInvalid(f"There is no preset {preset_name!r}; choose one of {', '.join(get_args(Preset))}.")
-    return [(f"preset {preset}", dict(PRESETS[preset])), *sources]
+        preset = str(values.get("preset", preset))
+    if preset not in PRESETS:
+        raise SettingsInvalid(f"There is no preset {preset!r}; choose one of {', '.join(PRESETS)}.")
+    return [(f"preset {preset}", PRESETS[preset]), *sources]
 
 
-def load(environ: Mapping[str, str] | None = None, **arguments: object) -> Settings:
-    """Return the effective settings.
+def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settings:
+    """Return the effective settings from the environment variables ``environ`` and ``arguments``, which override them.
 
     Raises :class:`SettingsInvalid`, whose text names every invalid setting and its source.
-
-    ``environ`` are the environment variables; None means those of this process. ``arguments`` override all other
-    sources.
     """
+    return load_with_origins(environ, **arguments)[0]
+
+
+def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: object) -> tuple[Settings, dict[str, str]]:
+    """Return what :func:`load` returns, and the name of the source of each setting's value, by setting."""
     merged: dict[str, Any] = {}
-    sources: dict[str, str] = {}
-    for source, values in layers(os.environ if environ is None else environ, arguments):
-        merged.update(values)
-        sources.update(dict.fromkeys(values, source))
+    origins = dict.fromkeys(Settings.model_fields, "default")
+    for source, values in _layers(environ, arguments):
+        merged |= values
+        origins |= dict.fromkeys(values, source)
     try:
-        return Settings(**merged)
+        return Settings(**merged), origins
     except ValidationError as error:
         problems = []
         for each in error.errors(include_input=False):
             name = str(each["loc"][0]) if each["loc"] else ""
             why = "there is no such setting" if each["type"] == "extra_forbidden" else each["msg"]
-            problems.append(f"{'.'.join(map(str, each['loc']))} ({sources.get(name, 'default')}): {why}")
+            problems.append(f"{'.'.join(map(str, each['loc']))} ({origins.get(name, 'default')}): {why}")
         raise SettingsInvalid(f"Invalid settings: {'; '.join(problems)}. See docs/operators.md.") from None
 
 
-def origins(environ: Mapping[str, str] | None = None, **arguments: object) -> dict[str, str]:
-    """Return the name of the source of each setting's value, by setting. The arguments are those of :func:`load`."""
-    sources = dict.fromkeys(Settings.model_fields, "default")
-    for source, values in layers(os.environ if environ is None else environ, arguments):
-        sources.update(dict.fromkeys(values, source))
-    return sources
-
-
-def is_tracing_enabled(environ: Mapping[str, str] | None = None) -> bool:
-    """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces.
-
-    If ``environ`` is None, the environment of this process is used.
-    """
-    variables = os.environ if environ is None else environ
-    if variables.get("OTEL_SDK_DISABLED", "").lower() == "true" or variables.get("OTEL_TRACES_EXPORTER") == "none":
+def is_tracing_enabled(environ: Mapping[str, str] = os.environ) -> bool:
+    """Return whether OpenTelemetry's standard variables in ``environ`` configure an exporter of traces."""
+    if environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or environ.get("OTEL_TRACES_EXPORTER") == "none":
         return False
-    return any(
-        variables.get(name)
-        for name in ("OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    )
+    names = "OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+    return any(map(environ.get, names))
 
 
-def read_notify_socket(environ: Mapping[str, str] | None = None) -> tuple[str, float]:
+def read_notify_socket(environ: Mapping[str, str] = os.environ) -> tuple[str, float]:
     """Return the address of systemd's notification socket, and the watchdog's timeout in seconds (sd_notify(3)).
 
     The address is "" if systemd did not start this process; an abstract address begins with a zero byte. The timeout is
-    infinite if the unit has no watchdog. If ``environ`` is None, the environment of this process is used.
+    infinite if the unit has no watchdog.
     """
-    variables = os.environ if environ is None else environ
-    address = variables.get("NOTIFY_SOCKET", "")
+    address = environ.get("NOTIFY_SOCKET", "")
     if address.startswith("@"):
         address = f"\0{address[1:]}"
-    is_own_watchdog = variables.get("WATCHDOG_PID", "") in {"", str(os.getpid())}
-    watchdog_us = variables.get("WATCHDOG_USEC", "")
+    is_own_watchdog = environ.get("WATCHDOG_PID", "") in {"", str(os.getpid())}
+    watchdog_us = environ.get("WATCHDOG_USEC", "")
     return address, int(watchdog_us) / 1e6 if is_own_watchdog and watchdog_us.isdecimal() else inf

@@ -41,15 +41,16 @@ class TickTimer:
             due_s += self.interval_s * max(1, ceil(late_s / self.interval_s))
             self._tick()
 
-    async def sleep(self, ticks: int = 1) -> None:
-        """Wait until the number of ticks is a multiple of ``ticks``, at least until the next tick."""
+    async def sleep(self, interval_s: float = 0.0) -> None:
+        """Wait until the next tick whose number is a multiple of the number of ticks in ``interval_s`` seconds.
+
+        Tasks with the same interval therefore wake up together. The interval is rounded to at least one tick, so 0.0
+        stands for the next tick.
+        """
+        ticks = max(1, round(interval_s / self.interval_s))
         awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sleepers.append(((self._number // ticks + 1) * ticks, awake))
         await awake
-
-    def ticks(self, interval_s: float) -> int:
-        """Return how many ticks take about ``interval_s`` seconds; at least 1."""
-        return max(1, round(interval_s / self.interval_s))
 
     def _tick(self) -> None:
         self._number += 1
@@ -66,7 +67,8 @@ class TickTimer:
 def create_tick_timer(settings: Settings) -> TickTimer:
     """Return a timer for the periodic tasks of a worker, whose leases it can renew at each tick.
 
-    There are at least three ticks per lease and four per maintenance interval, which is a multiple of the tick's.
+    There are at least three ticks per lease, and at least four per maintenance interval. The maintenance interval is a
+    multiple of the timer's interval.
     """
     interval_s = settings.maintenance_interval_s
     most = min(_LONGEST_INTERVAL_S, interval_s / _TICKS_PER_MAINTENANCE, settings.lease_ttl_s / _TICKS_PER_LEASE)

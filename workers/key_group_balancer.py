@@ -6,6 +6,7 @@ continues them. :mod:`service.clash` decides on the next step; this module measu
 """
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import structlog
@@ -22,13 +23,13 @@ from service.clash.load_policy import (
 )
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
 from service.clash.server_table import MoveKind, ServerTable, empty_table
-from service.errors import BadKey, MoveRefused, StoreUnavailable, UnknownKeyspace
+from service.errors import BadKey, MoveRefused, UnknownKeyspace
 from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3
 """While no load changes, loads are measured once in this many maintenance intervals: a round reads all tables."""
@@ -71,23 +72,19 @@ class KeyGroupBalancer:
         )
         self._measured_s = {keyspace: at_s for keyspace, at_s in self._measured_s.items() if keyspace in self._owned}
 
-    def is_due(self) -> bool:
-        """Return whether to call :meth:`balance` in this maintenance interval; the caller asks once in each."""
-        self._intervals += 1
-        return not self._is_at_rest or self._intervals % _INTERVALS_AT_REST == 0
-
     async def balance(self, fleet_s: float) -> None:
-        """Measure the loads since the last call, and start or continue the moves that are due.
+        """Measure the loads since the last measurement, and start or continue the moves that are due.
 
-        A move is a split or a merge of key groups. ``fleet_s`` is the fleet's common time (Unix s).
+        A move is a split or a merge of key groups. Call this once in each maintenance interval; while no load changes,
+        most calls do nothing. ``fleet_s`` is the fleet's common time (Unix s). Raises :class:`StoreUnavailable`.
         """
+        self._intervals += 1
+        if self._is_at_rest and self._intervals % _INTERVALS_AT_REST:
+            return
         self._is_at_rest = False
-        try:
-            tables = await self._load_tables(self._owned)
-            await asyncio.gather(*(self._measure(keyspace, fleet_s) for keyspace in tables))
-            await self._start_due(tables, fleet_s)
-        except StoreUnavailable as error:
-            log.warning("key group balancing interrupted", keyspaces=len(self._owned), error=str(error))
+        tables = await self._load_tables(self._owned)
+        await asyncio.gather(*(self._measure(keyspace, fleet_s) for keyspace in tables))
+        await self._start_due(tables, fleet_s)
 
     async def _start_due(self, tables: Mapping[Keyspace, ServerTable], fleet_s: float) -> None:
         """Start or continue the moves that are due in these keyspaces, except moves in progress in this process.
@@ -108,16 +105,11 @@ class KeyGroupBalancer:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
             log.warning("reading server tables failed", error=str(error))
-            singles = await asyncio.gather(*map(self._load_table, keyspaces))
-            tables = [table for single in singles for table in single]
+            tables = []
+            for keyspace in keyspaces:
+                with contextlib.suppress(*_REFUSALS):
+                    tables += await self._store.keyspaces.tables([keyspace])
         return {table.keyspace: table for table in tables if table.entries}
-
-    async def _load_table(self, keyspace: Keyspace) -> list[ServerTable]:
-        """Return a list with the server table of a keyspace; the list is empty if the table cannot be read."""
-        try:
-            return await self._store.keyspaces.tables([keyspace])
-        except _REFUSALS:
-            return []
 
     async def _measure(self, keyspace: Keyspace, fleet_s: float) -> None:
         elapsed_s = fleet_s - self._measured_s.get(keyspace, fleet_s - self._interval_s)
@@ -163,10 +155,6 @@ class KeyGroupBalancer:
                 if type(due.get(keyspace)) is not type(step):
                     return
                 step = due[keyspace]
-        except _REFUSALS as error:
-            log.info("key group move rejected by keyspace", keyspace=keyspace, reason=str(error))
-        except StoreUnavailable as error:
-            log.warning("key group move interrupted", keyspace=keyspace, error=str(error))
         finally:
             self._moving.discard(keyspace)
 

@@ -14,7 +14,6 @@ shares answer until then. Shares are soft state, and messages about them may be 
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
 from hashlib import sha1
 from random import Random
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -41,6 +40,8 @@ from service.discovery.partial.strategy_choice import MIN_ENTRIES, Coordinator, 
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
+from service.store.directory.directory_lookups import DirectoryAnnouncements
+from service.store.directory.directory_names import DirectoryNames
 
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
@@ -59,32 +60,6 @@ _MAX_DESCRIBED = 2_000
 """Names whose other pairs are read at once."""
 
 log = structlog.get_logger(__name__)
-
-
-class NameSource(Protocol):
-    """The source of the names in directories.
-
-    Reading may raise :class:`StoreUnavailable` or :class:`CellsUnavailable`.
-    """
-
-    async def names_of(self, pair: str, max_count: int, known_mark: Hashable, /) -> NamesOfPair | None:
-        """Return up to ``max_count`` names that have the AV-pair ``pair``; None if ``known_mark`` is still valid."""
-        ...
-
-    async def pairs_of(self, names: Sequence[str], /) -> list[frozenset[str]]:
-        """Return all AV-pairs of each name, in order."""
-        ...
-
-
-class Announcements(Protocol):
-    """Where coordinators announce their directories to clients."""
-
-    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float, /) -> None:
-        """Announce directories for ``lifetime_s`` seconds, in place of earlier announcements of the same pairs.
-
-        Raises :class:`StoreUnavailable`.
-        """
-        ...
 
 
 SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
@@ -125,20 +100,20 @@ class LookupDirectories:
     def __init__(
         self,
         node_id: NodeId,
-        source: NameSource,
-        announcements: Announcements,
+        names: DirectoryNames,
+        announcements: DirectoryAnnouncements,
         send: SendMessages,
         *,
         random: Random,
         interval_s: float,
     ) -> None:
-        """Create the directories of the node ``node_id``, whose names come from ``source``.
+        """Create the directories of the node ``node_id``, whose names ``names`` reads from the matrices.
 
         ``send`` sends messages to other nodes, ``random`` draws random numbers, and :meth:`maintain` is called every
         ``interval_s`` seconds.
         """
         self._node_id = node_id
-        self._source = source
+        self._names = names
         self._announcements = announcements
         self._send = send
         self._random = random
@@ -166,16 +141,21 @@ class LookupDirectories:
         """Use the nodes of ``ring`` as servers. The present shares stay until their directories are placed again."""
         self._ring = ring
         self._directories = {}
-        self._demand = {
-            pair: demand for pair, demand in self._demand.items() if self._coordinator_of(pair) == self._node_id
-        }
+        self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
+
+    def is_coordinator(self, pair: str) -> bool:
+        """Return whether this node is the nearest to an AV-pair, so that it coordinates a directory of the pair."""
+        return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
         """Return up to ``limit`` names with all these AV-pairs from this node's share of the directory of a pair."""
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another process: changes to this node's shares, or reports about directories."""
+        """Apply a message of another process: changes to this node's shares, or reports about directories.
+
+        Raises :class:`StoreUnavailable`; what is lost is repeated.
+        """
         outgoing: list[tuple[NodeId, LetterPart]] = []
         for part in decode_letter(payload):
             match part:
@@ -189,7 +169,10 @@ class LookupDirectories:
         await self._read_pairs(reread=False)
 
     async def maintain(self) -> None:
-        """Update and announce the directories that this node coordinates, and read names' pairs for its shares."""
+        """Update and announce the directories that this node coordinates, and read names' pairs for its shares.
+
+        Raises :class:`StoreUnavailable`; what is lost is repeated at the next maintenance.
+        """
         self._shares.expire()
         if self._node_id not in self._ring:
             return
@@ -209,7 +192,7 @@ class LookupDirectories:
             demand.lookups = demand.lookups / 2 + demand.recent
             demand.former, demand.recent = demand.recent, 0
         for pair in DISCOVER_PAIRS:
-            if self._coordinator_of(pair) == self._node_id:
+            if self.is_coordinator(pair):
                 self._demand.setdefault(pair, _Demand())
         self._demand = {
             pair: demand for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= 1
@@ -276,7 +259,7 @@ class LookupDirectories:
             if own.rounds * NAMES_PER_READING < own.total:
                 return None
         most = MAX_CANDIDATES if pair in DISCOVER_PAIRS else MAX_ENTRIES
-        return await self._source.names_of(pair, most, own.mark if own else None)
+        return await self._names.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
         """Return whether deletes have left this node, as a server of x entries, too few for a lookup."""
@@ -319,7 +302,7 @@ class LookupDirectories:
 
         A report to a node that no longer coordinates the directory is ignored.
         """
-        if self._coordinator_of(count.pair) != self._node_id:
+        if not self.is_coordinator(count.pair):
             return
         if count.pair in self._demand or len(self._demand) < _MAX_COUNTED_PAIRS:
             demand = self._demand.setdefault(count.pair, _Demand())
@@ -329,12 +312,9 @@ class LookupDirectories:
     async def _read_pairs(self, *, reread: bool) -> None:
         """Read the other AV-pairs of names in this node's shares, which lookups for several pairs compare."""
         wanted = self._shares.unread_names(reread=reread)
-        try:
-            for first in range(0, len(wanted), _MAX_DESCRIBED):
-                names = wanted[first : first + _MAX_DESCRIBED]
-                self._shares.set_pairs(dict(zip(names, await self._source.pairs_of(names), strict=True)))
-        except StoreUnavailable as error:
-            log.warning("reading names of a directory failed", names=len(wanted), error=str(error))
+        for first in range(0, len(wanted), _MAX_DESCRIBED):
+            names = wanted[first : first + _MAX_DESCRIBED]
+            self._shares.set_pairs(dict(zip(names, await self._names.pairs_of(names), strict=True)))
 
     async def _announce(self) -> None:
         announced = [
@@ -344,12 +324,8 @@ class LookupDirectories:
             for choice in self.coordinated
             if (own := self._directories[choice.pair]).number > 0
         ]
-        if not announced:
-            return
-        try:
+        if announced:
             await self._announcements.announce(announced, self._lifetime_s)
-        except StoreUnavailable as error:
-            log.warning("directories not announced", directories=len(announced), error=str(error))
 
     def _coordinator_of(self, pair: str) -> NodeId | None:
         return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
@@ -365,7 +341,4 @@ class LookupDirectories:
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)
         if messages:
-            try:
-                await self._send([(node, encode_letter(message)) for node, message in messages.items()])
-            except StoreUnavailable as error:
-                log.warning("directory messages lost", nodes=len(messages), error=str(error))
+            await self._send([(node, encode_letter(message)) for node, message in messages.items()])

@@ -18,17 +18,18 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox.parser_pool import ParserPool
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
-from service.net.fetcher import Fetcher, user_agent
+from service.net.fetcher import create_fetcher
+from service.net.peer_client import peer_of
 from service.observability.metrics import LEASES_LOST
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store
 from workers.node import Node, WorkerContext
-from workers.peers.content_cache import BaselineCache
 from workers.peers.exchange import PeerExchange
-from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes, create_probe_lanes
+from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
+from workers.polling.prober import Prober
 from workers.polling.websub import HubSubscriber
 from workers.request_handlers import WorkerRequestHandlers
 
@@ -48,7 +49,7 @@ class WorkerProgram(HostedProgram):
         """Create a worker that joins the ring in :meth:`run`."""
         super().__init__(settings, store)
         self._clock = FleetClock()
-        self._peers = PeerExchange(settings, store, self._clock)
+        self._peers: PeerExchange | None = None
         self._has_joined = False
 
     def check_ready(self) -> None:
@@ -57,23 +58,25 @@ class WorkerProgram(HostedProgram):
             raise NotReady("The worker has not joined the ring yet.")
 
     def routes(self) -> Iterable[web.RouteDef]:
-        """Return the routes for other workers."""
-        return self._peers.routes()
+        """Return the route for requests of other workers."""
+        return [web.post("/peers/{worker}/{verb}", self._on_peer_request)]
+
+    async def _on_peer_request(self, request: web.Request) -> web.Response:
+        if self._peers is None:
+            raise web.HTTPNotFound
+        return await self._peers.on_request(request)
 
     async def run(self, process: HostProcess) -> None:
         """See :meth:`HostedProgram.run`."""
-        settings, store, peers = self._settings, self._store, self._peers
-        worker = NodeInfo("", 0, _worker_name(), 0.0, process.metrics_url, secrets.token_hex(8))
-        fetcher = Fetcher(
-            user_agent=user_agent(settings.console_public_url),
-            allow_private=settings.allow_private,
-            extra_ports=settings.extra_ports,
-            allowed_networks=settings.allowed_networks,
-        )
-        peers.configure(worker)
+        settings, store = self._settings, self._store
+        name = f"{socket.gethostname()}:{os.getpid()}"
+        worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))
+        peer = peer_of(worker)
+        assert peer is not None  # noqa: S101 - a process with a worker has a health server
+        self._peers = peers = PeerExchange(settings, store, self._clock, peer)
         async with (
-            peers,
-            fetcher,
+            peers.running(),
+            create_fetcher(settings) as fetcher,
             ParserPool(1) as poll_parser,
             ParserPool(1, _SLOW_NICENESS) as slow_poll_parser,
             ParserPool(1) as probe_parser,
@@ -81,12 +84,12 @@ class WorkerProgram(HostedProgram):
         ):
             politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()
-            poll_lanes = create_poll_lanes(poll_parser, slow_poll_parser, budgets)
-            probe_lanes = create_probe_lanes(probe_parser, slow_probe_parser, budgets)
-            poller = Poller(fetcher, politeness, poll_lanes, BaselineCache(peers.contents), self._clock)
-            handlers = WorkerRequestHandlers(store, poller, probe_lanes)
+            poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
+            probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
+            poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
+            handlers = WorkerRequestHandlers(store, Prober(fetcher, politeness, probe_lanes, self._clock))
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
-            context = WorkerContext(store, settings, self._clock, poller, hubs, peers, process.timer)
+            context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)
             async with asyncio.TaskGroup() as nodes:
                 for _ in range(settings.nodes_per_worker):
                     nodes.create_task(self._run_node(worker, context, handlers))
@@ -122,7 +125,3 @@ class WorkerProgram(HostedProgram):
             finally:
                 with contextlib.suppress(StoreUnavailable):
                     await store.ring.leave(info)
-
-
-def _worker_name() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}"

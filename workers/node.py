@@ -3,19 +3,17 @@
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
 is unavailable, the protocol's soft state repeats them. Tasks that run every few seconds begin at the common ticks of
-the process, others are run by apscheduler: a run that takes longer than its interval delays the next one, and missed
-runs are coalesced.
+the process: a run that takes longer than its interval delays the next one. Tasks with periods of minutes are run by
+apscheduler.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from hashlib import sha1
+from datetime import UTC
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
@@ -40,16 +38,8 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.messages import URGENT, decode, encode
-from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.protocol import NodeProtocol
-from service.errors import (
-    HostBlocked,
-    LeaseLost,
-    LimitReached,
-    PublisherError,
-    StoreIdentityMismatch,
-    StoreUnavailable,
-)
+from service.errors import LeaseLost, StoreIdentityMismatch, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
 from service.overlay.id_space import BITS, from_hex
@@ -60,65 +50,30 @@ from service.store.coordination.fleet_policy import BoundsSnapshot
 from service.store.coordination.requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
+from service.tasks import BackgroundTasks, run_logged
 from service.tick_timer import TickTimer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories
+from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
-from workers.ownership.owner_effects import ChannelOwner
 from workers.peers.exchange import PeerExchange
+from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
 from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
-from workers.tasks import BackgroundTasks
-
-
-def _is_failure(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
-
-
-# apscheduler would log calls that are cancelled at the end of the program as failures.
-logging.getLogger("apscheduler.executors.default").addFilter(_is_failure)
-
-
-class PeriodicTasks:
-    """A context manager that calls coroutine functions at intervals while its context is open."""
-
-    def __init__(self) -> None:
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-        )
-
-    def every(self, interval_s: float, function: Callable[[], Awaitable[None]], first_fraction: float = 1.0) -> None:
-        """Call ``function`` every ``interval_s`` seconds; exceptions are logged.
-
-        The first call is after ``first_fraction`` of the interval.
-        """
-
-        async def run() -> None:
-            await function()
-
-        first = datetime.now(UTC) + timedelta(seconds=interval_s * first_fraction)
-        self._scheduler.add_job(run, "interval", seconds=interval_s, next_run_time=first, name=function.__qualname__)
-
-    def __enter__(self) -> Self:
-        """Start the calls in the running event loop."""
-        self._scheduler.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Start no more calls; calls that have begun are cancelled together with the event loop's other tasks."""
-        self._scheduler.shutdown(wait=False)
-
 
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
 _MATRIX_UPKEEP_INTERVAL_S = 3.0
 """How often the matrices of the directory are adapted to their load, which can rise within seconds."""
-_MATRIX_COUNT_INTERVAL_S = 60.0
-"""How often a metric is updated for which all sizes of the directory's matrices are read."""
 
 log = structlog.get_logger(__name__)
+
+# apscheduler would log jobs that are cancelled at the end of the program as failures.
+logging.getLogger("apscheduler.executors.default").addFilter(
+    lambda record: not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +83,7 @@ class WorkerContext:
     store: Store
     settings: Settings
     clock: FleetClock
+    politeness: Politeness
     poller: Poller
     hubs: HubSubscriber
     peers: PeerExchange
@@ -148,8 +104,8 @@ class Node:
         self.info = info
         self._context = context
         self._store = store = context.store
-        self._clock = context.clock
-        self._protocol = NodeProtocol(info.id, context.settings.policy())
+        self.clock = context.clock
+        self.protocol = NodeProtocol(info.id, context.settings.policy())
         self._by_level = GaugeShare(OWNED_CHANNELS)
         self._by_constraint = GaugeShare(PLANNED_CHANNELS)
         self._by_network = GaugeShare(NODES)
@@ -161,7 +117,6 @@ class Node:
         """Where the node is in the space of ids, from 0 to 1."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = BackgroundTasks()
-        self._heartbeat_lock = asyncio.Lock()
         settings = context.settings
         least_subscribers, interval_s = settings.public_from_subscribers, settings.maintenance_interval_s
         self.contents = context.peers.contents
@@ -170,8 +125,8 @@ class Node:
             store,
             context.poller,
             clock=context.clock,
-            on_event=self._on_events,
-            on_hubs_found=context.hubs.on_hubs_found,
+            on_events=self._on_events,
+            on_hubs_found=self.on_hubs_found,
             tasks=tasks,
         )
         fan_out = FanOut(store, least_subscribers, self._invite_helpers)
@@ -195,15 +150,15 @@ class Node:
             random=Random(),  # noqa: S311 - spreads entries
             interval_s=interval_s,
         )
-        self._matrix_balancers = [
-            MatrixBalancer(directory, store.redis_node_loads)
-            for directory in (store.channel_directory, store.entry_directory)
-        ]
+        self._matrix_balancers = {
+            "channel": MatrixBalancer(store.channel_directory, store.redis_node_loads),
+            "entry": MatrixBalancer(store.entry_directory, store.redis_node_loads),
+        }
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
-            "push": lambda message: self._process_pushes(_channel_of(message)),
+            "push": lambda message: self.polling.process_pushes(_channel_of(message)),
             "share": lambda message: self.directories.on_message(message.payload),
-            "fanout": lambda message: self._help_fan_out(fan_out, _channel_of(message)),
+            "fanout": lambda message: fan_out.help(_channel_of(message)),
         }
         """The handlers of inbox messages by kind, each run in a task of its own; other kinds belong to the protocol."""
         self._effect_handlers: dict[type[Effect], Callable[[Any], None]] = {
@@ -218,39 +173,35 @@ class Node:
 
     async def run(self) -> None:
         """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
-        settings = self._context.settings
+        scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         try:
             # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
-            await self._load_objective()
-            await self._send_heartbeat()
+            await run_logged(self._load_objective())
+            await run_logged(self._send_heartbeat())
             self._tasks.start(self._end_on_error(self._read_inbox))
             self._tasks.start(self._end_on_error(self.polling.run))
-            for function, every_s in (
+            interval_s = self._context.settings.maintenance_interval_s
+            functions: tuple[tuple[Callable[[], Coroutine[Any, Any, object]], float], ...] = (
                 (self._send_heartbeat, 0.0),
                 (self._tick, 0.0),
                 (self._maintain_matrices, _MATRIX_UPKEEP_INTERVAL_S),
-                (self._maintain, settings.maintenance_interval_s),
-            ):
+                (lambda: self._balancer.balance(self.clock.wall_s()), interval_s),
+                (self.directories.maintain, interval_s),
+                (self._record_poll_rates, interval_s),
+            )
+            for function, every_s in functions:
                 self._tasks.start(self._repeat(function, every_s))
-            with (
-                self._context.peers.messages.receive(self.info.id, self._process_messages),
-                PeriodicTasks() as periodic,
-            ):
-                periodic.every(_MATRIX_COUNT_INTERVAL_S, self._count_matrix_cells, self._fraction)
-                periodic.every(RENEWAL_INTERVAL_S, lambda: self._context.hubs.renew(self.ring, self.info.id))
+            scheduler.add_job(self._renew_hub_subscriptions, "interval", seconds=RENEWAL_INTERVAL_S)
+            scheduler.start()
+            with self._context.peers.messages.receive(self.info.id, self._process_messages):
                 await self._ended
         finally:
+            if scheduler.running:
+                scheduler.shutdown(wait=False)
             self._by_level.set({})
             self._by_constraint.set({})
             self._by_network.set({})
             await self._tasks.cancel()
-
-    def explain_polling(self, channel_id: ChannelId) -> PollExplanation | None:
-        """Return how often a channel is polled and why.
-
-        Returns None if this node does not own the channel, or has not planned its polls yet.
-        """
-        return self._protocol.explain(channel_id, self.polling.fleet_s())
 
     def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
         """Subscribe, in the background, to a channel at the WebSub hubs that its document names.
@@ -259,19 +210,16 @@ class Node:
         """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
-    async def _repeat(self, function: Callable[[], Awaitable[None]], interval_s: float) -> None:
+    async def _repeat(self, function: Callable[[], Coroutine[Any, Any, object]], interval_s: float) -> None:
         """Call ``function`` at ticks about every ``interval_s`` seconds; 0.0 stands for each tick."""
         timer = self._context.timer
         # The same task of all nodes of a process at once would delay polls.
         delay_s = self._fraction * timer.interval_s if self._context.settings.nodes_per_worker > 1 else 0.0
         while True:
-            await timer.sleep(timer.ticks(interval_s))
+            await timer.sleep(interval_s)
             if delay_s:
                 await asyncio.sleep(delay_s)
-            try:
-                await function()
-            except Exception:
-                log.exception("periodic task failed", task=function.__qualname__)
+            await run_logged(function())
 
     async def _end_on_error(self, function: Callable[[], Awaitable[None]]) -> None:
         """Call ``function``, and end the node if the function fails.
@@ -289,28 +237,22 @@ class Node:
 
     async def _send_heartbeat(self) -> None:
         """Renew the node's lease, and read the fleet's common time and the ring."""
-        async with self._heartbeat_lock:
-            sent_s = self._clock.monotonic_s()
-            try:
-                heartbeat = await self._store.ring.heartbeat(
-                    self.info, self._context.settings.lease_ttl_s, self.ring.version
-                )
-                await self._store.node_inboxes.delete(heartbeat.expired)
-            except StoreIdentityMismatch as error:  # this node's state belongs to other data than the store has now
-                self._end(LeaseLost(str(error)))
-                return
-            except StoreUnavailable as error:
-                log.warning("heartbeat failed", node=self.info.id[:8], error=str(error))
-                return
-            except LeaseLost as error:
-                self._end(error)
-                return
-            at_s = (sent_s + self._clock.monotonic_s()) / 2
-            self.polling.set_fleet_time(heartbeat.time_s, at_s)
-            self._clock.set_wall(heartbeat.time_s, at_s)
-            self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
-            if heartbeat.ring is not None:
-                await self._on_ring_changed(heartbeat.ring)
+        sent_s = self.clock.monotonic_s()
+        try:
+            heartbeat = await self._store.ring.heartbeat(
+                self.info, self._context.settings.lease_ttl_s, self.ring.version
+            )
+            await self._store.node_inboxes.delete(heartbeat.expired)
+        except (StoreIdentityMismatch, LeaseLost) as error:
+            # In the first case, this node's state belongs to other data than the store has now.
+            self._end(LeaseLost(str(error)))
+            return
+        at_s = (sent_s + self.clock.monotonic_s()) / 2
+        self.clock.set_wall(heartbeat.time_s, at_s)
+        self.polling.on_clock_set()
+        self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
+        if heartbeat.ring is not None:
+            await self._on_ring_changed(heartbeat.ring)
 
     async def _on_ring_changed(self, ring: RingView) -> None:
         self.ring = ring
@@ -321,53 +263,30 @@ class Node:
 
     async def _tick(self) -> None:
         await self._on_events(Tick())
-        await self.polling.health.record()
-        if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
-            with contextlib.suppress(StoreUnavailable):
-                await self._store.node_inboxes.trim(self.info.id, cursor)
-                self._trimmed_cursor = cursor
+        await self._on_events(*await self.polling.health.record())
         self.owner.retry_fan_outs()
-
-    async def _maintain(self) -> None:
-        """Do what is due once per maintenance interval, besides the protocol's own maintenance."""
-        if self._balancer.is_due():
-            await self._balancer.balance(self.polling.fleet_s())
-        await self.directories.maintain()
-        await self._record_poll_rates()
+        if (cursor := self._inbox_cursor) != self._trimmed_cursor:  # not after each message; the inbox is bounded
+            await self._store.node_inboxes.trim(self.info.id, cursor)
+            self._trimmed_cursor = cursor
 
     async def _record_poll_rates(self) -> None:
         """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
-        plans, fleet_s = self._protocol.plans, self.polling.fleet_s()
+        plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
-        changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
-        if not changed:
-            return
-        try:
+        if changed := plans.changed_gaps(_RATES_PER_WRITE):
             await self._store.poll_rate_history.record(changed)
-        except StoreUnavailable as error:
-            log.warning("poll rates not recorded", channels=len(changed), error=str(error))
-        else:
-            self._protocol.plans.record_gaps(changed)
+            plans.record_gaps(changed)
 
     async def _maintain_matrices(self) -> None:
         """Adapt the directory's matrices to their load, and restore lost cells, if this node owns their AV-pairs."""
-        await asyncio.gather(*map(self._maintain_matrices_of, self._matrix_balancers))
+        is_own, balancers = self.directories.is_coordinator, self._matrix_balancers
+        await asyncio.gather(*(run_logged(balancer.maintain(is_own)) for balancer in balancers.values()))
+        for about, balancer in balancers.items():
+            MATRIX_CELLS.labels(about).set(balancer.cell_count)
 
-    async def _maintain_matrices_of(self, balancer: MatrixBalancer) -> None:
-        try:
-            await balancer.maintain(self._owns_pair)
-        except StoreUnavailable as error:
-            log.warning("matrix upkeep interrupted", error=str(error))
-
-    def _owns_pair(self, pair: str) -> bool:
-        return self.ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest()) == self.info.id
-
-    async def _count_matrix_cells(self) -> None:
-        for about, directory in (("channel", self._store.channel_directory), ("entry", self._store.entry_directory)):
-            with contextlib.suppress(StoreUnavailable):
-                sizes = await directory.matrix_sizes()
-                MATRIX_CELLS.labels(about).set(sum(size.partitions * size.replicas for size in sizes.values()))
+    async def _renew_hub_subscriptions(self) -> None:
+        await run_logged(self._context.hubs.renew(self.ring, self.info.id))
 
     async def _read_inbox(self) -> None:
         while True:
@@ -399,39 +318,23 @@ class Node:
         helpers = choose_helpers(self.ring, channel_id, self.info, count)
         await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
 
-    async def _help_fan_out(self, fan_out: FanOut, channel_id: ChannelId) -> None:
-        try:
-            await fan_out.help(channel_id)
-        except StoreUnavailable as error:
-            log.info("fan-out help interrupted, its owner continues", channel=channel_id[:8], error=str(error))
-
-    async def _process_pushes(self, channel_id: ChannelId) -> None:
-        try:
-            await self.polling.process_pushes(channel_id)
-        except (PublisherError, LimitReached, HostBlocked, StoreUnavailable) as error:
-            log.info("push not processed, next poll follows", channel=channel_id[:8], reason=str(error))
-
     async def _load_objective(self) -> None:
         """Load the objective, rates per site, bounds and blocked hosts; pass them to the protocol and the poller."""
-        try:
-            objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
-                self._store.fleet_policy.get(),
-                self._store.request_budgets.site_rates(),
-                self._store.poll_bounds.load(self._bounds),
-                self._store.blocked_hosts.all(),
-            )
-        except StoreUnavailable as error:
-            log.warning("reading fleet objective failed", error=str(error))
-            return
-        self._context.poller.set_blocked_hosts(blocked_hosts)
+        objective, rates, self._bounds, blocked_hosts = await asyncio.gather(
+            self._store.fleet_policy.get(),
+            self._store.request_budgets.site_rates(),
+            self._store.poll_bounds.load(self._bounds),
+            self._store.blocked_hosts.all(),
+        )
+        self._context.politeness.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
         POLL_BUDGET.set((objective.budget_polls_per_minute or 0) / 60)
         await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
 
     async def _on_events(self, *events: Event) -> None:
         """Pass events to the protocol, and execute the effects that it returns."""
-        now_s, fleet_s = self._clock.monotonic_s(), self.polling.fleet_s()
-        effects = self._protocol.handle(events, now_s, fleet_s)
+        now_s, fleet_s = self.clock.monotonic_s(), self.clock.wall_s()
+        effects = self.protocol.handle(events, now_s, fleet_s)
         # Before anything is awaited, so that messages are sent in the order of the effects.
         inbox_messages = self._post([effect for effect in effects if isinstance(effect, Send)])
         for effect in effects:

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Awaitable
+from typing import TypeVar
 
 import msgspec
 import structlog
@@ -18,12 +18,11 @@ from service.errors import (
     UserError,
     to_fault,
 )
+from service.feeds import urls
 from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.opml_reader import OpmlReader
-from service.feeds.sandbox.protocol import DetectChanges
-from service.feeds.urls import channel_id
 from service.location.content_cache import unpack_entries
-from service.model import Channel, Entry, Validators
+from service.model import Channel, ChannelId, Entry
 from service.net.peer_client import peer_of
 from service.store import Store
 from service.store.coordination.requests import (
@@ -51,11 +50,8 @@ from service.store.coordination.requests import (
     WorkerRequest,
 )
 from workers.node import Node
-from workers.polling.concurrency_limits import ConcurrencyLanes
-from workers.polling.politeness import public_address_group
-from workers.polling.poll_state import PollState
-from workers.polling.poll_trace import trace_listener
-from workers.polling.poller import Poller, document_of
+from workers.polling.poller import document_of, trace_listener
+from workers.polling.prober import Prober
 from workers.url_resolver import UrlResolver, create_resolution_cache
 
 _TIMEOUT_S = 9.0
@@ -73,27 +69,12 @@ log = structlog.get_logger(__name__)
 class WorkerRequestHandlers:
     """Handles the requests of bots and the console on behalf of the node that received them."""
 
-    def __init__(self, store: Store, poller: Poller, lanes: ConcurrencyLanes) -> None:
-        """Create the handlers.
-
-        ``lanes`` limit the number of new URLs that are fetched and parsed at the same time.
-        """
+    def __init__(self, store: Store, prober: Prober) -> None:
+        """Create the handlers; ``prober`` fetches new URLs."""
         self._store = store
-        self._poller = poller
-        self._lanes = lanes
+        self._prober = prober
         self._opml_reader = OpmlReader()
         self._resolutions = create_resolution_cache()
-        self._handlers: dict[type, Callable[[Node, WorkerRequest, Any], Awaitable[WorkerReply]]] = {
-            ProbeRequest: self._probe,
-            MoveRequest: self._move,
-            PollRequest: self._poll_now,
-            OutlineRequest: self._read_outline,
-            LookupRequest: self._look_up,
-            DirectoriesRequest: self._list_directories,
-            ShareRequest: self._list_share,
-            ContentRequest: self._show_content,
-            ExplanationRequest: self._explain,
-        }
 
     async def handle(self, node: Node, message: InboxMessage) -> None:
         """Handle a request and send the reply, unless the sender no longer waits for the reply.
@@ -105,25 +86,40 @@ class WorkerRequestHandlers:
         except msgspec.MsgspecError as error:
             log.warning("request malformed, perhaps of another version", error=str(error))
             return
-        if request.until_s < node.polling.fleet_s():
+        if request.until_s < node.clock.wall_s():
             return
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                reply = await self._handlers[type(request.body)](node, request, request.body)
+                reply = await self._answer(node, request)
         except TimeoutError:
             reply = ErrorReply(to_fault(NoWorker(f"The worker was not done within {_TIMEOUT_S:g} s. Try again later.")))
         except CoronetError as error:
             reply = ErrorReply(to_fault(error))
         await self._store.worker_requests.reply(request, reply)
 
-    async def _probe(self, node: Node, _: WorkerRequest, probe: ProbeRequest) -> WorkerReply:
-        resolver = UrlResolver(self._store, self._poller, self._lanes, node, self._resolutions)
-        return await resolver.probe(probe)
-
-    async def _move(self, node: Node, _: WorkerRequest, move: MoveRequest) -> WorkerReply:
-        if not await node.owner.move(move.channel, move.url):
-            raise NotSubscribed("There is no such channel, or it has moved already.")
-        return MoveReply()
+    async def _answer(self, node: Node, request: WorkerRequest) -> WorkerReply:
+        reply: WorkerReply
+        match request.body:
+            case ProbeRequest() as probe:
+                reply = await UrlResolver(self._store, self._prober, node, self._resolutions).probe(probe)
+            case MoveRequest(channel, url):
+                reply = await _move(node, channel, url)
+            case PollRequest() as poll:
+                reply = await self._poll_now(node, request, poll)
+            case OutlineRequest(url):
+                reply = OutlineReply(await self._read_outline(url))
+            case LookupRequest(directory, pairs, limit):
+                found = node.directories.find(directory, pairs, limit)
+                reply = LookupReply(node.info.id, found.names, found.examined)
+            case DirectoriesRequest():
+                reply = DirectoriesReply(node.directories.coordinated)
+            case ShareRequest(pair):
+                reply = ShareReply(node.directories.share(pair))
+            case ContentRequest(channel):
+                reply = await self._show_content(node, channel)
+            case ExplanationRequest(channel):
+                reply = _explain(node, channel)
+        return reply
 
     async def _poll_now(self, node: Node, request: WorkerRequest, poll: PollRequest) -> WorkerReply:
         polling = node.polling.poll_now(poll.channel)
@@ -148,42 +144,31 @@ class WorkerRequestHandlers:
             steps.put_nowait(None)
             await sender
 
-    async def _read_outline(self, _node: Node, _: WorkerRequest, outline_request: OutlineRequest) -> WorkerReply:
+    async def _read_outline(self, url: str) -> OpmlDocument:
         """Return the feeds in the outline (OPML) at a URL, fetched and parsed now."""
-        channel = Channel(channel_id(outline_request.url), outline_request.url)
+        channel = Channel(urls.channel_id(url), url)
 
         async def load() -> bytes:
-            async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
-                fetched = await self._poller.fetch_unknown(channel, _OUTLINE_FETCH_TIMEOUT_S)
-            return fetched.body or b""
+            async with self._prober.hold_slot(channel):
+                return (await self._prober.fetch(channel, _OUTLINE_FETCH_TIMEOUT_S)).body or b""
 
         outline = await self._opml_reader.read(load)
         if len(outline.feeds) > _MAX_FEEDS:
             problem = f"Only the first {_MAX_FEEDS:,} feeds are read."
-            outline = OpmlDocument(outline.feeds[:_MAX_FEEDS], (problem, *outline.problems))
-        return OutlineReply(outline)
+            return OpmlDocument(outline.feeds[:_MAX_FEEDS], (problem, *outline.problems))
+        return outline
 
-    async def _look_up(self, node: Node, _: WorkerRequest, lookup: LookupRequest) -> WorkerReply:
-        found = node.directories.find(lookup.directory, lookup.pairs, lookup.limit)
-        return LookupReply(node.info.id, found.names, found.examined)
-
-    async def _list_directories(self, node: Node, _: WorkerRequest, _request: DirectoriesRequest) -> WorkerReply:
-        return DirectoriesReply(node.directories.coordinated)
-
-    async def _list_share(self, node: Node, _: WorkerRequest, share: ShareRequest) -> WorkerReply:
-        return ShareReply(node.directories.share(share.pair))
-
-    async def _show_content(self, node: Node, _: WorkerRequest, content: ContentRequest) -> WorkerReply:
+    async def _show_content(self, node: Node, channel_id: ChannelId) -> WorkerReply:
         """Return a channel's latest entries, and where they were found (cache, other worker, store or publisher)."""
-        (state,) = await self._store.channels.states([content.channel])
+        (state,) = await self._store.channels.states([channel_id])
         if state is None:
             raise NotSubscribed(_NO_CHANNEL)
-        located = await node.contents.locate(content.channel, state.channel.version, state.digest)
+        located = await node.contents.locate(channel_id, state.channel.version, state.digest)
         latest = unpack_entries(located.content.latest)
         if located.source == "publisher":
             latest = await self._fetch_entries(state.channel)
         elif not latest:
-            latest = await self._store.channels.content_entries(content.channel)
+            latest = await self._store.channels.content_entries(channel_id)
         workers = ((peer_of(info), info.name) for info in node.ring.nodes)
         name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
         return ContentReply(located.version, latest, located.source, located.hops, name)
@@ -191,15 +176,23 @@ class WorkerRequestHandlers:
     async def _fetch_entries(self, channel: Channel) -> tuple[Entry, ...]:
         """Return the latest entries in the publisher's document; empty if it cannot be fetched or parsed."""
         with contextlib.suppress(PublisherError, UserError):
-            async with self._lanes.hold_slot(channel, await self._poller.address_group(channel)):
-                fetched = await self._poller.fetch_unknown(channel, _CONTENT_FETCH_TIMEOUT_S)
-                job = DetectChanges((document_of(fetched),), b"", channel.url, channel.kind, time.time())
-                state = PollState(channel, Validators(), 0, address_group=public_address_group(fetched.address))
-                return (await self._lanes.detect_changes(job, state, _CONTENT_FETCH_TIMEOUT_S)).latest
+            async with self._prober.hold_slot(channel):
+                fetched = await self._prober.fetch(channel, _CONTENT_FETCH_TIMEOUT_S)
+                found = await self._prober.detect_changes(
+                    channel, (document_of(fetched),), b"", address=fetched.address, timeout_s=_CONTENT_FETCH_TIMEOUT_S
+                )
+                return found.latest
         return ()
 
-    async def _explain(self, node: Node, _: WorkerRequest, explanation: ExplanationRequest) -> WorkerReply:
-        reason = node.explain_polling(explanation.channel)
-        if reason is None:
-            raise AssignmentPending("It is not settled yet how this is polled.")
-        return ExplanationReply(reason)
+
+async def _move(node: Node, channel_id: ChannelId, url: str) -> MoveReply:
+    if not await node.owner.move(channel_id, url):
+        raise NotSubscribed("There is no such channel, or it has moved already.")
+    return MoveReply()
+
+
+def _explain(node: Node, channel_id: ChannelId) -> ExplanationReply:
+    reason = node.protocol.explain(channel_id, node.clock.wall_s())
+    if reason is None:
+        raise AssignmentPending("It is not settled yet how this is polled.")
+    return ExplanationReply(reason)

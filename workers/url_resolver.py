@@ -22,19 +22,18 @@ from service.errors import (
 )
 from service.feeds.autodiscovery import likely_feeds
 from service.feeds.polling_hints import with_freshness
-from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
+from service.feeds.sandbox.protocol import DetectionResult, Document
 from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
 from service.location.content_cache import digest_of, merge_latest
-from service.model import Change, Channel, FeedLink, Validators
+from service.model import Change, Channel, FeedLink
 from service.net.fetcher import FetchResult
 from service.store import Store
 from service.store.channels.channel_records import ChannelState, Snapshot
 from service.store.coordination.requests import ProbeReply, ProbeRequest
 from workers.node import Node
-from workers.polling.concurrency_limits import ConcurrencyLanes
-from workers.polling.politeness import public_address_group
-from workers.polling.poll_state import PollState, build_snapshot, build_update
-from workers.polling.poller import Poller, document_of, hubs_of
+from workers.polling.poll_state import build_snapshot, build_update
+from workers.polling.poller import document_of, hubs_of
+from workers.polling.prober import Prober
 
 _MAX_LATEST = 10
 _SECOND_FETCH_DELAY_S = 1.5
@@ -51,16 +50,18 @@ _CACHE_TTL_S: Final = 600.0
 
 
 class ResolvedUrl(msgspec.Struct, frozen=True):
-    """A channel that has not been created yet, and the findings at its URL.
+    """The channel at a URL.
 
-    ``fetched`` is the response without the body, ``findings`` are the parser's results, and ``discovered`` states that
-    the feed was found through another URL.
+    ``fetched`` is the response of the publisher without the body, and ``findings`` are the parser's results; both are
+    None if the channel is polled already. ``exists`` states whether the channel exists, though dormant. ``discovered``
+    states that the feed was found through another URL.
     """
 
     channel: Channel
-    fetched: FetchResult
-    findings: DetectionResult
-    discovered: bool
+    fetched: FetchResult | None = None
+    findings: DetectionResult | None = None
+    exists: bool = False
+    discovered: bool = False
 
 
 ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
@@ -87,27 +88,17 @@ class _Page(NamedTuple):
 class UrlResolver:
     """The resolution of one URL, on behalf of the node that received the request."""
 
-    def __init__(
-        self, store: Store, poller: Poller, lanes: ConcurrencyLanes, node: Node, cache: ResolutionCache
-    ) -> None:
-        """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes.
-
-        ``lanes`` limit concurrent probes; they are separate from the limits on polls, so that users do not wait for
-        polls.
-        """
+    def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:
+        """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes."""
         self._store = store
-        self._poller = poller
-        self._lanes = lanes
+        self._prober = prober
         self._node = node
         self._began_s = time.monotonic()
         self._cache = cache
-        self._creates_channel = True
-        self._address_group = ""
-        """That of the last response."""
+        self._address = ""
+        """The IP address that sent the last response."""
         self._slot = contextlib.AsyncExitStack()
         self._has_slot = False
-        self._resolved: ResolvedUrl | None = None
-        """The channel that was found, if none is to be created."""
 
     async def probe(self, request: ProbeRequest) -> ProbeReply:
         """Return the channel at a URL: a feed, or the page itself if the request asks for the page.
@@ -117,15 +108,13 @@ class UrlResolver:
 
         Raises the errors that the user is shown.
         """
-        self._creates_channel = request.keep
         key = request.url, request.as_page
+        cached = self._cache.pop(key, None) if request.keep else None
+        if cached is not None and await self._is_new(cached.channel):
+            return await self._keep(cached)
         try:
-            cached = self._cache.pop(key, None) if request.keep else None
-            if cached is not None and await self._is_new(cached.channel):
-                await self._create_or_wake(cached.channel, cached.fetched, cached.findings, exists=False)
-                return msgspec.structs.replace(await self._reply(cached.channel), discovered=cached.discovered)
             async with self._slot:
-                reply = await (
+                found = await (
                     self._resolve_page(request.url, afresh=request.afresh)
                     if request.as_page
                     else self._resolve(request.url)
@@ -135,10 +124,31 @@ class UrlResolver:
             known = await self._store.channels.resolve(channel_id(request.url))
             if known is None or (request.as_page and known.kind != "page"):
                 raise
-            return await self._reply(known)
-        if self._resolved is not None and await self._is_new(self._resolved.channel):
-            self._cache[key] = msgspec.structs.replace(self._resolved, discovered=reply.discovered)
-        return reply
+            found = ResolvedUrl(known)
+        if isinstance(found, ProbeReply):
+            return found
+        return await (self._keep(found) if request.keep else self._preview(found, key))
+
+    async def _keep(self, found: ResolvedUrl) -> ProbeReply:
+        """Create the channel or wake it up if necessary, and return it with its latest entries."""
+        if found.fetched is not None and found.findings is not None:
+            await self._create_or_wake(found.channel, found.fetched, found.findings, exists=found.exists)
+        # Owned from now on, so that polls have begun by the time the user subscribes.
+        await self._node.owner.expect_subscribers(found.channel.id)
+        latest = await self._store.channels.latest(found.channel.id, _MAX_LATEST)
+        return ProbeReply(await self._store.channels.get(found.channel.id), latest, discovered=found.discovered)
+
+    async def _preview(self, found: ResolvedUrl, key: tuple[str, bool]) -> ProbeReply:
+        """Return the channel with its latest entries; cache a channel that does not exist under ``key``."""
+        channel, findings = found.channel, found.findings
+        if findings is None:
+            latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
+        else:
+            latest = findings.latest[:_MAX_LATEST]
+            channel = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
+            if await self._is_new(channel):
+                self._cache[key] = msgspec.structs.replace(found, channel=channel)
+        return ProbeReply(channel, latest, discovered=found.discovered)
 
     async def _is_new(self, channel: Channel) -> bool:
         return await self._store.channels.get(channel.id) is None
@@ -147,13 +157,13 @@ class UrlResolver:
         """Return the number of seconds left until ``by_s`` seconds after the start of the probe."""
         return self._began_s + by_s - time.monotonic()
 
-    async def _resolve(self, url: str) -> ProbeReply:
+    async def _resolve(self, url: str) -> ResolvedUrl | ProbeReply:
         """Return the feed at a URL, or a feed to which the page there links, or a feed at a common URL of the site.
 
         If the page links to several feeds, the user chooses; if no feed is found, the page itself is offered.
         """
         page = await self._resolve_feed(url)
-        if isinstance(page, ProbeReply):
+        if isinstance(page, ResolvedUrl):
             return page
         if len(page.links) > 1:
             return ProbeReply(choices=page.links)
@@ -169,7 +179,7 @@ class UrlResolver:
         await self._detect_changes((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
         return ProbeReply(page=True)
 
-    async def _resolve_discovered(self, url: str) -> ProbeReply:
+    async def _resolve_discovered(self, url: str) -> ResolvedUrl:
         """Return the feed at a URL that the user has not entered, for example because a page links to it.
 
         Raises :class:`NotAFeed` if there is no feed.
@@ -179,11 +189,11 @@ class UrlResolver:
             raise feed.error or NotAFeed(f"{url} is a page that is no feed.")
         return msgspec.structs.replace(feed, discovered=True)
 
-    async def _resolve_feed(self, url: str) -> ProbeReply | _Page:
-        """Return the reply for the feed at exactly this URL, or the page if there is a page instead of a feed."""
+    async def _resolve_feed(self, url: str) -> ResolvedUrl | _Page:
+        """Return the feed at exactly this URL, or the page if there is a page instead of a feed."""
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant:
-            return await self._reply(state.channel)
+            return ResolvedUrl(state.channel)
         channel = state.channel if state else Channel(channel_id(url), url)
         fetched = await self._fetch(channel)
         arrived = document_of(fetched)
@@ -196,15 +206,13 @@ class UrlResolver:
         if findings.links:
             return _Page(arrived, channel, findings.links)
         if state is None and (variant := await self._find_tls_variant(channel, findings)):
-            return await self._reply(variant)
-        await self._create_or_wake(channel, fetched, findings, exists=state is not None)
-        return await self._reply(channel)
+            return variant
+        return _resolved(channel, fetched, findings, state)
 
-    async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> Channel | None:
-        """Return the channel of the same feed at the https URL; ``plain`` is the channel at the http URL.
+    async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> ResolvedUrl | None:
+        """Return the same feed at the https URL; ``plain`` is the channel at the http URL.
 
-        The channel is created if necessary. The result is None unless both URLs have the same feed. ``findings`` are
-        the parser's results for the http URL.
+        The result is None unless both URLs have the same feed. ``findings`` are the parser's results for the http URL.
         """
         url = https_variant(plain.url)
         if not url:
@@ -216,22 +224,22 @@ class UrlResolver:
                 again = await self._fetch(variant)
             same = await self._detect_changes((document_of(again),), msgspec.structs.replace(plain, url=url), b"")
             if same.latest and _keys(same) == _keys(findings):
-                if state is not None and variant.dormant:
+                if state is not None and not variant.dormant:
+                    return ResolvedUrl(variant)
+                if state is not None:
                     variant, same = await self._parse(document_of(again), variant, baseline)
-                if state is None or variant.dormant:
-                    await self._create_or_wake(variant, again, same, exists=state is not None)
-                return variant
+                return _resolved(variant, again, same, state)
         return None
 
-    async def _resolve_page(self, url: str, *, afresh: bool) -> ProbeReply:
-        """Return the reply for the page at a URL.
+    async def _resolve_page(self, url: str, *, afresh: bool) -> ResolvedUrl:
+        """Return the page at a URL.
 
         A page without a channel is fetched twice, to learn which lines change by themselves (clocks, ads). If
         ``afresh``, an existing channel is used only if it is active and has exactly this URL.
         """
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
-            return await self._reply(state.channel)
+            return ResolvedUrl(state.channel)
         if afresh:
             state, baseline = None, b""
         channel = state.channel if state else Channel(channel_id(url), url, kind="page")
@@ -246,8 +254,7 @@ class UrlResolver:
             if not selector_of(channel.url):
                 raise
             raise BadUrl(error.sentence, **error.values) from error
-        await self._create_or_wake(channel, fetched, findings, exists=state is not None)
-        return await self._reply(channel)
+        return _resolved(channel, fetched, findings, state)
 
     async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
         """Return the channel of a fetched document, and the changes that the parser finds compared with ``baseline``.
@@ -268,11 +275,10 @@ class UrlResolver:
 
     async def _fetch(self, channel: Channel) -> FetchResult:
         if not self._has_slot:  # a probe without a request needs no slot
-            address_group = await self._poller.address_group(channel)
-            await self._slot.enter_async_context(self._lanes.hold_slot(channel, address_group))
+            await self._slot.enter_async_context(self._prober.hold_slot(channel))
             self._has_slot = True
-        fetched = await self._poller.fetch_unknown(channel, max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S))
-        self._address_group = public_address_group(fetched.address)
+        fetched = await self._prober.fetch(channel, max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S))
+        self._address = fetched.address
         return fetched
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
@@ -290,34 +296,18 @@ class UrlResolver:
     async def _detect_changes(
         self, documents: tuple[Document, ...], channel: Channel, baseline: bytes
     ) -> DetectionResult:
-        job = DetectChanges(documents, baseline, channel.url, channel.kind, time.time())
-        state = PollState(channel, Validators(), 0, address_group=self._address_group)
-        return await self._lanes.detect_changes(job, state, self._left_s(_PARSED_BY_S))
-
-    async def _reply(self, channel: Channel) -> ProbeReply:
-        if self._resolved is not None:
-            return ProbeReply(self._resolved.channel, self._resolved.findings.latest[:_MAX_LATEST])
-        if not self._creates_channel:
-            return ProbeReply(channel, await self._store.channels.latest(channel.id, _MAX_LATEST))
-        # Owned from now on, so that polls have begun by the time the user subscribes.
-        await self._node.owner.expect_subscribers(channel.id)
-        latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
-        return ProbeReply(await self._store.channels.get(channel.id), latest)
+        return await self._prober.detect_changes(
+            channel, documents, baseline, address=self._address, timeout_s=self._left_s(_PARSED_BY_S)
+        )
 
     async def _create_or_wake(
         self, channel: Channel, fetched: FetchResult, findings: DetectionResult, *, exists: bool
     ) -> None:
         """Create the channel or wake it up, and subscribe to it at WebSub hubs.
 
-        If the request does not ask to keep the channel, only the cache of resolved URLs is changed. ``exists`` states
-        whether the channel exists. ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
+        ``exists`` states whether the channel exists. ``fetched`` is the response at its URL, and ``findings`` are the
+        parser's results.
         """
-        if not self._creates_channel:
-            titled = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
-            self._resolved = ResolvedUrl(
-                titled, msgspec.structs.replace(fetched, body=None), findings, discovered=False
-            )
-            return
         if exists:
             await self._wake(channel, fetched, findings)
         elif await self._is_new(channel):
@@ -363,6 +353,12 @@ class UrlResolver:
             after = msgspec.structs.replace(build_snapshot(update.candidate, before.latest), kind=channel.kind)
             with contextlib.suppress(LeaseLost, StaleVersion):  # another worker has woken it up
                 await channels.publish(delta, after, state.epoch, silent=True, before=before)
+
+
+def _resolved(
+    channel: Channel, fetched: FetchResult, findings: DetectionResult, state: ChannelState | None
+) -> ResolvedUrl:
+    return ResolvedUrl(channel, msgspec.structs.replace(fetched, body=None), findings, exists=state is not None)
 
 
 def _first_snapshot(fetched: FetchResult, findings: DetectionResult, now_s: float) -> Snapshot:

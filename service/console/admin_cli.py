@@ -65,12 +65,11 @@ class ApiRequest:
     as_json: bool
 
 
-async def run(arguments: Sequence[str], environ: Mapping[str, str] | None) -> str:
+async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
     """Send the request of a command line; return the text to print.
 
     ``arguments`` are the command line without the program's name. ``environ`` are the environment variables with the
-    settings; None means those of this process. Raises :class:`UsageError`, typer's errors, and the errors of the
-    console's problem responses.
+    settings. Raises :class:`UsageError`, typer's errors, and the errors of the console's problem responses.
     """
     api_request = parse(arguments)
     if api_request is None:

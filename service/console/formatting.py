@@ -18,7 +18,7 @@ from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import PollingHints
-from service.operations.polling_state import BOUND_LABELS
+from service.operations.poll_constraints import BOUND_LABELS
 from service.users.quiet_hours import local_datetime
 
 _MINUTE_S = 60

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from service.embedded.ports import LOOPBACK
 from service.errors import OperationalError, UserError
-from service.shutdown import run_until_stopped
+from service.tasks import run_until_stopped
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -23,8 +23,8 @@ from service.embedded.supervisor import Program, Supervisor, child_environment
 from service.errors import StoreIdentityMismatch
 from service.files import ensure_secret_file, write_private
 from service.settings import load
-from service.shutdown import run_until_stopped
 from service.store import opened
+from service.tasks import run_until_stopped
 
 SAMPLE_INTERVAL_S: Final = 30
 _STOPPED_LAST: Final = frozenset({"redis", "prosody"})

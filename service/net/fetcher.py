@@ -37,6 +37,7 @@ from service.net.response_reader import (
     select_headers,
 )
 from service.observability.metrics import FETCH_TIME
+from service.settings import Settings
 
 MAX_REDIRECTS = 5
 CONNECT_S = 10.0
@@ -79,6 +80,16 @@ def user_agent(operator_url: str) -> str:
     The operator's URL, at which publishers can complain, may be "".
     """
     return f"Coronet/{version('coronet')} ({f'+{operator_url}' if operator_url else 'feed reader'})"
+
+
+def create_fetcher(settings: Settings) -> "Fetcher":
+    """Return a fetcher with the addresses and ports that the operator allows."""
+    return Fetcher(
+        user_agent=user_agent(settings.console_public_url),
+        allow_private=settings.allow_private,
+        extra_ports=settings.extra_ports,
+        allowed_networks=settings.allowed_networks,
+    )
 
 
 class FetchResult(msgspec.Struct, frozen=True):

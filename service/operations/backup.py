@@ -1,4 +1,4 @@
-"""``coronet backup`` and ``coronet restore``: copies of a running store in a file, and a store from such a copy."""
+"""``coronet backup`` and ``coronet restore``: copies of a running store to a file, and its restoration from one."""
 
 import asyncio
 import shutil
@@ -38,10 +38,10 @@ _CHECK_INTERVAL_S: Final = 0.5
 _DAY_S: Final = 86_400
 
 
-async def back_up(settings: Settings, file: IO[bytes]) -> Counts:
-    """Write a backup of the store to a binary file while programs run; return the numbers of its records.
+async def back_up(settings: Settings, file: IO[bytes]) -> str:
+    """Write a backup of the store to a binary file while programs run; return a sentence about it.
 
-    Raises :class:`service.errors.OperationalError` if the backup is not complete. The file is no backup then.
+    Raises :class:`service.errors.OperationalError` if the backup cannot be completed; the file is then not valid.
     """
     async with opened(settings) as store:
         reader = BackupReader(store.redis)
@@ -49,22 +49,23 @@ async def back_up(settings: Settings, file: IO[bytes]) -> Counts:
         async for record in reader.records():
             target.add(record)
         target.finish()
-        return target.counts
+    return f"Backed up {_summary(target.counts)}."
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new private file (mode 0600), which gets its name when it is complete. Raises :class:`UserError`."""
+def new_file(name: str) -> Iterator[IO[bytes]]:
+    """Open a new private file (mode 0600), which gets its name when it is complete; "-" is standard output.
+
+    Raises :class:`UserError`.
+    """
+    if name == "-":
+        yield sys.stdout.buffer
+        return
     try:
-        with open_private(path) as file:
+        with open_private(Path(name)) as file:
             yield file
     except OSError as error:
-        raise UserError(f"The backup cannot be written to {path}: {error}.") from error
-
-
-def backup_summary(counts: Counts) -> str:
-    """Return a sentence about a complete backup."""
-    return f"Backed up {_summary(counts)}."
+        raise UserError(f"The backup cannot be written to {name}: {error}.") from error
 
 
 @contextmanager

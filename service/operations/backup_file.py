@@ -105,18 +105,14 @@ def check_file(file: IO[bytes]) -> tuple[Header, Counts]:
         if isinstance(frame, Footer):
             footer = frame
         elif not isinstance(frame, Header):
-            _check_record(frame)
+            try:
+                check_record(frame)
+            except ValueError as error:
+                raise UserError(f"The backup is damaged: {error}.") from error
             counts.add(frame)
     if footer is None or counts != footer.counts:
         raise UserError("The backup is damaged: the numbers of its records are not those in its footer.")
     return header, counts
-
-
-def _check_record(record: Record) -> None:
-    try:
-        check_record(record)
-    except ValueError as error:
-        raise UserError(f"The backup is damaged: {error}.") from error
 
 
 def read_records(file: IO[bytes]) -> Iterator[Record]:

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from html import escape
 from importlib.metadata import version
+from itertools import chain
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -35,7 +36,7 @@ from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
 from service.observability.logs import redacted
-from service.operations.polling_state import BOUND_LABELS, bound_shares, one_bound_warning
+from service.operations.poll_constraints import BOUND_LABELS, bound_shares, one_bound_warning
 from service.operations.store_gauges import RedisInfo, read_infos
 from service.settings import Settings
 from service.store import Store, opened
@@ -66,8 +67,10 @@ BOT_SILENCE_LIMIT_S = 30.0
 _XMPP_TIMEOUT_S = 5.0
 _MAX_READ_BYTES = 16_384
 _DEFAULT_PORTS = {"component": 5347, "client": 5222}
-_LEVEL_METRIC = re.compile(r'^coronet_owned_channels\{level="(\d+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE)
-_CONSTRAINT_METRIC = re.compile(r'^coronet_planned_channels\{constraint="([\w-]+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE)
+_CHANNELS_METRIC = re.compile(
+    r'^coronet_(?:owned|planned)_channels\{(level|constraint)="([\w-]+)"\} (\d+(?:\.\d+)?)$', re.MULTILINE
+)
+_CLOCK: Final = SystemClock()
 
 _Value = TypeVar("_Value")
 
@@ -82,11 +85,6 @@ class CheckResult(msgspec.Struct, frozen=True):
     ok: bool
     details: str
     advice: str = ""
-
-    @property
-    def id(self) -> str:
-        """The name of the check for programs, which does not change between versions, such as ``redis-memory``."""
-        return self.name.lower().replace(" ", "-")
 
     @property
     def severity(self) -> "Severity":
@@ -106,19 +104,18 @@ EXIT_CODES: Final[Mapping[Severity, int]] = {"ok": 0, "error": 1, "warning": 3}
 
 def worst_severity(results: Sequence[CheckResult]) -> Severity:
     """Return the severity of the most severe result; ``ok`` without results."""
-    found = {result.severity for result in results}
-    return "error" if "error" in found else "warning" if "warning" in found else "ok"
+    return max((result.severity for result in results), key=list(_MARKS).index, default="ok")
 
 
 def as_json(results: Sequence[CheckResult]) -> bytes:
     """Return the results as a JSON object: ``severity`` is the worst one, ``checks`` has each result in order.
 
-    A check has ``id``, ``severity``, ``details`` and ``advice``. An id occurs several times if several servers are
-    checked.
+    A check has ``id``, ``severity``, ``details`` and ``advice``. An id, such as ``redis-memory``, does not change
+    between versions. It occurs several times if several servers are checked.
     """
     checks = [
         {
-            "id": each.id,
+            "id": each.name.lower().replace(" ", "-"),
             "severity": each.severity,
             "details": each.details,
             "advice": each.advice if not each.ok else "",
@@ -130,26 +127,22 @@ def as_json(results: Sequence[CheckResult]) -> bytes:
 
 async def examine(settings: Settings) -> list[CheckResult]:
     """Run the checks for the program in ``settings.program``, or all checks if that is empty."""
-    clock, program = SystemClock(), settings.program
-    checks = [check_store(settings, clock), check_polling(settings)]
+    program = settings.program
+    checks = [check_store(settings), check_polling(settings)]
     if program != "worker":
         checks.append(check_bots(settings))
     if program in {"", "bot"}:
-        checks.append(check_xmpp_logins(settings, clock))
+        checks.append(check_xmpp_logins(settings))
     if program in {"", "console"}:
         checks.append(check_console(settings))
     groups = await asyncio.gather(*checks, check_parser())
-    return [describe_versions(), *(result for results in groups for result in results), check_file_limit()]
+    versions = CheckResult("Version", ok=True, details=f"{version('coronet')}, Python {platform.python_version()}")
+    return [versions, *chain.from_iterable(groups), check_file_limit()]
 
 
-def describe_versions() -> CheckResult:
-    """Return the versions of Coronet and Python, which a report of a problem needs."""
-    return CheckResult("Version", ok=True, details=f"{version('coronet')}, Python {platform.python_version()}")
-
-
-async def check_xmpp_logins(settings: Settings, clock: Clock) -> list[CheckResult]:
+async def check_xmpp_logins(settings: Settings) -> list[CheckResult]:
     """Check the login of each configured XMPP address without disturbing a bot that is connected."""
-    return await check_xmpp(settings, await bot_silences_s(settings, clock))
+    return await check_xmpp(settings, await bot_silences_s(settings))
 
 
 def as_text(results: Sequence[CheckResult]) -> str:
@@ -174,7 +167,7 @@ def settings_table(settings: Settings, origins: Mapping[str, str]) -> Table:
     return table
 
 
-async def check_store(settings: Settings, clock: Clock) -> list[CheckResult]:
+async def check_store(settings: Settings, clock: Clock = _CLOCK) -> list[CheckResult]:
     """Check Redis, the difference between its clock and this machine's, and the number of workers in the ring."""
     try:
         async with opened(settings) as store:
@@ -193,12 +186,12 @@ async def check_store(settings: Settings, clock: Clock) -> list[CheckResult]:
         return [CheckResult("Redis", ok=False, details=str(error), advice=advice)]
 
 
-async def bot_silences_s(settings: Settings, clock: Clock) -> dict[str, float] | None:
+async def bot_silences_s(settings: Settings) -> dict[str, float] | None:
     """Return the seconds since each bot last received data, by its XMPP address; None if Redis is unavailable."""
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
 
     async def read(store: Store) -> dict[str, float]:
-        return {each: clock.wall_s() - await store.inbound_log.caught_up_until_s(each) for each in addresses}
+        return {each: _CLOCK.wall_s() - await store.inbound_log.caught_up_until_s(each) for each in addresses}
 
     return await _read_store(settings, read)
 
@@ -256,13 +249,12 @@ async def check_polling(settings: Settings) -> list[CheckResult]:
         return []
     async with ProcessClient(settings.metrics_token.get_secret_value()) as processes:
         texts = await asyncio.gather(*(_metrics(processes, url) for url in urls))
-    by_level, by_constraint = Counter[str](), Counter[BindingConstraint]()
-    for level, value in (found for text in texts for found in _LEVEL_METRIC.findall(text)):
-        by_level[level] += int(float(value))
-    for name, value in (found for text in texts for found in _CONSTRAINT_METRIC.findall(text)):
-        with contextlib.suppress(ValueError):  # a worker of another release
-            by_constraint[BindingConstraint(name)] += int(float(value))
-    return [judge_levels(objective.levels, +by_level, texts.count("")), judge_polling(+by_constraint)]
+    channels = {"level": Counter[str](), "constraint": Counter[str]()}
+    for label, value, count in chain.from_iterable(map(_CHANNELS_METRIC.findall, texts)):
+        channels[label][value] += int(float(count))
+    # A worker of another release may have other constraints.
+    by_constraint = {each: count for each in BindingConstraint if (count := channels["constraint"][each])}
+    return [judge_levels(objective.levels, +channels["level"], texts.count("")), judge_polling(by_constraint)]
 
 
 async def _metrics(processes: ProcessClient, url: str) -> str:

@@ -13,7 +13,7 @@ from service.feeds.sandbox.parser_pool import ParserPool
 from service.feeds.sandbox.protocol import Document, ParsedDocument
 from service.feeds.urls import canonical_url
 from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
-from service.net.fetcher import Fetcher, FetchResult, user_agent
+from service.net.fetcher import FetchResult, create_fetcher
 from service.settings import Settings
 
 _MAX_SHOWN = 20
@@ -66,13 +66,7 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
     Raises the same :class:`CoronetError` as a subscription to ``url``.
     """
-    fetcher = Fetcher(
-        user_agent=user_agent(settings.console_public_url),
-        allow_private=settings.allow_private,
-        extra_ports=settings.extra_ports,
-        allowed_networks=settings.allowed_networks,
-    )
-    async with fetcher, ParserPool(1) as parsers:
+    async with create_fetcher(settings) as fetcher, ParserPool(1) as parsers:
         fetched = await fetcher.fetch(canonical_url(url))
         reading = await parsers.parse_document(
             Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector

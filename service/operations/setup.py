@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.prompt import Confirm, IntPrompt, Prompt
 
-from service.clock import SystemClock
 from service.errors import Unreachable, UserError
 from service.files import write_private
 from service.net.internal_clients import send_request
@@ -95,19 +94,12 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def values_of(answers: Answers) -> dict[str, object]:
     """Return the settings for completed answers, by name, with the secrets."""
-    path = urlsplit(answers.public_url).path.rstrip("/")
-    return {
+    same = {name: value for name, value in msgspec.structs.asdict(answers).items() if name in Settings.model_fields}
+    return same | {
         "xmpp_login": "component" if answers.xmpp == "component" else "client",
-        "xmpp_jid": answers.xmpp_jid,
-        "xmpp_host": answers.xmpp_host,
-        "xmpp_port": answers.xmpp_port,
-        "xmpp_password": answers.xmpp_password,
-        "redis_url": answers.redis_url,
-        "redis_password": answers.redis_password,
-        "who_may_use": answers.who_may_use,
         "allowed_users": list(answers.allowed_users),
         "console_public_url": answers.public_url,
-        "console_base_path": path,
+        "console_base_path": urlsplit(answers.public_url).path.rstrip("/"),
         "trusted_proxies": ["127.0.0.1"] if answers.public_url else [],
     }
 
@@ -127,12 +119,7 @@ def snippet(answers: Answers) -> str:
 
 async def check_redis(settings: Settings) -> list[CheckResult]:
     """Check that Redis answers, its version, its append-only file and its eviction policy."""
-    return [each for each in await check_store(settings, SystemClock()) if each.name.startswith(("Redis", "Store"))]
-
-
-async def check_login(settings: Settings) -> list[CheckResult]:
-    """Check that the XMPP server accepts the bot, as far as possible without disturbing one that is connected."""
-    return await check_xmpp_logins(settings, SystemClock())
+    return [each for each in await check_store(settings) if each.name.startswith(("Redis", "Store"))]
 
 
 async def check_public_url(settings: Settings) -> list[CheckResult]:
@@ -163,7 +150,7 @@ def load_answers(file: Path) -> Answers:
         raise SetupRefused(f"The answers in {file} cannot be used: {error}") from error
 
 
-def write(config: Path, values: dict[str, object]) -> None:
+def write_settings(config: Path, values: dict[str, object]) -> None:
     """Write the settings file ``config`` and the files of its secrets; other settings in the file are kept.
 
     So are its ``trusted_proxies``: the proxy may run on another machine. Raises :class:`SetupRefused`.
@@ -205,11 +192,11 @@ def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool
     settings = load({}, **values)
     results = [
         *asyncio.run(check_redis(settings)),
-        *asyncio.run(check_login(settings)),
+        *asyncio.run(check_xmpp_logins(settings)),
         *asyncio.run(check_public_url(settings)),
     ]
     _show(console, results)
-    write(config, values)
+    write_settings(config, values)
     console.print(f"Wrote {config}. The XMPP server needs:\n\n{snippet(given)}", markup=False)
     return all(each.ok for each in results)
 
@@ -244,7 +231,7 @@ class _Wizard:
         if not self._is_new and not Confirm.ask(f"Replace {escape(str(self._config))}?", console=self._console):
             self._console.print("Nothing was changed.")
             return False
-        write(self._config, values)
+        write_settings(self._config, values)
         self._console.print(
             f"\nWrote {self._config} (mode 0600). Start with: coronet serve --config {self._config}", markup=False
         )
@@ -258,9 +245,7 @@ class _Wizard:
             if way != "private":
                 break
             self._console.print("`coronet up --small` runs a private XMPP server and Redis; it needs no settings file.")
-        server: Server = (
-            "ejabberd" if self._choose("   Server", ["prosody", "ejabberd"], "prosody") == "ejabberd" else "prosody"
-        )
+        server = msgspec.convert(self._choose("   Server", ["prosody", "ejabberd"], "prosody"), Server)
         answers = msgspec.structs.replace(answers, xmpp="component" if way == "component" else "account", server=server)
         jid = answers.completed().xmpp_jid if self._is_new else present.xmpp_jid
         host = "127.0.0.1" if way == "component" else answers.domain
@@ -282,7 +267,7 @@ class _Wizard:
         loaded = "restarted" if server == "prosody" else "reloaded"
         done = "the account exists" if way == "account" else f"it is there, and the server has been {loaded}"
         self._ask(f"Press Enter when {done}", "")
-        self._check(answers, check_login)
+        self._check(answers, check_xmpp_logins)
         return answers
 
     def _ask_redis(self, answers: Answers) -> Answers:

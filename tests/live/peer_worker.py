@@ -18,17 +18,18 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from service.clock import Clock
 from service.host_process import configure_memory, serve_programs
 from service.location.content_cache import DIGEST_BYTES, Content, ContentCache, Digest
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
-from service.net.request_signatures import RequestSigner
 from service.settings import Settings, load
+from service.store import Store
 from service.store.channels.channels import Channels
 from workers.main import WorkerProgram
-from workers.peers.content_cache import ContentLocator, LocatedContent
-from workers.peers.content_finder import FOUND, ContentFinder
+from workers.peers.content_locator import ContentLocator, LocatedContent
 from workers.peers.exchange import PeerExchange
+from workers.peers.peer_content_search import FOUND, PeerContentSearch
 
 LOOKUPS = 60
 WHY = "Coronet-Why"
@@ -87,13 +88,13 @@ def use_proxies(told: WorkerPlan) -> None:
 
 def record_contents(journal: Journal) -> None:
     """Record the worker's id, and when contents are added to its cache and removed."""
-    put, drop, begun = ContentCache.put, ContentCache.remove, PeerExchange._configure
+    put, drop, begun = ContentCache.put, ContentCache.remove, PeerExchange.__init__
 
-    def noted_begin(self: PeerExchange, worker: Peer, signer: RequestSigner) -> None:
-        begun(self, worker, signer)
+    def noted_begin(self: PeerExchange, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
+        begun(self, settings, store, clock, worker)
         journal.write(Event("is", time.monotonic(), worker=worker.id))
 
-    PeerExchange._configure = noted_begin  # type: ignore[method-assign]  # wrapped
+    PeerExchange.__init__ = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -164,22 +165,22 @@ class FailingLookups:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._finder: ContentFinder | None = None
+        self._finder: PeerContentSearch | None = None
         self._owner_s = 0.0
-        made, ask = ContentFinder.__init__, ContentFinder._request
+        made, ask = PeerContentSearch.__init__, PeerContentSearch._request
 
-        def remembered(finder: ContentFinder, *arguments: Any, **more: Any) -> None:
+        def remembered(finder: PeerContentSearch, *arguments: Any, **more: Any) -> None:
             made(finder, *arguments, **more)
             self._finder = finder
 
-        async def timed(finder: ContentFinder, *arguments: Any) -> Any:
+        async def timed(finder: PeerContentSearch, *arguments: Any) -> Any:
             began_s = time.monotonic()
             try:
                 return await ask(finder, *arguments)
             finally:
                 self._owner_s = time.monotonic() - began_s  # the last one asked is the owner
 
-        ContentFinder.__init__, ContentFinder._request = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
+        PeerContentSearch.__init__, PeerContentSearch._request = remembered, timed  # type: ignore[method-assign, assignment]  # wrapped
 
     async def fail(self) -> None:
         """Look up contents that do not exist, one after the other."""

@@ -23,8 +23,8 @@ from service.store import Store, connect
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore
+from service.tasks import BackgroundTasks
 from workers.key_group_balancer import KeyGroupBalancer
-from workers.tasks import BackgroundTasks
 
 CHANNELS = 10_000
 HOT_SHARE = 0.2

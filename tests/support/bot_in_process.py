@@ -17,9 +17,9 @@ from service.feeds.entries.version_parts import VersionParts
 from service.host_process import serve_programs
 from service.model import Channel, Delta, UserId
 from service.settings import Settings
-from service.shutdown import run_until_stopped
 from service.store import Store
 from service.store.client.keys import user_id
+from service.tasks import run_until_stopped
 from tests.support.channels import publish
 from tests.support.chat import ChatClient
 from tests.support.ejabberd import PrivateEjabberd

@@ -72,5 +72,5 @@ async def restate(store: Store, cid: ChannelId, **stated: object) -> None:
 async def register_names(store: Store, counts: Sequence[tuple[ChannelId, int]]) -> None:
     """Register channels in the directory; ``counts`` has pairs of a channel and its number of subscribers."""
     registrar = DirectoryRegistrar(store, SystemClock(), 3)
-    await registrar.examine(counts)
+    await registrar.schedule_changed(counts)
     await registrar.register_due()

@@ -22,9 +22,9 @@ from service.settings import Settings
 from service.store import connect
 from service.store.coordination.requests import InboxMessage
 from service.store.delivery import fanout_units
+from service.tasks import BackgroundTasks
 from workers.ownership import fanout
 from workers.ownership.fanout import FanOut, choose_helpers
-from workers.tasks import BackgroundTasks
 
 _LEASE_S = 600.0
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from io import BytesIO
 
 import aiohttp
+from aiohttp import web
 from prometheus_client import REGISTRY
 from pydantic import SecretStr
 
@@ -20,7 +21,7 @@ from service.settings import Settings
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.peers.content_cache import LocatedContent
+from workers.peers.content_locator import LocatedContent
 from workers.peers.exchange import PeerExchange
 
 SECRET = "the fleet's"
@@ -33,21 +34,16 @@ NEAR = SETTINGS.model_copy(update={"near_rtt_s": 10.0})
 class Worker:
     """One worker's content exchange; the node id determines the channels that it owns."""
 
-    def __init__(self, node: NodeId, health: HttpServer, peers: PeerExchange) -> None:
+    def __init__(self, store: Store, settings: Settings, node: NodeId, health: HttpServer) -> None:
         self.info = NodeInfo(node, 1, node[:4], 0.0, f"{health.url}/metrics")
-        self.peers = peers
-        peers.configure(self.info)
-
-    @property
-    def me(self) -> Peer:
-        found = peer_of(self.info)
-        assert found is not None
-        return found
+        me = peer_of(self.info)
+        assert me is not None
+        self.me: Peer = me
+        self.peers = PeerExchange(settings, store, SystemClock(), me)
 
     @property
     def neighbours(self) -> set[NodeId]:
-        overlay = self.peers._overlay
-        return {node for node, link in overlay._node.links.items() if link.is_open} if overlay else set()
+        return {node for node, link in self.peers._overlay._node.links.items() if link.is_open}
 
     def has(self, channel: Channel, content: Content) -> Digest:
         """Put content into the cache; return its digest."""
@@ -66,11 +62,13 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
     async def ready() -> None:
         return
 
-    peers = PeerExchange(settings, store, SystemClock())
-    health = await serve_health("127.0.0.1", 0, ready, peers.routes())
+    async def handle(request: web.Request) -> web.Response:
+        return await made.peers.on_request(request)
+
+    health = await serve_health("127.0.0.1", 0, ready, [web.post("/peers/{worker}/{verb}", handle)])
     try:
-        made = Worker(node, health, peers)
-        async with made.peers:
+        made = Worker(store, settings, node, health)
+        async with made.peers.running():
             yield made
     finally:
         await health.close()
@@ -126,7 +124,6 @@ async def linked(workers: list[Worker]) -> None:
 async def known(asker: Worker, document: bytes) -> None:
     """Wait until the filters of ``asker`` have a document."""
     overlay = asker.peers._overlay
-    assert overlay is not None
     await until_so(lambda: overlay.first_hop(document.hex()), "the filters know it")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.settings import load, origins, read_notify_socket
+from service.settings import load, load_with_origins, read_notify_socket
 
 
 def test_an_empty_file_leaves_a_setting_to_the_other_sources(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_an_empty_file_leaves_a_setting_to_the_other_sources(tmp_path: Path) -> 
     settings = load(environ)
     assert settings.xmpp_password.get_secret_value() == "from a variable"
     assert settings.redis_password.get_secret_value() == "from a file"
-    assert origins(environ)["xmpp_password"] == "environment"
+    assert load_with_origins(environ)[1]["xmpp_password"] == "environment"
 
 
 @pytest.mark.parametrize(

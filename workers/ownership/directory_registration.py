@@ -1,4 +1,4 @@
-"""The registration of a node's own channels in the directory: registers, refreshes, updates and withdraws their names.
+"""The registration of a node's own channels in the channel directory: their names are refreshed, updated and withdrawn.
 
 A channel is registered with AV-pairs (attributes and values), by which searches find it. Registrations are soft state:
 a name is refreshed well before it expires, and again by the channel's next owner. The AV-pairs of the last registration
@@ -34,9 +34,7 @@ RETRY_INTERVAL_S = 30.0
 CHECK_INTERVAL_S = DAY_S
 """Time between two checks of the entries of a channel."""
 MAX_CHECKS = 50
-"""Maximum number of channels whose entries are checked in one call."""
-_CHECKS_TOGETHER = 10
-"""Number of channels that are checked concurrently, and share their round trips to the store."""
+"""Maximum number of channels whose entries are checked in one call, concurrently, so that they share round trips."""
 MAX_DUE = 500
 """Maximum number of channels that are registered in one call. A node that takes over the channels of a dead one has
 more urgent work, and their names last."""
@@ -48,8 +46,8 @@ log = structlog.get_logger(__name__)
 class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
-    The store has the registered names; this class has only the times at which channels are due. Nothing is
-    remembered of channels that are private, as most are.
+    The store has the registered names; this class has only the times at which channels are due. It keeps nothing about
+    private channels, as most channels are.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
@@ -82,8 +80,8 @@ class DirectoryRegistrar:
         self._checks.remove(channel_id)
         self._listed.discard(channel_id)
 
-    async def examine(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Make the channels due that have become public or private.
+    async def schedule_changed(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
+        """Schedule the registration of channels that have become public or private.
 
         ``counts`` has pairs of a channel and its number of subscribers. Raises
         :class:`service.errors.StoreUnavailable`.
@@ -174,9 +172,8 @@ class DirectoryRegistrar:
             self._store.public_entries.tables(due),
         )
         public = public_channels(channels, counts, self._least_subscribers)
-        for start in range(0, len(due), _CHECKS_TOGETHER):
-            some = zip(due[start : start + _CHECKS_TOGETHER], tables[start : start + _CHECKS_TOGETHER], strict=True)
-            await asyncio.gather(*(self._check(each, public.get(each), table, now_s) for each, table in some))
+        found = zip(due, tables, strict=True)
+        await asyncio.gather(*(self._check(each, public.get(each), table, now_s) for each, table in found))
 
     async def _check(
         self, channel_id: ChannelId, channel: Channel | None, table: EntryTable | None, now_s: float

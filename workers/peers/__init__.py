@@ -6,8 +6,8 @@ in its own cache, at other workers along the filters, at the channel's owner, in
 publisher. Workers do not trust each other's contents: a wrong one fails the check of the digest or costs only time, and
 after every failure the store is read.
 
-- ``content_cache``: the contents that this worker has, and the order of the search for others
-- ``content_finder``: the walk along filters, and the request to the owner
+- ``content_locator``: the contents that this worker has, and the order of the search for others
+- ``peer_content_search``: the walk along filters, and the request to the owner
 - ``neighbour_overlay``: the selection of neighbours, and ordered messages between them
 - ``message_exchange``: messages of the polling protocol to nodes of other workers
 - ``exchange``: all of these, and the endpoint for other workers, whose requests are signed with the cluster's secret,

@@ -4,8 +4,8 @@ Soft state, which is repeated or confirmed anyway, goes from worker to worker, s
 has one request to another under way at a time; messages that arise meanwhile follow together, in order. If a worker
 does not accept a request, messages go through its nodes' inboxes in Redis for ``RETRY_S`` seconds.
 
-Urgent messages to other workers always go through the inboxes: they must not wait for a worker that hangs. The two ways
-keep no common order; the messages' protocols repair what this confuses.
+Urgent messages to other workers always go through the inboxes: they must not wait for a worker that hangs. Messages
+that take different ways may arrive in another order; the protocols of these messages tolerate that.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from itertools import groupby
 from math import inf
+from operator import itemgetter
 from typing import Annotated, Any
 
 import msgspec
@@ -25,7 +26,7 @@ from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
 from service.store.coordination.requests import InboxMessage, MessageKind, NodeInboxes
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 NODE_MESSAGES_VERB = "nodes"
 """The verb of a request with messages for nodes of the receiving worker."""
@@ -62,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Link(msgspec.Struct, eq=False):
-    """The way to one other worker."""
+    """The messages that wait for one other worker, and whether that worker accepts requests."""
 
     peer: Peer
     queue: deque[NodeMessage] = msgspec.field(default_factory=deque)
@@ -83,23 +84,19 @@ class _Link(msgspec.Struct, eq=False):
 
 
 class MessageExchange:
-    """A worker's part in the exchange of messages between nodes."""
+    """Sends messages of this worker's nodes to other nodes, and receives messages for this worker's nodes."""
 
-    def __init__(self, inboxes: NodeInboxes, clock: Clock, tasks: BackgroundTasks) -> None:
-        """Create the exchange, which sends all messages through the inboxes until :meth:`connect` is called."""
+    def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
+        """Create the exchange, which sends all messages through the inboxes until :meth:`on_ring_changed` is called."""
         self._inboxes = inboxes
+        self._client = client
         self._clock = clock
         self._tasks = tasks
-        self._client: PeerClient | None = None
         self._handlers: dict[NodeId, MessageHandler] = {}
         self._peers: dict[NodeId, Peer] = {}
         """The worker of each node of the ring."""
         self._links: dict[NodeId, _Link] = {}
         """The links to other workers, by the worker's id."""
-
-    def connect(self, client: PeerClient) -> None:
-        """Send soft state to other workers through ``client`` from now on."""
-        self._client = client
 
     @contextlib.contextmanager
     def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
@@ -122,7 +119,7 @@ class MessageExchange:
         These are messages to nodes of workers that cannot be reached, and urgent ones to all other workers.
         """
         rest: list[NodeMessage] = []
-        for node, some in groupby(messages, key=_node_of):
+        for node, some in groupby(messages, key=itemgetter(0)):
             if handler := self._handlers.get(node):
                 received = [message for _, message in some]
                 NODE_MESSAGES.labels("process").inc(len(received))
@@ -150,7 +147,7 @@ class MessageExchange:
     def _link(self, node: NodeId) -> _Link | None:
         """Return the link to a node's worker; None if messages to the node go through its inbox."""
         peer = self._peers.get(node)
-        if self._client is None or peer is None:
+        if peer is None:
             return None
         link = self._links.get(peer.id)
         if link is None:
@@ -158,7 +155,7 @@ class MessageExchange:
         return link if self._clock.monotonic_s() >= link.retry_s else None
 
     def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
-        """Have a message sent to a worker; return False if too much waits already."""
+        """Queue a message to a worker; return False if it is too large, or too many messages wait already."""
         size = len(message[1].payload)
         if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
             return False
@@ -176,50 +173,33 @@ class MessageExchange:
                 absent = await self._send(link, messages)
                 rest = [message for message in messages if message[0] in absent]
                 NODE_MESSAGES.labels("peer").inc(len(messages) - len(rest))
-                await self._send_to_inboxes(rest)
+                NODE_MESSAGES.labels("inbox").inc(len(rest))
+                try:
+                    await self._inboxes.send(rest)
+                except StoreUnavailable as error:
+                    log.warning("node messages lost, will be repeated", messages=len(rest), error=str(error))
         finally:
             link.is_sending = False
 
     async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
         """Send messages to a worker; return the nodes that they have not reached."""
+        nodes = {node for node, _ in messages}
+        if self._clock.monotonic_s() < link.retry_s:
+            return nodes
+        body = _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages])
         try:
-            if self._clock.monotonic_s() < link.retry_s:
-                return {node for node, _ in messages}
-            absent = await self._request(link.peer, messages)
-        except (PeerUnreachable, PeerProtocolError) as error:
+            answer = await self._client.request(
+                link.peer, NODE_MESSAGES_VERB, body, timeout_s=REQUEST_TIMEOUT_S, max_bytes=_MAX_RESPONSE_BYTES
+            )
+            absent = _absent.decode(answer)
+        except (PeerUnreachable, PeerProtocolError, msgspec.MsgspecError) as error:
             if link.retry_s == -inf:
-                log.warning("worker unreachable, messages go through inboxes", worker=link.peer.id[:8], why=str(error))
+                log.warning(
+                    "worker unreachable, messages go through inboxes", worker=link.peer.id[:8], error=str(error)
+                )
             link.retry_s = self._clock.monotonic_s() + RETRY_S
-            return {node for node, _ in messages}
+            return nodes
         if link.retry_s != -inf:
             link.retry_s = -inf
             log.info("worker reachable again", worker=link.peer.id[:8])
         return absent
-
-    async def _send_to_inboxes(self, messages: list[NodeMessage]) -> None:
-        NODE_MESSAGES.labels("inbox").inc(len(messages))
-        if messages:
-            try:
-                await self._inboxes.send(messages)
-            except StoreUnavailable as error:
-                log.warning("node messages lost, will be repeated", messages=len(messages), error=str(error))
-
-    async def _request(self, peer: Peer, messages: list[NodeMessage]) -> list[NodeId]:
-        """Send messages to a worker; return the ids of the nodes that it does not run."""
-        if self._client is None:
-            raise PeerUnreachable("There is no cluster secret.")
-        answer = await self._client.request(
-            peer,
-            NODE_MESSAGES_VERB,
-            _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages]),
-            timeout_s=REQUEST_TIMEOUT_S,
-            max_bytes=_MAX_RESPONSE_BYTES,
-        )
-        try:
-            return _absent.decode(answer)
-        except msgspec.MsgspecError as error:
-            raise PeerProtocolError(f"Worker {peer.id[:8]} answers nonsense.", reason="malformed") from error
-
-
-def _node_of(message: NodeMessage) -> NodeId:
-    return message[0]

@@ -11,7 +11,6 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from math import inf
 from random import sample
 
 import msgspec
@@ -27,7 +26,7 @@ from service.location.wire import MAX_FRAMES, SendToNeighbour, Stream, StreamBat
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 PING, MESSAGES = "ping", "tell"
 DEPTH = 3
@@ -43,8 +42,7 @@ _FIRST_WIDTH = 32 * MIN_WIDTH
 _NEW_MEASURED = 24
 _MEASURED_AGAIN = 4
 """Known workers, besides all neighbours, that are measured again in each round."""
-_PINGS = 4
-_DECISIVE_SAMPLES = 2 * _PINGS
+_PINGS = 8
 """Number of pings of a worker before it counts as far. A busy machine delays some of them."""
 _SAMPLES = 12
 _PING_TIMEOUT_S = 2.0
@@ -183,13 +181,15 @@ class NeighbourOverlay:
         self._clock = clock
         self._tasks = tasks
         self._cached_digests = cached_digests
-        self._peers: dict[NodeId, Peer] = {}
+        self.peers: dict[NodeId, Peer] = {}
+        """The other workers in the ring, by their ids."""
         self._streams: dict[NodeId, PeerStream] = {}
         self._rtts_s: dict[NodeId, deque[float]] = {}
         self._limits = limits
         self._neighbourhood, self._node = self._start()
-        self._has_far_peers = False
-        self._change_timer: asyncio.TimerHandle | None = None
+        self.has_far_peers = False
+        """Whether some workers are farther than ``near_rtt_s``, so that filters are exchanged."""
+        self._is_change_pending = False
         self._rounds = 0
         self._ready = asyncio.Event()
 
@@ -198,34 +198,25 @@ class NeighbourOverlay:
         shape = FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
         return Neighbourhood(self._worker_id, self._limits), LocationNode(self._worker_id, shape)
 
-    @property
-    def has_far_peers(self) -> bool:
-        """Whether some workers are farther than ``near_rtt_s``, so that filters are exchanged."""
-        return self._has_far_peers
-
     def set_peers(self, peers: Iterable[Peer]) -> None:
         """Set the other workers in the ring, from which neighbours are selected."""
         present = {peer.id: peer for peer in peers if peer.id != self._worker_id}
-        for gone in self._peers.keys() - present.keys():
-            del self._peers[gone]
+        for gone in self.peers.keys() - present.keys():
+            del self.peers[gone]
             self._forget(gone)
             self._streams.pop(gone, None)
-        if present and not self._peers:
+        if present and not self.peers:
             self.on_cache_changed()
             asyncio.get_running_loop().call_later(_READY_TIMEOUT_S, self._ready.set)
-        self._peers = present
+        self.peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait, if this worker has just joined the ring, until it has measured the others, and has far ones' filters.
+        """Wait until this worker, if it has just joined the ring, has measured the others and received filters.
 
         A search with filters needs fewer requests to far workers.
         """
-        if self._peers:
+        if self.peers:
             await self._ready.wait()
-
-    def peer(self, worker_id: NodeId) -> Peer | None:
-        """Return the worker with this id; None if it is not known to be in the ring."""
-        return self._peers.get(worker_id)
 
     def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
         """Return the first worker to ask for a document, and the query for that worker; None if no filter matches.
@@ -244,19 +235,20 @@ class NeighbourOverlay:
 
     def on_cache_changed(self) -> None:
         """Send the changes of the cache to neighbours; changes in quick succession are sent together."""
-        if self._has_far_peers and self._change_timer is None:
-            self._change_timer = asyncio.get_running_loop().call_later(_CHANGE_DELAY_S, self._send_changes)
+        if self.has_far_peers and not self._is_change_pending:
+            self._is_change_pending = True
+            self._tasks.start(self._send_changes())
 
     async def maintain(self) -> None:
         """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
 
         The caller calls this once per maintenance interval.
         """
-        if not self._peers:
+        if not self.peers:
             return
         await self._measure()
         self._rounds += 1
-        if not self._has_far_peers:
+        if not self.has_far_peers:
             return
         if self._rounds % _ROUNDS_PER_FORGET == 0:
             self._carry_out(self._neighbourhood.reset_declined())
@@ -273,18 +265,13 @@ class NeighbourOverlay:
 
         Raises :class:`PeerProtocolError` if the sender is unknown or has to start its stream again.
         """
-        if sender not in self._peers:
+        if sender not in self.peers:
             raise PeerProtocolError(f"{sender[:8]} is not in the ring, as far as is known here.", reason="stranger")
         for frame in self._stream(sender).receive(batch):
             try:
                 self._on_frame(sender, frame)
             except PeerProtocolError as error:
                 PEER_REFUSALS.labels(error.reason).inc()
-
-    def close(self) -> None:
-        """Send no more changes to neighbours."""
-        if self._change_timer is not None:
-            self._change_timer.cancel()
 
     def _on_frame(self, sender: NodeId, frame: bytes) -> None:
         kind, rest = frame[:1], frame[1:]
@@ -298,7 +285,7 @@ class NeighbourOverlay:
             offer = Offer(number if kind == _OFFER else 0)
         except ValueError as error:
             raise PeerProtocolError(f"{sender[:8]} sent an unknown message.", reason="malformed") from error
-        if not self._has_far_peers:
+        if not self.has_far_peers:
             return  # the sender asks again
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
             self._tasks.start(self._measure_and_respond(sender, offer))
@@ -310,17 +297,18 @@ class NeighbourOverlay:
 
         The round-trip time was unknown before.
         """
-        if sender in self._peers:
-            await self._measure_peer(self._peers[sender])
+        if sender in self.peers:
+            await self._ping(self.peers[sender])
         self._on_measured()
-        if self._has_far_peers:
+        if self.has_far_peers:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
-    def _send_changes(self) -> None:
-        self._change_timer = None
-        if not self._peers or not self._has_far_peers:
+    async def _send_changes(self) -> None:
+        await asyncio.sleep(_CHANGE_DELAY_S)
+        self._is_change_pending = False
+        if not self.peers or not self.has_far_peers:
             return
-        most = MAX_ROW_DOCUMENTS // min(len(self._peers), MAX_ROW_WORKERS)
+        most = MAX_ROW_DOCUMENTS // min(len(self.peers), MAX_ROW_WORKERS)
         cached, announced = set(self._cached_digests()[-most:]), self._node.own.documents
         self._send(self._node.change(cached - announced, announced - cached))
 
@@ -330,33 +318,24 @@ class NeighbourOverlay:
         A neighbour is also measured while few measurements of it are known.
         """
         known = self._rtts_s.keys()
-        new = [node for node in self._peers if node not in known]
+        new = [node for node in self.peers if node not in known]
         chosen = sample(new, min(len(new), _NEW_MEASURED))
         if self._rounds % _ROUNDS_PER_MEASUREMENT == 0:
             again = [node for node in known if node not in self._node.links]
             chosen += [*sample(again, min(len(again), _MEASURED_AGAIN)), *self._node.links]
         else:
             chosen += [node for node in self._node.links if len(self._rtts_s.get(node, ())) < _SAMPLES]
-        await asyncio.gather(*(self._measure_peer(self._peers[node]) for node in chosen if node in self._peers))
+        await asyncio.gather(*(self._ping(self.peers[node]) for node in chosen if node in self.peers))
         self._on_measured()
-
-    async def _measure_peer(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker, and twice if the worker seems to be far."""
-        await self._ping(peer)
-        if (
-            len(rtts_s := self._rtts_s.get(peer.id, ())) < _DECISIVE_SAMPLES
-            and min(rtts_s, default=0.0) > self._limits.near_s
-        ):
-            await self._ping(peer)
 
     def _on_measured(self) -> None:
         """Begin or end the exchange of filters if that is due, and select neighbours by the round-trip times."""
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
-        had_far_peers, self._has_far_peers = (
-            self._has_far_peers,
+        had_far_peers, self.has_far_peers = (
+            self.has_far_peers,
             max(measured.values(), default=0.0) > self._limits.near_s,
         )
-        if not self._has_far_peers:
+        if not self.has_far_peers:
             if had_far_peers:
                 self._leave_neighbours()
             if measured:
@@ -376,12 +355,10 @@ class NeighbourOverlay:
         self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker several times; the minimum of all counts.
+        """Measure the round-trip time to a worker until it is near, at most ``_PINGS`` times; the minimum counts.
 
-        The minimum leaves out the time to open a connection, and delays on a busy machine. One ping is enough if a
-        worker is as near as it was.
+        The minimum leaves out the time to open a connection, and delays on a busy machine.
         """
-        was_near = min(self._rtts_s.get(peer.id, ()), default=inf) <= self._limits.near_s
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()
             try:
@@ -390,11 +367,11 @@ class NeighbourOverlay:
                 log.info("ping failed", worker=peer.id[:8], reason=str(error))
                 self._forget(peer.id)
                 return
-            if peer.id not in self._peers:
+            if peer.id not in self.peers:
                 return  # it has left meanwhile
             samples = self._rtts_s.setdefault(peer.id, deque(maxlen=_SAMPLES))
             samples.append(self._clock.monotonic_s() - began_s)
-            if was_near and samples[-1] <= self._limits.near_s:
+            if samples[-1] <= self._limits.near_s:
                 return
 
     def _forget(self, node: NodeId) -> None:
@@ -416,13 +393,13 @@ class NeighbourOverlay:
             self._send_frames(send.to, _MESSAGE + wire.encode(send.message))
 
     def _send_frames(self, to: NodeId, *frames: bytes) -> None:
-        if to in self._peers:
+        if to in self.peers:
             self._stream(to).send(*frames)
 
     def _stream(self, node: NodeId) -> PeerStream:
         stream = self._streams.get(node)
         if stream is None:
-            stream = self._streams[node] = PeerStream(self._peers[node], self._client, self._tasks, self._forget)
+            stream = self._streams[node] = PeerStream(self.peers[node], self._client, self._tasks, self._forget)
         return stream
 
     def _update_metrics(self) -> None:

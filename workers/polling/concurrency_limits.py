@@ -14,7 +14,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
@@ -25,10 +25,9 @@ from service.errors import LimitReached, ParseKilled
 from service.feeds.sandbox.parser_pool import PARSE_TIMEOUT_S, ParserPool
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import host_of
-from service.model import Channel
 from service.observability.metrics import FAST_PARSER_TIMEOUTS
 from workers.polling.politeness import charged_site
-from workers.polling.poll_state import PollState, Publisher
+from workers.polling.poll_state import PollState
 
 FAST_FETCH_S = 2.0
 """A fetch that takes longer is slow."""
@@ -43,25 +42,18 @@ _LARGE_BYTES = 512 * 1024
 """Documents of this size are read by the slow parser at once: the fast one would hardly finish them."""
 
 
-def publisher_of(channel: Channel, address_group: str) -> Publisher:
-    """Return a channel's publisher, which is a site and a network.
+class Publisher(NamedTuple):
+    """The publisher of a document: its site, and the network that answers for the site ("" if not known yet)."""
 
-    ``address_group`` identifies the network: :meth:`Politeness.charge_network` returned it for the channel's last poll.
-    It is "" if the network is unknown.
-    """
-    site = charged_site(channel)
-    return Publisher(site or urlsplit(channel.url).netloc, address_group, bool(site))
+    site: str
+    network: str
+    is_public: bool
 
 
-def publisher_of_state(state: PollState) -> Publisher:
-    """Return the publisher (site and network) of the channel that ``state`` describes.
-
-    The result is stored in ``state``, so that it is not created again for each poll.
-    """
-    publisher = state.publisher
-    if publisher is None or publisher.network != state.address_group:
-        publisher = state.publisher = publisher_of(state.channel, state.address_group)
-    return publisher
+def publisher_of(state: PollState) -> Publisher:
+    """Return the publisher of a channel, whose network is the one that answered the channel's last poll."""
+    site = charged_site(state.channel)
+    return Publisher(site or urlsplit(state.channel.url).netloc, state.address_group, bool(site))
 
 
 class Allowance(NamedTuple):
@@ -79,13 +71,6 @@ SITE_ALLOWANCE = Allowance(1.0, 1.0)
 NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
-class _Bucket(msgspec.Struct):
-    """A leaky bucket: the parser time that was used and had not leaked away at the time ``at_s`` (monotonic s)."""
-
-    used_s: float = 0.0
-    at_s: float = 0.0
-
-
 class ParserTimeBudgets:
     """Parser time that each site and each network has used, in the memory of this worker.
 
@@ -94,25 +79,22 @@ class ParserTimeBudgets:
     """
 
     def __init__(self) -> None:
-        self._buckets = LRUCache[tuple[str, str], _Bucket](_MAX_BUCKETS)
+        self._buckets = LRUCache[tuple[str, str], tuple[float, float]](_MAX_BUCKETS)
+        """Leaky buckets: the parser time that had been used, and not leaked away, at a monotonic time."""
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
         """Count ``cpu_s`` seconds of parser time against the budgets of a publisher's site and network."""
-        now_s = time.monotonic()
         for key, allowance in _allowances(publisher):
-            used_s = self._used_s(key, allowance, now_s) + cpu_s
-            self._buckets[key] = _Bucket(min(used_s, 2 * allowance.burst_s), now_s)
+            used_s = min(self._used_s(key, allowance) + cpu_s, 2 * allowance.burst_s)
+            self._buckets[key] = used_s, time.monotonic()
 
     def is_exhausted(self, publisher: Publisher) -> bool:
         """Return whether a publisher's site or network has used up its allowance of parser time."""
-        now_s = time.monotonic()
-        return any(
-            self._used_s(key, allowance, now_s) >= allowance.burst_s for key, allowance in _allowances(publisher)
-        )
+        return any(self._used_s(key, allowance) >= allowance.burst_s for key, allowance in _allowances(publisher))
 
-    def _used_s(self, key: tuple[str, str], allowance: Allowance, now_s: float) -> float:
-        bucket = self._buckets.get(key, _Bucket())
-        return max(bucket.used_s - (now_s - bucket.at_s) * allowance.per_minute_s / 60, 0.0)
+    def _used_s(self, key: tuple[str, str], allowance: Allowance) -> float:
+        used_s, at_s = self._buckets.get(key, (0.0, 0.0))
+        return max(used_s - (time.monotonic() - at_s) * allowance.per_minute_s / 60, 0.0)
 
 
 def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]:
@@ -125,12 +107,31 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 
 
 class LaneLimits(NamedTuple):
-    """The number of slots of a lane: in all, per site, per network, and for publishers of unknown network."""
+    """The limits of a lane: its number of slots in all, per site, per network, and for publishers of unknown network.
+
+    At most ``readers_per_network`` callers of one network may hold the lane's parser process or wait for it. A job of
+    the parser may use ``cpu_s`` seconds of processor time; infinity means the parser's own limit.
+    """
 
     slots: int
     per_site: int
     per_network: int
     unknown_network: int
+    readers_per_network: int
+    cpu_s: float
+
+
+# The slots of one site in both lanes are together the four connections that a fetcher has per host.
+POLL_LIMITS: Final = (
+    LaneLimits(slots=64, per_site=3, per_network=8, unknown_network=32, readers_per_network=8, cpu_s=FAST_CPU_S),
+    LaneLimits(slots=16, per_site=1, per_network=4, unknown_network=8, readers_per_network=1, cpu_s=inf),
+)
+"""The limits of the fast and the slow lane for polls and pushed documents."""
+PROBE_LIMITS: Final = (
+    LaneLimits(slots=24, per_site=2, per_network=6, unknown_network=12, readers_per_network=6, cpu_s=FAST_CPU_S),
+    LaneLimits(slots=24, per_site=2, per_network=6, unknown_network=12, readers_per_network=1, cpu_s=inf),
+)
+"""The limits of the lanes for probes of URLs. Each probe holds a slot of the fast lane from beginning to end."""
 
 
 class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
@@ -150,44 +151,32 @@ class ConcurrencyLane:
     A poll holds one of ``slots``. While its documents are parsed, it also holds ``reading``.
     """
 
-    def __init__(
-        self,
-        limits: LaneLimits,
-        parser: ParserPool,
-        budgets: ParserTimeBudgets,
-        *,
-        readers_per_network: int,
-        cpu_s: float,
-    ) -> None:
-        """Create a lane that parses documents with ``parser``, and counts the time against publishers' ``budgets``.
-
-        One job may use at most ``cpu_s`` seconds of processor time; infinity means the parser's own limit. At most
-        ``readers_per_network`` callers of one network may hold the parser or wait for it.
-        """
+    def __init__(self, limits: LaneLimits, parser: ParserPool, budgets: ParserTimeBudgets) -> None:
+        """Create a lane that parses documents with ``parser``, and counts the time against publishers' ``budgets``."""
         self.slots = asyncio.Semaphore(limits.slots)
         self.reading = asyncio.Semaphore(1)
         self._parser = parser
         self._budgets = budgets
-        self._cpu_s = cpu_s
+        self._cpu_s = limits.cpu_s
         self._sites = _Semaphores(limits.per_site)
         self._networks = _Semaphores(limits.per_network)
         self._unknown_network = asyncio.Semaphore(limits.unknown_network)
-        self._readers = _Semaphores(readers_per_network)
+        self._readers = _Semaphores(limits.readers_per_network)
 
     def site(self, publisher: Publisher) -> asyncio.Semaphore:
         """Return the semaphore of a publisher's site, which has to be acquired before a slot."""
         return self._sites.named(publisher.site)
 
     @contextlib.asynccontextmanager
-    async def slot(self, publisher: Publisher) -> AsyncIterator[None]:
-        """Hold a slot of the lane, and a slot of the publisher's network, inside this context."""
-        async with self._network(publisher) or contextlib.nullcontext(), self.slots:
-            yield
+    async def slot(self, publisher: Publisher) -> AsyncIterator[bool]:
+        """Hold a slot of the lane, and a slot of the publisher's network, inside this context.
 
-    def is_full(self, publisher: Publisher) -> bool:
-        """Return whether :meth:`slot` would have to wait for this publisher."""
+        The context's value is whether it had to wait for them.
+        """
         network = self._network(publisher)
-        return self.slots.locked() or (network is not None and network.locked())
+        has_waited = self.slots.locked() or (network is not None and network.locked())
+        async with network or contextlib.nullcontext(), self.slots:
+            yield has_waited
 
     def _network(self, publisher: Publisher) -> asyncio.Semaphore | None:
         if not publisher.is_public:
@@ -219,16 +208,19 @@ class ConcurrencyLane:
             raise
         finally:
             used_s = max(self._parser.cpu_s - before_s, least_s)
-            self._budgets.charge(publisher_of_state(state), used_s)
+            self._budgets.charge(publisher_of(state), used_s)
             state.costly = used_s >= FAST_CPU_S
 
 
 class ConcurrencyLanes:
     """The fast and the slow lane, and the choice between them for each poll and each document."""
 
-    def __init__(self, fast: ConcurrencyLane, slow: ConcurrencyLane, budgets: ParserTimeBudgets) -> None:
-        self._fast = fast
-        self._slow = slow
+    def __init__(
+        self, limits: tuple[LaneLimits, LaneLimits], fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets
+    ) -> None:
+        """Create the lanes; ``limits`` are those of the fast and the slow lane, ``fast`` and ``slow`` their parsers."""
+        self._fast = ConcurrencyLane(limits[0], fast, budgets)
+        self._slow = ConcurrencyLane(limits[1], slow, budgets)
         self._budgets = budgets
 
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
@@ -237,7 +229,7 @@ class ConcurrencyLanes:
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
         """Return the lane in which to parse a channel's documents, whose size is ``size_bytes`` in all."""
-        is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of_state(state))
+        is_costly = state.costly or size_bytes > _LARGE_BYTES or self._budgets.is_exhausted(publisher_of(state))
         return self._slow if is_costly else self._fast
 
     async def detect_changes(
@@ -248,7 +240,7 @@ class ConcurrencyLanes:
         A job that proves to be costly in the fast lane is repeated in the slow lane. Raises the errors of
         :meth:`ParserPool.detect_changes`.
         """
-        publisher = publisher_of_state(state)
+        publisher = publisher_of(state)
         size_bytes = sum(len(document.body) for document in job.documents)
         if self.choose_for_document(state, size_bytes) is self._fast:
             async with self._fast.parser(publisher):
@@ -261,13 +253,12 @@ class ConcurrencyLanes:
             return await self._slow.detect_changes(job, state, timeout_s)
 
     @contextlib.asynccontextmanager
-    async def hold_slot(self, channel: Channel, address_group: str) -> AsyncIterator[None]:
+    async def hold_slot(self, state: PollState) -> AsyncIterator[None]:
         """Hold a slot of the fast lane inside this context, for requests to a channel's publisher while a user waits.
 
-        ``address_group`` identifies the publisher's network, and is "" if unknown. Raises :class:`LimitReached` if no
-        slot is free within 5 s.
+        Raises :class:`LimitReached` if no slot is free within 5 s.
         """
-        publisher = publisher_of(channel, address_group)
+        publisher = publisher_of(state)
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(_SLOT_TIMEOUT_S):
@@ -275,31 +266,8 @@ class ConcurrencyLanes:
                         await held.enter_async_context(self._fast.site(publisher))
                     await held.enter_async_context(self._fast.slot(publisher))
             except TimeoutError:
-                host = host_of(channel.url)
+                host = host_of(state.channel.url)
                 raise LimitReached(
                     f"Too many URLs are being checked, so {host} was not contacted. Try again."
                 ) from None
             yield
-
-
-def create_poll_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
-    """Return the lanes for polls and pushed documents, which use the parser processes ``fast`` and ``slow``."""
-    # The slots of one site in both lanes are together the four connections that a fetcher has per host.
-    return ConcurrencyLanes(
-        ConcurrencyLane(LaneLimits(64, 3, 8, 32), fast, budgets, readers_per_network=8, cpu_s=FAST_CPU_S),
-        ConcurrencyLane(LaneLimits(16, 1, 4, 8), slow, budgets, readers_per_network=1, cpu_s=inf),
-        budgets,
-    )
-
-
-def create_probe_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
-    """Return the lanes for probes of URLs, which use the parser processes ``fast`` and ``slow``.
-
-    Each probe holds a slot of the fast lane from beginning to end.
-    """
-    limits = LaneLimits(24, 2, 6, 12)
-    return ConcurrencyLanes(
-        ConcurrencyLane(limits, fast, budgets, readers_per_network=6, cpu_s=FAST_CPU_S),
-        ConcurrencyLane(limits, slow, budgets, readers_per_network=1, cpu_s=inf),
-        budgets,
-    )

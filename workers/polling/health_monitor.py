@@ -5,26 +5,19 @@ justifies it, and is never stored here: until a version with the notice exists, 
 notice. So the notice is not lost when the owner is busy, outdated or dead.
 """
 
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from math import ceil
 
-import msgspec
 import structlog
 
 from service.clock import Clock
-from service.corona.events import StartPolling
+from service.corona.events import CandidateFound, LimitObserved
 from service.corona.messages import Candidate, PollingLimit
 from service.corona.polling_limits import LimitReason
 from service.errors import StoreUnavailable
-from service.feeds.channel_health import (
-    ChannelHealth,
-    PollReport,
-    diagnose,
-    symptom_of,
-)
+from service.feeds.channel_health import PollReport, diagnose, symptom_of
 from service.feeds.outage_detector import OutageDetector
-from service.model import Channel, ChannelId, Delta, Notice, PollResult, Validators
+from service.model import Channel, ChannelId, Delta, PollResult, Validators
 from service.store import Store
 
 _MAX_REPORTS = 1_000
@@ -32,34 +25,19 @@ _MAX_REPORTS = 1_000
 log = structlog.get_logger(__name__)
 
 
-class PolledChannel(msgspec.Struct, frozen=True):
-    """A channel that this node polls, and the assignment with the schedule of the polls."""
-
-    channel: Channel
-    assignment: StartPolling
-
-
 class HealthMonitor:
     """Records how one node's polls of channels end, and derives notices to subscribers and back-offs from them.
 
-    ``get_polled`` returns a channel that this node polls, or None if only other nodes poll it. ``offer`` sends a
-    candidate version with a notice to the channel's owner, and ``report_limit`` the back-off of a channel that fails.
+    ``get_polled`` returns a channel that this node polls, and the number of nodes that poll it. It returns None for a
+    channel that only other nodes poll.
     """
 
     def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        *,
-        get_polled: Callable[[ChannelId], PolledChannel | None],
-        offer: Callable[[Candidate], Awaitable[None]],
-        report_limit: Callable[[PollingLimit], Awaitable[None]],
+        self, store: Store, clock: Clock, get_polled: Callable[[ChannelId], tuple[Channel, int] | None]
     ) -> None:
         self._store = store
         self._clock = clock
         self._get_polled = get_polled
-        self._offer = offer
-        self._report_limit = report_limit
         self._outages = OutageDetector()
         self._reports: list[tuple[ChannelId, PollReport]] = []
 
@@ -83,10 +61,11 @@ class HealthMonitor:
         if self._outages.is_offline is not was_outage:
             log.warning("network outage ended" if was_outage else "network outage: no publisher is reachable")
 
-    async def record(self) -> None:
-        """Store how polls have ended since the last call; send the notices and back-offs that the results justify.
+    async def record(self) -> list[CandidateFound | LimitObserved]:
+        """Store how polls have ended since the last call; return the notices and back-offs that the results justify.
 
-        If the store is unavailable, the results are stored at the next call.
+        A notice is a candidate version, and a back-off a limit of the polls of a channel that fails. If the store is
+        unavailable, the results are stored at the next call.
         """
         for channel, result in self._outages.expire(self._clock.wall_s()):
             self._report_symptom(channel, result)
@@ -95,30 +74,22 @@ class HealthMonitor:
             healths = await self._store.channels.record_polls(reports)
         except StoreUnavailable:
             self._reports = (reports + self._reports)[-_MAX_REPORTS:]
-            return
+            return []
+        events: list[CandidateFound | LimitObserved] = []
         last = dict(reports)
-        with contextlib.suppress(StoreUnavailable):  # the next polls prove the same
-            for (channel_id, report), health in zip(reports, healths, strict=True):
-                if health is not None and (polled := self._get_polled(channel_id)) is not None:
-                    await self._diagnose(polled, report.result, health)
-                    if health.backoff_s and last[channel_id] is report:
-                        limit = PollingLimit(channel_id, LimitReason.FAILURE, ceil(health.backoff_s))
-                        await self._report_limit(limit)
+        for (channel_id, report), health in zip(reports, healths, strict=True):
+            if health is None or (polled := self._get_polled(channel_id)) is None:
+                continue
+            channel, node_count = polled
+            if notice := diagnose(health, node_count, report.result.detail):
+                log.info("channel health changed", channel=channel_id[:8], kind=notice.kind, detail=notice.detail)
+                delta = Delta(channel_id, channel.version, 0, report.result.at_s, (), notice=notice)
+                # Without validators and a baseline, so that those in the store stay unchanged.
+                events.append(CandidateFound(Candidate(delta, Validators(), b"")))
+            if health.backoff_s and last[channel_id] is report:
+                limit = PollingLimit(channel_id, LimitReason.FAILURE, ceil(health.backoff_s))
+                events.append(LimitObserved(limit))
+        return events
 
     def _report_symptom(self, channel: Channel, result: PollResult) -> None:
         self._reports.append((channel.id, PollReport(result, symptom_of(channel.url, result), is_repeat=True)))
-
-    async def _diagnose(self, polled: PolledChannel, result: PollResult, health: ChannelHealth) -> None:
-        """Offer a notice to the channel's subscribers if the channel's health requires it."""
-        notice = diagnose(health, polled.assignment.schedule.size, result.detail)
-        if notice is not None:
-            log.info("channel health changed", channel=polled.channel.id[:8], kind=notice.kind, detail=notice.detail)
-            await self._offer(_notice_candidate(polled.channel, notice, result.at_s))
-
-
-def _notice_candidate(channel: Channel, notice: Notice, at_s: float) -> Candidate:
-    """Return a candidate version that contains only a notice, detected at ``at_s`` (Unix s).
-
-    It has no validators and no baseline, so that those in the store stay unchanged.
-    """
-    return Candidate(Delta(channel.id, channel.version, 0, at_s, (), notice=notice), Validators(), b"")

@@ -6,18 +6,20 @@ private addresses are limited only by pauses.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from service.errors import BadStatus, HostBlocked, LimitReached, RequestsPaused
+from service.feeds.polling_hints import find_earliest_poll
 from service.feeds.urls import host_of, is_loopback
-from service.model import Channel
+from service.model import Channel, Validators
 from service.net.address_guard import is_public
 from service.net.sites import address_group, host_and_parent_domains, site_of
 from service.settings import Settings
 from service.store.coordination.request_budgets import SECONDS_PER_HOUR, RateLimit, RequestBudgets
+from workers.polling.poll_state import PollState
 
 BURST = 5
 """Requests that a publisher may receive in quick succession."""
@@ -27,6 +29,10 @@ _GRANTED_BURST = BURST - 1
 
 _TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
+_HINT_SHARE = 0.95
+"""Share of a wait, by the publisher's hints, after which a poll is granted: schedules keep the interval, but polls of a
+schedule are not equally late.
+"""
 _MAX_CACHED_HOSTS = 10_000
 
 
@@ -57,24 +63,24 @@ class Politeness:
 
     async def acquire_request(self, channel: Channel) -> None:
         """Take the tokens for the first poll of a channel, and for the request to its site."""
-        await self.acquire_poll(channel, subscribers=1)
+        await self.acquire_poll(PollState(channel, Validators(), 1))
         await self.acquire_site(channel)
 
-    async def acquire_poll(self, channel: Channel, subscribers: int, address_group: str = "") -> None:
+    async def acquire_poll(self, state: PollState) -> None:
         """Take the tokens for a poll of a channel from the budgets of the channel and of its network.
 
-        The channel's budget is that of its number of ``subscribers`` (:meth:`FleetPolicy.most_polls_per_hour`). The
-        token for its site is taken later, by :meth:`acquire_site`. ``address_group`` identifies the network:
-        :meth:`charge_network` returned it after the channel's last poll. It is "" before the first poll.
+        The channel's budget is that of its number of subscribers (:meth:`FleetPolicy.most_polls_per_hour`). The token
+        for its site is taken later, by :meth:`acquire_site`.
         """
+        channel, group = state.channel, state.address_group
         host = host_of(channel.url)
         self.raise_if_blocked(host)
         site = pausable_site(channel.url)
         if not charged_site(channel):
             _raise_if_paused(host, await self._budgets.paused_s(channel.id, site))
             return
-        network = self._network_limit(address_group) if address_group else None
-        most_per_hour = self._policy.most_polls_per_hour(subscribers)
+        network = self._network_limit(group) if group else None
+        most_per_hour = self._policy.most_polls_per_hour(state.subscribers)
         delays = await self._budgets.take_poll(channel.id, most_per_hour, site, network)
         _raise_if_paused(host, delays.paused_s)
         if delays.poll_s > 0:
@@ -123,13 +129,17 @@ class Politeness:
         if pause_s:
             await self._budgets.pause(channel.id, pause_s)
 
-    async def apply_polling_hint(self, channel: Channel, subscribers: int, for_s: float) -> None:
-        """Pause polls of a channel for ``for_s`` seconds, as the polling hints of its document ask.
+    async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
+        """Pause a public channel until the time before which its document and the response's headers ask not to poll.
 
-        Nothing is done if the budget of a channel with so many ``subscribers`` does not allow an earlier poll anyway.
+        Nothing is done if the channel's budget does not allow an earlier poll anyway. ``now_s`` is the Unix time.
         """
-        if for_s > SECONDS_PER_HOUR / self._policy.most_polls_per_hour(subscribers):
-            await self._budgets.pause(channel.id, for_s)
+        if state.channel.private:
+            return
+        earliest = find_earliest_poll(headers, state.polling_hints, now_s)
+        pause_s = (earliest.not_before_s - now_s) * (1.0 if earliest.is_skipping else _HINT_SHARE)
+        if pause_s > SECONDS_PER_HOUR / self._policy.most_polls_per_hour(state.subscribers):
+            await self._budgets.pause(state.channel.id, pause_s)
 
     def _network_limit(self, group: str) -> RateLimit:
         per_s = self._settings.address_requests_per_s

@@ -1,7 +1,6 @@
 """The state of a channel that a node keeps between polls, and how polls and new versions change this state."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,16 +16,8 @@ _MAX_DOCUMENT_BYTES = 8 * 1024 * 1024
 _DAY_S = 86_400
 
 
-class Publisher(NamedTuple):
-    """The publisher of a document: its site, and the network that answers for the site ("" if not known yet)."""
-
-    site: str
-    network: str
-    is_public: bool
-
-
 class PollState(msgspec.Struct, gc=False):
-    """What a node remembers about a channel between two polls.
+    """The state of a channel that a node keeps between two polls.
 
     The next poll compares the document with the *base*: the baseline and the version that this state refers to.
     Validators make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the store's
@@ -40,7 +31,6 @@ class PollState(msgspec.Struct, gc=False):
     - ``deadly_sha256``: the hash of a body for which the parser was killed.
     - ``full_day``: the channel's day (:func:`channel_day`) of the last unconditional poll.
     - ``digest``: identifies the content of the channel's version.
-    - ``publisher``: the publisher at the last poll.
     """
 
     channel: Channel
@@ -54,7 +44,6 @@ class PollState(msgspec.Struct, gc=False):
     deadly_sha256: str = ""
     full_day: int = 0
     digest: bytes = b""
-    publisher: Publisher | None = None
 
 
 class DetectedUpdate(msgspec.Struct, frozen=True):
@@ -68,59 +57,35 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
     candidate: Candidate
 
 
-def new_poll_state(stored: ChannelState, subscribers: int, now_s: float) -> PollState:
-    """Return the state for the first poll of a channel by this node; ``now_s`` is the Unix time.
+def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
+    """Return the state for polls that compare with the ``stored`` version of a channel; ``now_s`` is the Unix time.
 
-    ``stored`` is the channel's state in the store, and ``subscribers`` its number of subscribers.
+    ``known`` is the state of this node's former polls, or None. It has facts that are not in the store.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
-    full_day = channel_day(channel, now_s)
-    return PollState(
-        channel,
-        stored.validators,
-        subscribers,
-        polling_hints=stored.polling_hints,
-        full_day=full_day,
-        digest=stored.digest,
-    )
+    if known is None:
+        full_day = channel_day(channel, now_s)
+        known = PollState(channel, Validators(), 0, polling_hints=stored.polling_hints, full_day=full_day)
+    return advance_to_version(known, channel, stored.validators, subscribers, stored.digest)
 
 
-def merge_reloaded(state: PollState, reloaded: PollState) -> PollState:
-    """Return the state ``reloaded`` from the store, with the facts in ``state`` that the store does not have.
+def advance_to_version(
+    state: PollState, channel: Channel, validators: Validators, subscribers: int, digest: bytes
+) -> PollState:
+    """Return the state for polls that compare with another version.
 
-    Examples of these facts are whether the last fetch was slow, and the address group.
+    ``channel`` is the channel at that version, whose content has this ``digest``. Facts that only this node knows are
+    kept, for example whether the last fetch was slow.
     """
     return msgspec.structs.replace(
-        state,
-        channel=reloaded.channel,
-        validators=reloaded.validators,
-        subscribers=reloaded.subscribers,
-        digest=reloaded.digest,
-        unversioned=(),
-        publisher=None,
-    )
-
-
-def advance_to_version(state: PollState, version: int, base: VersionBase) -> PollState:
-    """Return the state at the new ``version``, whose ``base`` the channel's owner has sent.
-
-    Facts that are known only to this node are kept, for example whether the last fetch was slow.
-    """
-    channel = msgspec.structs.replace(state.channel, version=version)
-    return msgspec.structs.replace(
-        state,
-        channel=channel,
-        validators=base.validators,
-        subscribers=base.subscribers,
-        digest=base.digest,
-        unversioned=(),
+        state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
     )
 
 
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Return whether a version, whose base is given, was made from this candidate.
+    """Return whether the version with this ``base`` is the one that this candidate became.
 
-    If it was, all changes of the candidate have a version.
+    If so, all changes of the candidate have a version.
     """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 

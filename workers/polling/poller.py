@@ -6,9 +6,9 @@ the channel's owner. A poll that fails changes nothing.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Container, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from math import inf
-from typing import NamedTuple
 
 import msgspec
 
@@ -23,15 +23,15 @@ from service.errors import (
     RequestsPaused,
     UserError,
 )
-from service.feeds.polling_hints import find_earliest_poll, shortest_interval_s, skipped_s, with_freshness
+from service.feeds.polling_hints import shortest_interval_s, skipped_s, with_freshness
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
-from workers.peers.content_cache import BaselineCache
-from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of_state
-from workers.polling.politeness import Politeness, charged_site, public_address_group
+from workers.peers.content_locator import ContentLocator
+from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of
+from workers.polling.politeness import Politeness
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
@@ -42,7 +42,6 @@ from workers.polling.poll_state import (
     documents_to_compare,
     keep_unversioned,
 )
-from workers.polling.poll_trace import trace, trace_request, trace_response, trace_update
 
 _MAX_MEASURED_DELAY_S = 86_400.0
 _MAX_ARCHIVES = 3
@@ -50,11 +49,27 @@ _MAX_ARCHIVES = 3
 _ARCHIVES_TIMEOUT_S = 20.0
 _PUSH_SLOT_TIMEOUT_S = 10.0
 """How long pushed documents wait for a slot and the parser before the channel is polled instead."""
-_HINT_SHARE = 0.95
-"""Share of a wait, by the publisher's hints, after which a poll is granted: schedules keep the interval, but polls of a
-schedule are not equally late.
-"""
 _PARSING_HEADERS = ("content-type", "content-language")
+
+_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
+"""Receives descriptions of the steps of polls that its own task awaits, for the user who requested a poll."""
+
+
+def trace(text: str) -> None:
+    """Pass the description of a step to this task's listener; without a listener nothing happens."""
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(text)
+
+
+@contextlib.contextmanager
+def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
+    """Call ``listener`` with each step that is traced inside this context."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
@@ -74,16 +89,6 @@ class PollOutcome(msgspec.Struct, frozen=True):
     hint_s: float = 0.0
 
 
-class _Comparison(NamedTuple):
-    """The update that a comparison of documents found, or None, and the findings of the parser.
-
-    ``findings`` is None if there was nothing to parse.
-    """
-
-    update: DetectedUpdate | None
-    findings: DetectionResult | None = None
-
-
 class Poller:
     """Polls publishers for the nodes of one worker, within the politeness and concurrency limits."""
 
@@ -92,22 +97,14 @@ class Poller:
         fetcher: Fetcher,
         politeness: Politeness,
         lanes: ConcurrencyLanes,
-        baselines: BaselineCache,
+        contents: ContentLocator,
         clock: Clock,
     ) -> None:
         self._fetcher = fetcher
         self._politeness = politeness
         self._lanes = lanes
-        self._baselines = baselines
+        self._contents = contents
         self._clock = clock
-
-    def set_blocked_hosts(self, blocked_hosts: Container[str]) -> None:
-        """Block requests to these hosts and domains with their subdomains; unblock all others."""
-        self._politeness.set_blocked_hosts(blocked_hosts)
-
-    def raise_if_blocked(self, channel: Channel) -> None:
-        """Raise :class:`HostBlocked` if an admin has blocked a channel's host."""
-        self._politeness.raise_if_blocked(host_of(channel.url))
 
     async def acquire_poll(self, state: PollState) -> None:
         """Wait until a channel may be polled, and take the request tokens for the poll.
@@ -118,34 +115,33 @@ class Poller:
         paused_s = 0.0 if state.channel.private else skipped_s(state.polling_hints, self._clock.wall_s())
         if paused_s:
             raise RequestsPaused(f"The publisher excludes polls for another {paused_s:.0f} s.", paused_s=paused_s)
-        await self._politeness.acquire_poll(state.channel, state.subscribers, state.address_group)
+        await self._politeness.acquire_poll(state)
 
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
         """Poll a channel once for ``node``; the caller has called :meth:`acquire_poll` before.
 
         ``state`` is updated in place, so that the next poll continues from this one. Errors of the publisher are part
         of the outcome. Raises :class:`LimitReached` if the site's budget grants no request, or if the request cannot
-        begin by ``before_s`` (monotonic s), and raises Coronet's own errors.
+        begin by ``before_s`` (Unix s), and raises Coronet's own errors.
         """
         started_s = self._clock.monotonic_s()
-        fetched, comparison, status, detail = None, _Comparison(None), 0, ""
-        lane, publisher = self._lanes.choose_for_poll(state), publisher_of_state(state)
+        fetched, update, findings, status, detail = None, None, None, 0, ""
+        lane, publisher = self._lanes.choose_for_poll(state), publisher_of(state)
         try:
             async with lane.site(publisher):
                 await self._politeness.acquire_site(state.channel)
                 trace("The request limit of the site allows a request.")
-                was_full = lane.is_full(publisher)
-                async with lane.slot(publisher):
-                    if was_full:  # the token was taken before the wait for a slot
+                async with lane.slot(publisher) as has_waited:
+                    if has_waited:  # the token was taken before that
                         await self._politeness.acquire_site(state.channel)
                     self._raise_if_late(before_s)
                     started_s, state.slow = self._clock.monotonic_s(), False
                     with self._mark_slow(state):
-                        fetched = await self._fetch(state, public_only=_must_be_public(state.channel))
+                        fetched = await self._fetch(state)
                     status = fetched.status
-                    comparison = await self._compare(state, fetched)
-                    await self._apply_polling_hints(state, fetched)
-            outcome = "new" if comparison.update else "unchanged"
+                    update, findings = await self._compare(state, fetched)
+                    await self._politeness.apply_polling_hints(state, fetched.headers, self._clock.wall_s())
+            outcome = "new" if update else "unchanged"
         except LimitReached:
             raise
         except (PublisherError, UserError) as error:
@@ -156,11 +152,13 @@ class Poller:
         took_s = self._clock.monotonic_s() - started_s
         size_bytes = len(fetched.body or b"") if fetched else 0
         result = PollResult(node, self._clock.wall_s(), outcome, status, detail, took_s, size_bytes)
+        permanent_url = (fetched and fetched.permanent_url) or ""
+        hubs, topic = hubs_of(fetched, findings) if fetched and findings else ((), "")
         hint_s = 0.0 if state.channel.private else shortest_interval_s(state.polling_hints)
-        return _outcome(result, fetched, comparison, hint_s)
+        return PollOutcome(result, update, permanent_url, hubs, topic, hint_s)
 
     def _raise_if_late(self, before_s: float) -> None:
-        if self._clock.monotonic_s() > before_s:
+        if self._clock.wall_s() > before_s:
             raise LimitReached("This worker is overloaded: another worker's poll was due before this one could begin.")
 
     @contextlib.asynccontextmanager
@@ -168,11 +166,12 @@ class Poller:
         """Hold a slot and the parser of a lane, and return the lane, to parse documents that a hub has pushed.
 
         ``size_bytes`` is the size of the documents in all. Raises :class:`LimitReached` if the slot or the parser is
-        not free within 10 s.
+        not free within 10 s, and :class:`HostBlocked` if an admin has blocked the channel's host.
         """
-        lane = self._lanes.choose_for_document(state, size_bytes)
-        publisher = publisher_of_state(state)
-        await self._baselines.get(state.channel, state.digest)  # a baseline is located before slot and parser are held
+        self._politeness.raise_if_blocked(host_of(state.channel.url))
+        lane, publisher = self._lanes.choose_for_document(state, size_bytes), publisher_of(state)
+        # The baseline is located before the slot and the parser are held.
+        await self._contents.baseline(state.channel, state.digest)
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(_PUSH_SLOT_TIMEOUT_S):
@@ -188,7 +187,9 @@ class Poller:
         ``lane`` is the lane that :meth:`hold_push_slot` returned. Raises :class:`PublisherError` if the document cannot
         be parsed, or takes too long.
         """
-        return (await self._compare_all(state, documents_to_compare(state, pushed), state.validators, lane)).update
+        documents = documents_to_compare(state, pushed)
+        update, _ = await self._compare_all(state, documents, state.validators, lane)
+        return update
 
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
         """Return the part of an update that is not in the version of ``state``. Raises :class:`PublisherError`.
@@ -198,69 +199,33 @@ class Poller:
         """
         if state.channel.kind == "page":
             return None
-        return (await self._compare_all(state, update.documents, update.candidate.validators)).update
+        remaining, _ = await self._compare_all(state, update.documents, update.candidate.validators)
+        return remaining
 
     def on_versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
         """Compare with the baseline of a candidate of this node from now on, because it has become a version.
 
         ``before`` is the channel's state before the version, and ``after`` the state with the version.
         """
-        self._baselines.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
+        self._contents.on_versioned(after.channel, candidate.delta, candidate.memory, before.digest, after.digest)
 
-    async def address_group(self, channel: Channel) -> str:
-        """Return the address group (network) of a channel that was not polled yet; "" if it is private or unknown."""
-        if not charged_site(channel):
-            return ""
-        return public_address_group(await self._fetcher.address_of(host_of(channel.url)))
-
-    async def fetch_unknown(self, channel: Channel, timeout_s: float) -> FetchResult:
-        """Fetch the document of a channel that is not polled yet.
-
-        Raises a :class:`PublisherError`, or :class:`LimitReached` if no request is allowed within ``timeout_s``.
-        """
-        until_s = self._clock.monotonic_s() + timeout_s
-        host = host_of(channel.url)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._politeness.acquire_request(channel)
-        except TimeoutError:
-            raise LimitReached(f"Other requests to {host} are waiting. Try again in a minute.") from None
-        unknown = PollState(channel, Validators(), 0)
-        return await self._fetch(unknown, until_s - self._clock.monotonic_s(), public_only=_must_be_public(channel))
-
-    async def _fetch(self, state: PollState, timeout_s: float = inf, *, public_only: bool) -> FetchResult:
+    async def _fetch(self, state: PollState) -> FetchResult:
         now_s = self._clock.wall_s()
         validators = conditional_validators(state, now_s)
-        trace_request(host_of(state.channel.url), is_conditional=bool(validators.etag or validators.last_modified))
-        try:
-            fetched = await self._fetcher.fetch(
-                state.channel.url,
-                validators,
-                state.subscribers,
-                self._politeness.acquire_redirect,
-                within_s=timeout_s,
-                public_only=public_only,
-            )
-        except BadStatus as error:
-            await self._politeness.on_refused(state.channel, error)
-            raise
-        trace_response(fetched)
+        is_conditional = validators.etag or validators.last_modified
+        trace(f"Requesting {'changes' if is_conditional else 'the whole document'} from {host_of(state.channel.url)}.")
+        fetched = await fetch_politely(self._fetcher, self._politeness, state, validators)
+        size = f"{len(fetched.body):,} bytes" if fetched.body is not None else "no body"
+        trace(f"{fetched.address or fetched.url} responded with status {fetched.status}, {size}.")
+        if fetched.permanent_url:
+            trace(f"It has moved permanently to {fetched.permanent_url}.")
         state.full_day = channel_day(state.channel, now_s)
-        state.address_group = await self._politeness.charge_network(fetched.address, state.address_group)
         return fetched
 
-    async def _apply_polling_hints(self, state: PollState, fetched: FetchResult) -> None:
-        """Pause a public channel until the time before which its headers and its document ask not to poll."""
-        if state.channel.private:
-            return
-        now_s = self._clock.wall_s()
-        earliest = find_earliest_poll(fetched.headers, state.polling_hints, now_s)
-        pause_s = earliest.not_before_s - now_s
-        await self._politeness.apply_polling_hint(
-            state.channel, state.subscribers, pause_s if earliest.is_skipping else pause_s * _HINT_SHARE
-        )
-
-    async def _compare(self, state: PollState, fetched: FetchResult) -> _Comparison:
+    async def _compare(
+        self, state: PollState, fetched: FetchResult
+    ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
+        """Compare a response, and return what :meth:`_compare_all` returns."""
         state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == state.deadly_sha256:
@@ -269,7 +234,7 @@ class Poller:
         if not documents and not state.channel.dormant:
             trace("The document has not changed: nothing to parse.")
             state.validators = fetched.validators
-            return _Comparison(None)
+            return None, None
         try:
             return await self._compare_all(state, documents, fetched.validators)
         except ParseKilled:
@@ -285,14 +250,15 @@ class Poller:
         documents: tuple[Document, ...],
         validators: Validators,
         held_lane: ConcurrencyLane | None = None,
-    ) -> _Comparison:
+    ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
         """Compare documents with the channel's baseline, and update ``state``.
 
+        Returns the update, or None, and the findings of the parser, which are None if there was nothing to parse.
         ``validators`` come from the response. ``held_lane`` is the lane whose parser the caller holds; if it is None, a
         lane is chosen here.
         """
         base = state.channel
-        baseline, located = await self._baselines.get(base, state.digest)
+        baseline, located = await self._contents.baseline(base, state.digest)
         if located is not None and located.version != base.version:
             # Another node has versioned an update, and woken the channel up: a silent update now would lose entries.
             base = msgspec.structs.replace(base, version=located.version, dormant=False)
@@ -301,30 +267,30 @@ class Poller:
             if located is not None and located.source != "publisher":
                 # Without the located baseline, the documents would have been fetched once before to build one.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
-            if held_lane is not None:
-                findings = await self._detect_changes(state, documents, baseline, held_lane)
-                state.polling_hints = findings.polling_hints
-            else:
-                documents, findings = await self._detect_with_archives(state, documents, baseline)
+            findings = await self._detect_changes(state, documents, baseline, held_lane)
+            state.polling_hints = findings.polling_hints
+            if findings.older_url and held_lane is None:
+                documents, findings = await self._add_archives(state, documents, baseline, findings)
         update = build_update(base, documents, validators, findings, self._clock.wall_s())
-        trace_update(update)
         if update is None:
+            trace("Parsed and compared: nothing new.")
             accept_unchanged(state, documents, validators)
-            self._baselines.put(base, findings.baseline)
+            self._contents.put_baseline(base, findings.baseline)
         else:
+            count = len(update.candidate.delta.changes)
+            trace(f"Parsed and compared: {count} change{'' if count == 1 else 's'}.")
             keep_unversioned(state, documents)
             _observe_delay(update.candidate.delta)
-        return _Comparison(update, findings if documents else None)
+        return update, findings if documents else None
 
-    async def _detect_with_archives(
-        self, state: PollState, documents: tuple[Document, ...], baseline: bytes
+    async def _add_archives(
+        self, state: PollState, documents: tuple[Document, ...], baseline: bytes, findings: DetectionResult
     ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Return the documents that were parsed, and the changes that they contain compared with ``baseline``.
+        """Return the documents with archives of the feed (RFC 5005) that have the entries that polls have missed.
 
-        If polls were missed, the documents include archives of the feed (RFC 5005) that have the missed entries.
+        The changes that all of them contain, compared with ``baseline``, are returned as well; ``findings`` are those
+        of the documents without archives.
         """
-        findings = await self._detect_changes(state, documents, baseline)
-        state.polling_hints = findings.polling_hints
         # An error in an archive does not invalidate the documents at hand.
         with contextlib.suppress(PublisherError, UserError, TimeoutError), self._mark_slow(state):
             async with asyncio.timeout(_ARCHIVES_TIMEOUT_S):
@@ -351,9 +317,7 @@ class Poller:
             if channel.kind == "page":
                 raise
             raise NotAFeed(f"{channel.url} answers with a page that is not a feed (any more).") from error
-        if (max_age_s := state.polling_hints.max_age_s) is None:
-            return findings
-        hints = msgspec.structs.replace(findings.polling_hints, max_age_s=max_age_s)
+        hints = msgspec.structs.replace(findings.polling_hints, max_age_s=state.polling_hints.max_age_s)
         return msgspec.structs.replace(findings, polling_hints=hints)
 
     async def _fetch_archive(self, url: str, channel: Channel) -> Document:
@@ -372,6 +336,30 @@ class Poller:
                 state.slow = True
 
 
+async def fetch_politely(
+    fetcher: Fetcher, politeness: Politeness, state: PollState, validators: Validators, within_s: float = inf
+) -> FetchResult:
+    """Fetch a channel's document within ``within_s`` seconds; the caller has taken the tokens for the request.
+
+    The network that answers is charged, and stored in ``state``; pauses that the response asks for are applied. Raises
+    :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
+    """
+    try:
+        fetched = await fetcher.fetch(
+            state.channel.url,
+            validators,
+            state.subscribers,
+            politeness.acquire_redirect,
+            within_s=within_s,
+            public_only=_must_be_public(state.channel),
+        )
+    except BadStatus as error:
+        await politeness.on_refused(state.channel, error)
+        raise
+    state.address_group = await politeness.charge_network(fetched.address, state.address_group)
+    return fetched
+
+
 def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
     """Return the WebSub hubs that a response names, and its topic, which is the document's own URL as it states it.
 
@@ -384,13 +372,6 @@ def document_of(fetched: FetchResult) -> Document:
     """Return the body of a response as a document for the parser."""
     headers = {name: fetched.headers[name] for name in _PARSING_HEADERS if name in fetched.headers}
     return Document(fetched.body or b"", fetched.url, headers, fetched.partial)
-
-
-def _outcome(result: PollResult, fetched: FetchResult | None, comparison: _Comparison, hint_s: float) -> PollOutcome:
-    permanent_url = (fetched and fetched.permanent_url) or ""
-    if fetched is None or comparison.findings is None:
-        return PollOutcome(result, comparison.update, permanent_url, hint_s=hint_s)
-    return PollOutcome(result, comparison.update, permanent_url, *hubs_of(fetched, comparison.findings), hint_s)
 
 
 def _observe_delay(delta: Delta) -> None:

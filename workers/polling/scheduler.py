@@ -6,39 +6,35 @@ are due within a twentieth of a second begin together, so that their requests to
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from enum import Enum
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from math import ceil, floor, inf
-from typing import Any
 
 import msgspec
 import structlog
 
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
-from service.corona.messages import Candidate, PollingLimit
+from service.corona.messages import PollingLimit
 from service.corona.polling_limits import LimitReason
 from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, RequestsPaused
 from service.feeds.channel_health import is_success
 from service.feeds.sandbox.protocol import Document
-from service.model import ChannelId, NodeId, PollResult
+from service.model import Channel, ChannelId, NodeId, PollResult
 from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
-from workers.polling.health_monitor import HealthMonitor, PolledChannel
+from service.tasks import BackgroundTasks
+from workers.polling.health_monitor import HealthMonitor
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
     advance_to_version,
+    build_poll_state,
     is_version_of,
     keep_unversioned,
-    merge_reloaded,
-    new_poll_state,
 )
-from workers.polling.poll_trace import trace
-from workers.polling.poller import Poller
-from workers.tasks import BackgroundTasks
+from workers.polling.poller import Poller, trace
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
@@ -97,48 +93,30 @@ class DueQueue:
         return self._heap[0][0] if self._heap else None
 
 
-class BaseState(Enum):
-    """Whether a channel's *base* is ready for the next poll, and whether a poll is in progress.
-
-    The base is the version, with its baseline, that polls compare with. It is current if it is the latest version that
-    the channel's owner has announced. It is loaded before a poll begins, unless the owner has sent it. A channel has at
-    most one scheduled poll in progress.
-    """
-
-    OUTDATED = "the base is loaded before the next poll"
-    IDLE = "the base is current"
-    POLLING = "the base is current, and a poll is under way"
-    SUPERSEDED = "a poll is under way whose base is outdated"
-
-
-_BASE_LOADED = {BaseState.OUTDATED: BaseState.IDLE, BaseState.SUPERSEDED: BaseState.POLLING}
-_VERSION_ANNOUNCED = {BaseState.IDLE: BaseState.OUTDATED, BaseState.POLLING: BaseState.SUPERSEDED}
-_POLL_ENDED = {BaseState.POLLING: BaseState.IDLE, BaseState.SUPERSEDED: BaseState.OUTDATED}
-
-
 class _ScheduledChannel(msgspec.Struct, gc=False):
     """A channel that this node polls by a schedule.
 
-    ``poll_state`` is None until the base of the first poll is loaded. ``update`` is the last detected update if it has
-    no version yet, otherwise None.
+    Its *base* is the version, with its baseline, that polls compare with. ``is_base_current`` states whether it is the
+    latest version that the channel's owner has announced; otherwise it is loaded before the next poll. ``poll_state``
+    is None until the base of the first poll is loaded. A channel has at most one scheduled poll in progress.
     """
 
     assignment: StartPolling
-    base: BaseState = BaseState.OUTDATED
     poll_state: PollState | None = None
+    is_base_current: bool = False
+    is_polling: bool = False
     begun_s: float = -inf
     """When the last poll that has begun was due, which may be in the near future."""
     update: DetectedUpdate | None = None
-
-    def transition(self, transitions: dict[BaseState, BaseState]) -> None:
-        self.base = transitions.get(self.base, self.base)
+    """The last detected update, until it has a version."""
 
 
 class PollScheduler:
     """Starts the polls of one node.
 
-    ``on_event`` passes detected updates to the protocol. ``on_hubs_found`` is called with a channel, the WebSub hubs
-    that its document names, and the topic, which is the document's own URL as the document states it.
+    ``clock`` shows the fleet's common time as Unix time. ``on_events`` passes events to the protocol, for example that
+    a poll has detected an update. ``on_hubs_found`` is called with a channel, the WebSub hubs that its document names,
+    and the topic, which is the document's own URL as the document states it.
     """
 
     def __init__(
@@ -148,39 +126,30 @@ class PollScheduler:
         poller: Poller,
         *,
         clock: Clock,
-        on_event: Callable[[Event], Awaitable[None]],
-        on_hubs_found: Callable[[ChannelId, Sequence[str], str], Coroutine[Any, Any, None]],
+        on_events: Callable[..., Awaitable[None]],
+        on_hubs_found: Callable[[ChannelId, Sequence[str], str], None],
         tasks: BackgroundTasks,
     ) -> None:
         self._node_id = node_id
         self._store = store
         self._poller = poller
         self._clock = clock
-        self._on_event = on_event
+        self._on_events = on_events
         self._on_hubs_found = on_hubs_found
         self._tasks = tasks
-        self._fleet_ahead_s = 0.0
+        self._ahead_s = 0.0
+        """Difference between the clock's Unix time and its monotonic time."""
         self._queue = DueQueue()
         self._queue_changed = asyncio.Event()
         self._channels: dict[ChannelId, _ScheduledChannel] = {}
-        self.health = HealthMonitor(
-            store, clock, get_polled=self._polled_channel, offer=self._offer_candidate, report_limit=self._report_limit
-        )
+        self.health = HealthMonitor(store, clock, self._get_polled)
         self._processing_pushes: dict[ChannelId, bool] = {}
         """Channels whose pushes are being processed, and whether more have arrived since."""
 
-    def fleet_s(self) -> float:
-        """Return the fleet's common time, which the store's clock determines (Unix s)."""
-        return self._clock.monotonic_s() + self._fleet_ahead_s
-
-    def set_fleet_time(self, fleet_s: float, at_monotonic_s: float) -> None:
-        """Set the fleet's common time.
-
-        It was ``fleet_s`` (Unix s) when this process's monotonic clock showed ``at_monotonic_s``. If the fleet's time
-        has jumped, every poll is scheduled again.
-        """
-        before_s, self._fleet_ahead_s = self._fleet_ahead_s, fleet_s - at_monotonic_s
-        if abs(self._fleet_ahead_s - before_s) > _CLOCK_JUMP_S:
+    def on_clock_set(self) -> None:
+        """Schedule every poll again if the Unix time of the clock has jumped."""
+        before_s, self._ahead_s = self._ahead_s, self._clock.wall_s() - self._clock.monotonic_s()
+        if abs(self._ahead_s - before_s) > _CLOCK_JUMP_S:
             for channel in self._channels.values():
                 channel.begun_s = -inf
                 self._schedule(channel)
@@ -195,7 +164,7 @@ class PollScheduler:
         channel.assignment = assignment
         if channel.poll_state is not None:
             channel.poll_state.subscribers = assignment.subscribers
-        if self._queue.due_s(assignment.channel) > self.fleet_s():
+        if self._queue.due_s(assignment.channel) > self._clock.wall_s():
             self._schedule(channel)
 
     def stop_polling(self, channel_id: ChannelId) -> None:
@@ -214,10 +183,7 @@ class PollScheduler:
             if channel := self._channels.get(effect.channel):
                 changed[effect.channel] = channel
                 self._update_base(channel, effect)
-        needed = [
-            channel_id for channel_id, channel in changed.items() if channel.update and channel.base in _BASE_LOADED
-        ]
-        if needed:
+        if needed := [cid for cid, channel in changed.items() if channel.update and not channel.is_base_current]:
             await self._load(needed)
         for channel_id, channel in changed.items():
             if channel.update and self._channels.get(channel_id) is channel:
@@ -230,10 +196,11 @@ class PollScheduler:
         """
         announced, before = effect.announcement, channel.poll_state
         if before is None or announced is None or announced.base is None:
-            channel.transition(_VERSION_ANNOUNCED)
-        elif channel.base not in _BASE_LOADED and before.channel.version < announced.version:
-            channel.poll_state = advance_to_version(before, announced.version, announced.base)
-            if channel.update and is_version_of(channel.update.candidate, announced.base):
+            channel.is_base_current = False
+        elif channel.is_base_current and before.channel.version < announced.version:
+            base, after = announced.base, msgspec.structs.replace(before.channel, version=announced.version)
+            channel.poll_state = advance_to_version(before, after, base.validators, base.subscribers, base.digest)
+            if channel.update and is_version_of(channel.update.candidate, base):
                 self._poller.on_versioned(before, channel.poll_state, channel.update.candidate)
                 channel.update = None
 
@@ -246,10 +213,9 @@ class PollScheduler:
         for channel_id, stored_state in zip(channel_ids, stored, strict=True):
             channel = self._channels.get(channel_id)
             if channel is not None and stored_state is not None:
-                loaded = new_poll_state(stored_state, channel.assignment.subscribers, self._clock.wall_s())
-                known = channel.poll_state
-                channel.poll_state = loaded if known is None else merge_reloaded(known, loaded)
-                channel.transition(_BASE_LOADED)
+                subscribers, known = channel.assignment.subscribers, channel.poll_state
+                channel.poll_state = build_poll_state(stored_state, subscribers, self._clock.wall_s(), known)
+                channel.is_base_current = True
 
     async def poll_now(self, channel_id: ChannelId) -> PollResult | None:
         """Poll a channel at once, even if this node does not poll it by a schedule, and return the result.
@@ -263,7 +229,7 @@ class PollScheduler:
         await self._poller.acquire_poll(state)
         trace("The channel is not paused, and its request limit allows a poll.")
         result = await self._poll(state)
-        await self.health.record()
+        await self._on_events(*await self.health.record())
         trace("The result is stored.")
         return result
 
@@ -292,7 +258,6 @@ class PollScheduler:
             await self._store.websub.drop_pushes(channel_id)
             return
         try:
-            self._poller.raise_if_blocked(state.channel)
             async with self._poller.hold_push_slot(state, await self._store.websub.queued_bytes(channel_id)) as lane:
                 pushes = await self._store.websub.take_pushes(channel_id)
                 if all(push.body for push in pushes):
@@ -300,7 +265,7 @@ class PollScheduler:
                         headers = {"content-type": push.content_type}
                         pushed = Document(push.body, state.channel.url, headers, partial=True)
                         if update := await self._poller.compare_pushed(state, pushed, lane):
-                            await self._offer(update)
+                            await self._on_events(self._record_update(update))
                     return
         except HostBlocked:
             await self._store.websub.drop_pushes(channel_id)
@@ -317,7 +282,7 @@ class PollScheduler:
         Polls are prepared a little ahead, so that their requests to the store share round trips.
         """
         while True:
-            now_s, first_s = self.fleet_s(), self._queue.next_s()
+            now_s, first_s = self._clock.wall_s(), self._queue.next_s()
             if first_s is None or (slot_s := self._slot_s(first_s)) > now_s + _AHEAD_S:
                 self._queue_changed.clear()
                 with contextlib.suppress(TimeoutError):
@@ -330,10 +295,10 @@ class PollScheduler:
                 # A poll that is begun ahead of its time must not be scheduled again.
                 channel.begun_s = max(due_s, now_s)
                 self._schedule(channel)
-                if channel.base is BaseState.OUTDATED:
-                    outdated[channel_id] = due_s
-                else:
+                if channel.is_base_current:
                     self._begin(channel, due_s, slot_s)
+                else:
+                    outdated[channel_id] = due_s
             if outdated:
                 self._tasks.start(self._load_and_begin(outdated, slot_s))
 
@@ -343,14 +308,10 @@ class PollScheduler:
         It is the start of a short time slot. All polls of a slot begin together, and the slots of all nodes of a
         process are the same.
         """
-        return floor((due_s - self._fleet_ahead_s) / _SLOT_S) * _SLOT_S + self._fleet_ahead_s
+        return floor((due_s - self._ahead_s) / _SLOT_S) * _SLOT_S + self._ahead_s
 
     async def _load_and_begin(self, due_s: dict[ChannelId, float], at_s: float) -> None:
-        try:
-            await self._load(list(due_s))
-        except OperationalError as error:
-            log.info("polls skipped", channels=len(due_s), reason=str(error))
-            return
+        await self._load(list(due_s))
         for channel_id in due_s.keys() & self._channels.keys():
             self._begin(self._channels[channel_id], due_s[channel_id], at_s)
 
@@ -359,8 +320,8 @@ class PollScheduler:
 
         Does nothing if the base could not be loaded, or the last poll is still under way.
         """
-        if channel.base is BaseState.IDLE:
-            channel.base = BaseState.POLLING
+        if channel.is_base_current and not channel.is_polling:
+            channel.is_polling = True
             self._tasks.start(self._poll_scheduled(channel, due_s, at_s))
 
     async def _poll_scheduled(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
@@ -368,28 +329,26 @@ class PollScheduler:
         assert channel.poll_state is not None  # noqa: S101 - a channel that is being polled was loaded
         try:
             await self._poller.acquire_poll(channel.poll_state)
-            if (early_s := at_s - self.fleet_s()) > 0:
+            if (early_s := at_s - self._clock.wall_s()) > 0:
                 await asyncio.sleep(early_s)
             if self._channels.get(channel_id) is channel:  # not stopped meanwhile; its base may have advanced
                 # After the polling set's next poll is due, this one could detect nothing that the next one does not.
-                now_s = self.fleet_s()
-                POLL_LAG.observe(max(now_s - due_s, 0.0))
-                next_s = channel.assignment.schedule.next_channel_poll_s(due_s)
-                before_s = self._clock.monotonic_s() + next_s - now_s
-                await self._poll(channel.poll_state, before_s)
+                POLL_LAG.observe(max(self._clock.wall_s() - due_s, 0.0))
+                await self._poll(channel.poll_state, channel.assignment.schedule.next_channel_poll_s(due_s))
         except (LimitReached, HostBlocked, OperationalError) as error:
             log.info("poll skipped", channel=channel_id[:8], reason=str(error))
             if isinstance(error, RequestsPaused):
-                until_s = ceil(self.fleet_s() + error.paused_s)
-                await self._report_limit(PollingLimit(channel_id, LimitReason.PAUSE, until_s=until_s))
+                until_s = ceil(self._clock.wall_s() + error.paused_s)
+                await self._on_events(LimitObserved(PollingLimit(channel_id, LimitReason.PAUSE, until_s=until_s)))
         finally:
-            channel.transition(_POLL_ENDED)
+            channel.is_polling = False
 
-    def _polled_channel(self, channel_id: ChannelId) -> PolledChannel | None:
+    def _get_polled(self, channel_id: ChannelId) -> tuple[Channel, int] | None:
+        """Return a channel that this node polls, and the number of nodes that poll it; None for other channels."""
         channel = self._channels.get(channel_id)
         if channel is None or channel.poll_state is None:
             return None
-        return PolledChannel(channel.poll_state.channel, channel.assignment)
+        return channel.poll_state.channel, channel.assignment.schedule.size
 
     async def _get_state(self, channel_id: ChannelId) -> PollState | None:
         """Return the state for a poll of a channel, with the latest version; None if the channel does not exist.
@@ -401,14 +360,14 @@ class PollScheduler:
             (stored,), (count,) = await asyncio.gather(
                 self._store.channels.states([channel_id]), self._store.subscriptions.counts([channel_id])
             )
-            return new_poll_state(stored, count, self._clock.wall_s()) if stored else None
-        if channel.base in _BASE_LOADED:
+            return build_poll_state(stored, count, self._clock.wall_s()) if stored else None
+        if not channel.is_base_current:
             await self._load([channel_id])
         return channel.poll_state
 
     def _schedule(self, channel: _ScheduledChannel) -> None:
         """Set the time of a channel's next poll according to its schedule."""
-        assignment, after_s = channel.assignment, max(self.fleet_s(), channel.begun_s)
+        assignment, after_s = channel.assignment, max(self._clock.wall_s(), channel.begun_s)
         due_s = assignment.schedule.next_poll_after_reset_s(assignment.rank, after_s)
         self._queue.schedule(assignment.channel, due_s)
         self._queue_changed.set()
@@ -416,54 +375,48 @@ class PollScheduler:
     async def _poll(self, state: PollState, before_s: float = inf) -> PollResult:
         """Poll a channel, record the result, and offer the update that was detected, if any, to the channel's owner.
 
-        The request has to begin by ``before_s`` (monotonic s).
+        The request has to begin by ``before_s`` (Unix s).
         """
         outcome = await self._poller.poll(state, self._node_id, before_s)
         result = outcome.result
         log.debug("poll completed", channel=state.channel.id[:8], outcome=result.outcome, status=result.status)
         self.health.on_polled(state.channel, result, outcome.permanent_url)
-        if outcome.update is not None:
-            await self._offer(outcome.update, result.took_s)
+        events: list[Event] = [] if outcome.update is None else [self._record_update(outcome.update, result.took_s)]
         if is_success(result):
-            await self._report_success(state.channel.id, ceil(outcome.hint_s))
+            events += self._changed_limits(state.channel.id, ceil(outcome.hint_s))
+        if events:
+            await self._on_events(*events)
         if outcome.topic:
-            self._tasks.start(self._on_hubs_found(state.channel.id, outcome.hubs, outcome.topic))
+            self._on_hubs_found(state.channel.id, outcome.hubs, outcome.topic)
         return result
 
-    async def _report_success(self, channel_id: ChannelId, hint_s: int) -> None:
-        """Report the limits of a channel to its owner after a successful poll: neither failure nor pause, and the hint.
+    def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:
+        """Return the limits of a channel after a successful poll, as far as the channel's owner may not know them.
 
-        ``hint_s`` is the interval in seconds that the publisher asks for, or 0. Nothing is sent for the many channels
-        that have no limits and of which the owner knows none.
+        There is neither a failure nor a pause, and the hint is ``hint_s``, the interval in seconds that the publisher
+        asks for, or 0.
         """
-        channel = self._channels.get(channel_id)
+        channel, now_s = self._channels.get(channel_id), self._clock.wall_s()
         known = channel.assignment.limits if channel else None
-        for reason, interval_s in ((LimitReason.FAILURE, 0), (LimitReason.PAUSE, 0), (LimitReason.HINT, hint_s)):
-            if known is None or known.is_outdated(reason, interval_s, 0, self.fleet_s()):
-                await self._report_limit(PollingLimit(channel_id, reason, interval_s))
+        return [
+            LimitObserved(PollingLimit(channel_id, reason, interval_s))
+            for reason, interval_s in ((LimitReason.FAILURE, 0), (LimitReason.PAUSE, 0), (LimitReason.HINT, hint_s))
+            if known is None or known.is_outdated(reason, interval_s, 0, now_s)
+        ]
 
-    async def _report_limit(self, limit: PollingLimit) -> None:
-        await self._on_event(LimitObserved(limit))
+    def _record_update(self, update: DetectedUpdate, took_s: float = 0.0) -> CandidateFound:
+        """Keep an update until it has a version; return the event by which it is offered to the channel's owner.
 
-    async def _offer(self, update: DetectedUpdate, took_s: float = 0.0) -> None:
-        """Offer an update to the channel's owner; ``took_s`` is the number of seconds that the poll took."""
-        delta = update.candidate.delta
-        began_s = self._clock.wall_s() - took_s
+        ``took_s`` is the number of seconds that the poll took.
+        """
+        delta, began_s = update.candidate.delta, self._clock.wall_s() - took_s
         TRACING.record_step(
-            delta.trace_id,
-            FIRST_STEP,
-            began_s,
-            channel=delta.channel,
-            node=self._node_id,
-            changes=len(delta.changes),
+            delta.trace_id, FIRST_STEP, began_s, channel=delta.channel, node=self._node_id, changes=len(delta.changes)
         )
         if channel := self._channels.get(delta.channel):
             channel.update = update
         trace("The changes are sent to the owner of the channel, which creates a version.")
-        await self._offer_candidate(update.candidate)
-
-    async def _offer_candidate(self, candidate: Candidate) -> None:
-        await self._on_event(CandidateFound(candidate))
+        return CandidateFound(update.candidate)
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
         """Compare a channel's last update with the version that another candidate has become.
@@ -481,4 +434,4 @@ class PollScheduler:
             keep_unversioned(state, update.documents)
             return
         if remaining is not None:
-            await self._offer(remaining)
+            await self._on_events(self._record_update(remaining))

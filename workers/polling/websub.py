@@ -6,7 +6,6 @@ any moment and another one continues. Hubs only reduce delay and polls: whatever
 
 import asyncio
 from collections.abc import Sequence
-from itertools import groupby
 from urllib.parse import urlsplit
 
 import structlog
@@ -75,17 +74,15 @@ class HubSubscriber:
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
         """Send the requests that are due to the hubs of this node's channels: subscribe, renew or unsubscribe.
 
-        ``ring`` and ``node_id`` determine the channels that the node owns.
+        ``ring`` and ``node_id`` determine the channels that the node owns. Raises :class:`StoreUnavailable`.
         """
         if not self._public_url:
             return
-        try:
-            due = await self._load_due(ring, node_id)
-        except StoreUnavailable as error:
-            log.warning("reading websub subscriptions failed", error=str(error))
-            return
-        by_site = groupby(sorted(due, key=_site_and_due_s), key=lambda each: site_of(_host(each[1])))
-        await asyncio.gather(*(self._request_one_site(list(group)[:_MAX_PER_SITE]) for _, group in by_site))
+        due = await self._load_due(ring, node_id)
+        by_site: dict[str, list[tuple[ChannelId, HubState]]] = {}
+        for each in sorted(due, key=lambda each: next_request_s(each[1])):
+            by_site.setdefault(site_of(_host(each[1])), []).append(each)
+        await asyncio.gather(*(self._request_one_site(group[:_MAX_PER_SITE]) for group in by_site.values()))
 
     async def _load_due(self, ring: RingView, node_id: NodeId) -> list[tuple[ChannelId, HubState]]:
         """Return the channels of this node with a request that is due to a hub, and their subscription states.
@@ -155,8 +152,3 @@ class HubSubscriber:
 
 def _host(state: HubState) -> str:
     return urlsplit(state.target.hub).hostname or ""
-
-
-def _site_and_due_s(due: tuple[ChannelId, HubState]) -> tuple[str, float]:
-    """Return the site of the hub and the time at which the request is due, by which requests are sorted."""
-    return site_of(_host(due[1])), next_request_s(due[1])

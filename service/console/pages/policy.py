@@ -19,7 +19,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import UserError
 from service.model import ChannelId
-from service.operations.polling_state import bound_shares, one_bound_warning
+from service.operations.poll_constraints import bound_shares, one_bound_warning
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot, Revision

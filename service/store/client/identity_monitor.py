@@ -56,7 +56,7 @@ class IdentityMonitor:
                 if self._is_save_due():
                     await self._save_erasures()
                     await asyncio.to_thread(self._save)
-                await timer.sleep(timer.ticks(_CHECK_INTERVAL_S))
+                await timer.sleep(_CHECK_INTERVAL_S)
         finally:
             self._save()
 

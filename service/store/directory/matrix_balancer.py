@@ -108,6 +108,8 @@ class MatrixBalancer:
         self._superfluous: dict[Pair, int] = {}
         """In how many successive passes a part of the matrix was superfluous."""
         self._listed: set[Pair] = set()
+        self.cell_count = 0
+        """Number of cells of all matrices with more than one cell, in the last pass."""
 
     async def maintain(self, is_own: Callable[[Pair], bool]) -> int:
         """Run one pass over the matrices of those AV-pairs for which ``is_own`` is true.
@@ -117,6 +119,7 @@ class MatrixBalancer:
         self._passes += 1
         await self._directory.load_reports.flush()
         reports, sizes = await asyncio.gather(self._directory.load_reports.read(), self._directory.matrix_sizes())
+        self.cell_count = sum(size.partitions * size.replicas for size in sizes.values())
         nodes = await self._node_loads.read()
         own = {cell: load for cell, load in reports.items() if is_own(cell.pair)}
         due = self._due_pairs(own, sizes, nodes, is_own)

@@ -101,7 +101,7 @@ async def test_a_redis_that_lost_its_data_is_reported(clean_redis: str, tmp_path
     file = tmp_path / "identity.json"
     file.write_text('{"fleet": "ours", "counter": 100}')
     effective = settings.load({}, redis_url=clean_redis, store_identity_file=str(file))
-    (result,) = await check_store(effective, SystemClock())
+    (result,) = await check_store(effective)
     assert (result.name, result.ok) == ("Store", False)
     assert "The store is empty" in result.details
 
@@ -118,7 +118,7 @@ async def test_a_wrong_clock_is_reported(clean_redis: str) -> None:
 
 
 async def test_an_unreachable_redis_gives_one_result_with_advice(tmp_path: Path) -> None:
-    (result,) = await check_store(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock"), SystemClock())
+    (result,) = await check_store(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock"))
     assert (result.name, result.ok) == ("Redis", False)
     assert "--state" in result.advice
 
@@ -180,7 +180,7 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
     async with serving(configured, store) as bot:
         await until(lambda: store.inbound_log.caught_up_until_s(configured.xmpp_jid), "it is noted")
         session = bot.connection._session_number
-        silences_s = await bot_silences_s(configured, SystemClock())
+        silences_s = await bot_silences_s(configured)
         (connected,) = await check_xmpp(configured, silences_s)
         (unsure,) = await check_xmpp(configured, None)
         await bot.connection._ping()
@@ -193,7 +193,7 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
 
 
 async def test_without_redis_the_silence_of_bots_is_unknown(tmp_path: Path) -> None:
-    assert await bot_silences_s(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock"), SystemClock()) is None
+    assert await bot_silences_s(settings.load({}, redis_url=f"unix://{tmp_path}/none.sock")) is None
 
 
 async def test_shards_with_a_client_account_are_reported(prosody: PrivateProsody) -> None:

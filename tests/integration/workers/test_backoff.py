@@ -32,12 +32,12 @@ from service.errors import BadStatus, HostNotFound, NotAFeed, StaleVersion
 from service.model import Channel, NodeId, PollResult
 from service.overlay.ring import RingView
 from service.store import Store
+from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
 from tests.support.ring_strategies import ring
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller, PollOutcome
 from workers.polling.scheduler import PollScheduler
-from workers.tasks import BackgroundTasks
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3_600.0, 86_400.0
 TICK_S = 900.0
@@ -73,7 +73,7 @@ class VirtualFleet(Poller):
                 store,
                 self,
                 clock=self,
-                on_event=partial(self._handle, node),
+                on_events=partial(self._handle, node),
                 on_hubs_found=self._ignore_hubs,
                 tasks=self._tasks,
             )
@@ -94,7 +94,7 @@ class VirtualFleet(Poller):
         outcome, status = self.answer(self.now_s)
         return PollOutcome(PollResult(node, self.now_s, outcome, status))
 
-    async def _ignore_hubs(self, *_: object) -> None:
+    def _ignore_hubs(self, *_: object) -> None:
         return
 
     async def start(self) -> None:
@@ -120,10 +120,10 @@ class VirtualFleet(Poller):
                 self._ticked_s = self.now_s
                 for each in NODES:
                     await self._handle(each, Tick())
-                    await self._schedulers[each].health.record()
+                    await self._handle(each, *await self._schedulers[each].health.record())
 
-    async def _handle(self, node: NodeId, event: Event) -> None:
-        waiting = deque([(node, event)])
+    async def _handle(self, to: NodeId, *events: Event) -> None:
+        waiting = deque((to, event) for event in events)
         while waiting:
             node, event = waiting.popleft()
             for effect in self._nodes[node].handle([event], self.now_s, self.now_s):

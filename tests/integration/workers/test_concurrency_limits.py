@@ -22,14 +22,15 @@ from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.polling.concurrency_limits import (
     NETWORK_ALLOWANCE,
+    POLL_LIMITS,
+    PROBE_LIMITS,
     SITE_ALLOWANCE,
     ConcurrencyLanes,
     ParserTimeBudgets,
-    create_poll_lanes,
-    create_probe_lanes,
+    Publisher,
     publisher_of,
 )
-from workers.polling.poll_state import PollState, Publisher
+from workers.polling.poll_state import PollState
 
 NETWORK = "45.33.34.0/24"
 OTHER_NETWORK = "45.33.35.0/24"
@@ -60,7 +61,7 @@ def poll_state(url: str, network: str = "") -> PollState:
 
 
 def publisher(url: str, network: str) -> Publisher:
-    return publisher_of(poll_state(url).channel, network)
+    return publisher_of(poll_state(url, network))
 
 
 async def requests_while_another_is_polled(store: Store, silent: RawPublisher, *states: PollState) -> int:
@@ -105,7 +106,7 @@ async def examined(lanes: ConcurrencyLanes, state: PollState, inner: str = "") -
 async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_publisher() -> None:
     budgets = ParserTimeBudgets()
     async with ParserPool(1) as fast, ParserPool(1) as slow:
-        lanes = create_poll_lanes(fast, slow, budgets)
+        lanes = ConcurrencyLanes(POLL_LIMITS, fast, slow, budgets)
         state, other_state = (poll_state(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
         assert await examined(lanes, state) != []
         assert (state.costly, slow.cpu_s) == (False, 0.0)
@@ -124,7 +125,7 @@ async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_p
 async def test_a_slowly_fetched_document_is_parsed_in_the_fast_lane() -> None:
     """On a slow machine all fetches are slow: their documents must not wait for one process of low priority."""
     async with ParserPool(1) as fast, ParserPool(1) as slow:
-        lanes = create_poll_lanes(fast, slow, ParserTimeBudgets())
+        lanes = ConcurrencyLanes(POLL_LIMITS, fast, slow, ParserTimeBudgets())
         state = poll_state("http://x.example/")
         state.slow = True
         assert await examined(lanes, state) != []
@@ -132,7 +133,7 @@ async def test_a_slowly_fetched_document_is_parsed_in_the_fast_lane() -> None:
 
 
 def lane_of(budgets: ParserTimeBudgets, url: str, network: str) -> str:
-    lanes = create_poll_lanes(Parser(), Parser(), budgets)
+    lanes = ConcurrencyLanes(POLL_LIMITS, Parser(), Parser(), budgets)
     slow = poll_state("http://x.example/")
     slow.slow = True
     return "slow" if lanes.choose_for_poll(poll_state(url, network)) is lanes.choose_for_poll(slow) else "fast"
@@ -165,16 +166,14 @@ def test_budgets_of_many_sites_use_bounded_memory() -> None:
 
 
 async def test_probes_of_one_domain_leave_slots_to_others() -> None:
-    lanes = create_probe_lanes(Parser(), Parser(), ParserTimeBudgets())
+    lanes = ConcurrencyLanes(PROBE_LIMITS, Parser(), Parser(), ParserTimeBudgets())
     async with AsyncExitStack() as held:
         for number in (1, 2):
-            await held.enter_async_context(
-                lanes.hold_slot(poll_state(f"http://host{number}.slow.example/").channel, NETWORK)
-            )
+            await held.enter_async_context(lanes.hold_slot(poll_state(f"http://host{number}.slow.example/", NETWORK)))
         third = asyncio.create_task(
-            held.enter_async_context(lanes.hold_slot(poll_state("http://slow.example/").channel, NETWORK))
+            held.enter_async_context(lanes.hold_slot(poll_state("http://slow.example/", NETWORK)))
         )
-        async with lanes.hold_slot(poll_state("http://healthy.example/").channel, OTHER_NETWORK):
+        async with lanes.hold_slot(poll_state("http://healthy.example/", OTHER_NETWORK)):
             assert not third.done()
         with pytest.raises(LimitReached, match="Too many URLs"):
             await third

@@ -39,7 +39,7 @@ async def channel_with(store: Store, subscribers: int, url: str = "https://examp
 
 async def name(store: Store, registrar: DirectoryRegistrar, *channels: Channel) -> None:
     counts = await store.subscriptions.counts([channel.id for channel in channels])
-    await registrar.examine([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+    await registrar.schedule_changed([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
     await registrar.register_due()
 
 
@@ -153,7 +153,7 @@ async def test_a_channel_is_found_by_its_categories_and_generator(store: Store, 
     url = "https://example.org/feed"
     own = structs.replace(SNAPSHOT, metadata=FeedMetadata(("Reptiles",), "https://wordpress.org/?v=6.4"))
     await store.channels.create(Channel(channel_id(url), url, listed=True), own, [TAGGED], 1_000.0)
-    await registrar.examine([(channel_id(url), 0)])
+    await registrar.schedule_changed([(channel_id(url), 0)])
     await registrar.register_due()
     for text in ("tag=reptiles tag=python", "generator=wordpress version=6.4"):
         assert await found(store, text) == [channel_id(url)], text

@@ -48,7 +48,7 @@ async def upkeep(store: Store, *channels: Channel, registrar: DirectoryRegistrar
     """Run one round of upkeep of an owner of these channels, a new one if none is given."""
     registrar = registrar or DirectoryRegistrar(store, SystemClock(), 3)
     counts = await store.subscriptions.counts([channel.id for channel in channels])
-    await registrar.examine([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
+    await registrar.schedule_changed([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
     await registrar.register_due()
     return registrar
 

@@ -6,10 +6,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from service.corona.events import StartPolling
-from service.corona.messages import Candidate, PollingLimit
+from service.corona.events import CandidateFound
 from service.corona.polling_limits import LimitReason
-from service.corona.polling_schedule import PollingSchedule
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
 from service.feeds.channel_health import QUARANTINE_POLLS
 from service.feeds.urls import channel_id
@@ -21,12 +19,11 @@ from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.http_server import serving_locally
 from tests.support.waiting import until
-from workers.polling.health_monitor import HealthMonitor, PolledChannel
+from workers.polling.health_monitor import HealthMonitor
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
 US = "a" * 40
-INTERVAL_S = 900.0
 
 
 @pytest.fixture
@@ -114,13 +111,10 @@ class Observed:
         self.offered: list[Notice] = []
         self.backoffs_s: list[int] = []
         self._now_s = 1_000.0
-        phase = StartPolling(channel.id, 0, PollingSchedule(0.0, INTERVAL_S / 3, 3))
         self._monitor = HealthMonitor(
             store,
             self,
-            get_polled=lambda _: PolledChannel(channel, phase),
-            offer=self._note,
-            report_limit=self._note_limit,
+            lambda _: (channel, 3),
         )
 
     def wall_s(self) -> float:
@@ -129,23 +123,21 @@ class Observed:
     def monotonic_s(self) -> float:
         return self._now_s
 
-    async def _note(self, candidate: Candidate) -> None:
-        assert candidate.delta.notice is not None
-        assert candidate.base_version == self.channel.version
-        self.offered.append(candidate.delta.notice)
-
-    async def _note_limit(self, limit: PollingLimit) -> None:
-        assert limit.reason is LimitReason.FAILURE
-        self.backoffs_s.append(limit.shortest_interval_s)
-
     def polled(self, outcome: str, status: int = 0, *, channel: Channel | None = None, after_s: float = 1.0) -> None:
         self._now_s += after_s
         result = PollResult(US, self._now_s, outcome, status, detail="as it was")
         self._monitor.on_polled(channel or self.channel, result, "")
 
     async def record(self) -> None:
-        """Record the reports."""
-        await self._monitor.record()
+        """Record the reports; keep the notices and back-offs that they justify."""
+        for event in await self._monitor.record():
+            if isinstance(event, CandidateFound):
+                assert event.candidate.delta.notice is not None
+                assert event.candidate.base_version == self.channel.version
+                self.offered.append(event.candidate.delta.notice)
+            else:
+                assert event.limit.reason is LimitReason.FAILURE
+                self.backoffs_s.append(event.limit.shortest_interval_s)
 
 
 @pytest_asyncio.fixture

@@ -15,10 +15,10 @@ from service.store import LAYOUT, Store
 from service.store.client import keys
 from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, run_move
+from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.key_group_balancer import KeyGroupBalancer
-from workers.tasks import BackgroundTasks
 
 PEOPLE = 300
 UIDS = [keys.user_id(f"user{n}@localhost") for n in range(PEOPLE)]

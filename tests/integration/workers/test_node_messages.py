@@ -10,7 +10,6 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from service.errors import PeerProtocolError
-from service.net.request_signatures import RequestSigner
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
@@ -135,10 +134,10 @@ async def test_without_a_secret_all_messages_go_through_inboxes(store: Store) ->
 async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answers_again(
     store: Store, two: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def hang(request: web.Request, verb: str, signer: RequestSigner) -> web.Response:
+    async def hang(request: web.Request, verb: str) -> web.Response:
         if verb == message_exchange.NODE_MESSAGES_VERB:
             await asyncio.sleep(60)
-        return await answer(request, verb, signer)
+        return await answer(request, verb)
 
     monkeypatch.setattr(message_exchange, "REQUEST_TIMEOUT_S", 0.2)
     monkeypatch.setattr(message_exchange, "RETRY_S", 0.5)

@@ -26,14 +26,14 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.channels import registry_changes
 from service.store.client import keys
+from service.tasks import BackgroundTasks
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.content_locators import store_only_locator
 from tests.support.ring_strategies import joined_ids, ring
 from tests.support.waiting import until_so
+from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.ownership.owner_effects import ChannelOwner
-from workers.tasks import BackgroundTasks
 
 ALICE = "alice@localhost"
 US, OTHER = "a" * 40, "b" * 40
@@ -219,7 +219,8 @@ async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
 
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "ids_in_buckets", away)
-        await owner.channels.list_owned(ListOwnedChannels(1.0))
+        with pytest.raises(StoreUnavailable):
+            await owner.channels.list_owned(ListOwnedChannels(1.0))
     await owner.channels.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]
 

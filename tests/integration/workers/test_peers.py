@@ -30,8 +30,8 @@ from tests.support.peer_workers import (
     worker,
 )
 from tests.support.waiting import until, until_so
-from workers.peers.content_finder import encode_query
 from workers.peers.neighbour_overlay import NeighbourOverlay
+from workers.peers.peer_content_search import encode_query
 
 
 @pytest_asyncio.fixture
@@ -70,7 +70,6 @@ async def test_a_replaced_content_is_no_longer_in_the_filters(store: Store, thre
     old, new = (has.has(channel, some_content(title)) for title in ("old", "new"))
     await known(asker, new)
     overlay = asker.peers._overlay
-    assert overlay is not None
     assert overlay.first_hop(old.hex()) is None
 
 
@@ -81,7 +80,6 @@ async def test_without_a_matching_filter_the_owner_is_requested(store: Store) ->
         channel = await owned_by(store, owner, ring)
         digest = owner.has(channel, some_content("news"))
         overlay = asker.peers._overlay
-        assert overlay is not None
         overlay._ready.set()
         found = await asker.locate(channel, digest)
     assert (found.source, found.hops, found.worker) == ("owner", 1, owner.me.id)
@@ -107,7 +105,6 @@ async def test_workers_that_are_near_each_other_request_the_owner_and_exchange_n
         located = await asker.locate(channel, digest)
         assert (located.source, located.worker) == ("owner", owner.me.id)
         for each in near:
-            assert each.peers._overlay is not None
             await each.peers._overlay.maintain()
         assert [each.neighbours for each in near] == [set(), set(), set()]
     assert set(requested) == {"ping", "find"}
@@ -217,9 +214,9 @@ async def test_the_node_that_detected_a_version_has_its_content(store: Store) ->
         before = Content(b"before", pack_entries([Entry("a")]))
         delta = Delta(channel.id, 1, 2, 0.0, (Change("addition", Entry("b")),))
         after = Content(b"after", pack_entries([Entry("b"), Entry("a")]))
-        finder.peers.contents.on_versioned(delta, b"after", finder.has(channel, before), digest_of(after))
+        finder.peers.contents.on_versioned(channel, delta, b"after", finder.has(channel, before), digest_of(after))
         assert (await finder.locate(channel, digest_of(after))).source == "cache"
-        finder.peers.contents.on_versioned(delta, b"not what the owner says", digest_of(after), b"\4" * 16)
+        finder.peers.contents.on_versioned(channel, delta, b"not what the owner says", digest_of(after), b"\4" * 16)
         assert finder.peers.contents._cache._contents[channel.id].content == after
 
 
@@ -236,7 +233,6 @@ async def test_a_restarted_worker_receives_filters_again(store: Store) -> None:
             assert asker.neighbours == set()
             await linked([asker, second])
             overlay = asker.peers._overlay
-            assert overlay is not None
             assert overlay.first_hop(digest.hex()) is None
             second.has(channel, some_content("news"))
             await known(asker, digest)
@@ -249,7 +245,6 @@ async def test_a_lost_stream_restarts_at_both_ends(store: Store) -> None:
         digest = workers[1].has(channel, some_content("news"))
         await known(workers[0], digest)
         forgetful = workers[0].peers._overlay
-        assert forgetful is not None
         forgetful._streams.clear()
         forgetful._forget(workers[1].me.id)
         await linked(workers)
@@ -268,7 +263,6 @@ async def test_a_single_worker_sends_nothing_and_without_a_secret_responds_to_no
         channel = await make_channel(store)
         digest = alone.has(channel, some_content("news"))
         overlay = alone.peers._overlay
-        assert overlay is not None
         await overlay.maintain()
         assert (await alone.locate(channel, digest)).source == "cache"
         assert (await alone.locate(channel, b"\5" * 16)).source == "publisher"
@@ -282,7 +276,6 @@ async def test_a_query_visits_no_worker_twice(store: Store, three: list[Worker])
     digest = third.has(await make_channel(store), some_content("news"))
     await known(second, digest)
     overlay = first.peers._overlay
-    assert overlay is not None
 
     async def step() -> tuple[str, int] | None:
         found = overlay.first_hop(digest.hex())

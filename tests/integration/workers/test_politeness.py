@@ -7,11 +7,12 @@ import pytest
 
 from service.errors import HostBlocked, LimitReached
 from service.feeds.urls import channel_id, host_of
-from service.model import Channel
+from service.model import Channel, Validators
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.request_budgets import RateLimit
 from workers.polling.politeness import BURST, Politeness
+from workers.polling.poll_state import PollState
 
 OFTEN = Settings(
     host_requests_per_s=0.01,
@@ -26,13 +27,17 @@ def channel(url: str, *, private: bool = False) -> Channel:
     return Channel(channel_id(url), url, private=private)
 
 
-async def ask(politeness: Politeness, channel: Channel, group: str = "") -> None:
-    await politeness.acquire_poll(channel, 1, group)
-    await politeness.acquire_site(channel)
+def poll_state(url: str, group: str = "") -> PollState:
+    return PollState(channel(url), Validators(), 1, address_group=group)
+
+
+async def ask(politeness: Politeness, state: PollState) -> None:
+    await politeness.acquire_poll(state)
+    await politeness.acquire_site(state.channel)
 
 
 async def granted(politeness: Politeness, urls: list[str], group: str = "") -> int:
-    outcomes = await asyncio.gather(*(ask(politeness, channel(url), group) for url in urls), return_exceptions=True)
+    outcomes = await asyncio.gather(*(ask(politeness, poll_state(url, group)) for url in urls), return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, LimitReached)]
     assert outcomes.count(None) + len(refused) == len(urls)
     return outcomes.count(None)
@@ -106,12 +111,12 @@ async def test_a_poll_costs_two_round_trips_for_a_public_host_and_one_for_a_priv
     monkeypatch.setattr(store.redis, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
     monkeypatch.setattr(store.redis, "call_each", each)
     politeness = Politeness(store.request_budgets, Settings())
-    await ask(politeness, channel("https://example.org/feed"), GROUP)
+    await ask(politeness, poll_state("https://example.org/feed", GROUP))
     assert await politeness.charge_network("93.184.216.35", GROUP) == GROUP
     assert each.call_count == 2
-    await ask(politeness, channel("http://127.0.0.1/feed"))
+    await ask(politeness, poll_state("http://127.0.0.1/feed"))
     assert each.call_count == 3
-    await ask(politeness, channel("http://intranet.example/feed", private=True))
+    await ask(politeness, PollState(channel("http://intranet.example/feed", private=True), Validators(), 1))
     assert each.call_count == 4
 
 
@@ -120,7 +125,7 @@ async def test_concurrent_polls_share_one_round_trip(store: Store, monkeypatch: 
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
     each = Mock(wraps=store.redis.call_each)
     monkeypatch.setattr(store.redis, "call_each", each)
-    asked = [politeness.acquire_poll(channel(f"http://127.0.0.1/{number}"), 1) for number in range(20)]
+    asked = [politeness.acquire_poll(poll_state(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]
     assert each.call_count == 1

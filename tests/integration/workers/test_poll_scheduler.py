@@ -17,12 +17,12 @@ from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.websub import Push
+from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
 from workers.polling.poll_state import DetectedUpdate, PollState
 from workers.polling.poller import Poller, PollOutcome
 from workers.polling.scheduler import PollScheduler
-from workers.tasks import BackgroundTasks
 
 US = "a" * 40
 INTERVAL_S = 100.0
@@ -79,12 +79,13 @@ class SetClock:
     """A clock that a test sets."""
 
     now_s = 1_000.0
+    ahead_s = 0.0
 
     def monotonic_s(self) -> float:
         return self.now_s
 
     def wall_s(self) -> float:
-        return self.now_s
+        return self.now_s + self.ahead_s
 
 
 @pytest.fixture
@@ -99,14 +100,14 @@ def poller() -> BlockingPoller:
 
 @pytest_asyncio.fixture
 async def polling(store: Store, clock: SetClock, poller: BlockingPoller) -> AsyncIterator[PollScheduler]:
-    async def nobody(_: Event) -> None:
+    async def nobody(*_: Event) -> None:
         return
 
-    async def no_hub(*_: object) -> None:
+    def no_hub(*_: object) -> None:
         return
 
     tasks = BackgroundTasks()
-    yield PollScheduler(US, store, poller, clock=clock, on_event=nobody, on_hubs_found=no_hub, tasks=tasks)
+    yield PollScheduler(US, store, poller, clock=clock, on_events=nobody, on_hubs_found=no_hub, tasks=tasks)
     await tasks.cancel()
 
 
@@ -225,7 +226,7 @@ async def test_a_failed_comparison_is_repeated_at_the_next_poll(store: Store, po
     channel = await make_channel(store)
     await start_loaded(polling, every_interval(channel.id))
     document = Document(b"news", channel.url, {})
-    await polling._offer(DetectedUpdate((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
+    polling._record_update(DetectedUpdate((document,), Candidate(Delta(channel.id, 1, 0, 1.0, ()), Validators(), b"")))
     await polling.update_bases([UpdateBase(channel.id)])
     await publish(store, channel, "from another node")
     await polling.update_bases([UpdateBase(channel.id)])
@@ -274,7 +275,7 @@ async def test_only_the_node_that_detected_a_version_skips_the_comparison(store:
     document = Document(b"news", channels[0].url, {})
     for channel, detected_s in zip(channels, (BASE.detected_s, 0.5), strict=True):
         candidate = Candidate(Delta(channel.id, 1, 0, detected_s, ()), BASE.validators, b"")
-        await polling._offer(DetectedUpdate((document,), candidate))
+        polling._record_update(DetectedUpdate((document,), candidate))
     await polling.update_bases(
         [UpdateBase(channel.id, VersionAnnouncement(channel.id, 2, BASE)) for channel in channels]
     )
@@ -296,10 +297,12 @@ async def test_a_jump_of_the_stores_clock_postpones_no_poll(
     store: Store, polling: PollScheduler, clock: SetClock, jump_s: float
 ) -> None:
     channel = await make_channel(store)
-    polling.set_fleet_time(1e9, clock.now_s)
+    clock.ahead_s = 1e9
+    polling.on_clock_set()
     await start_loaded(polling, every_interval(channel.id))
-    polling.set_fleet_time(1e9 + jump_s, clock.now_s)
-    assert 0 < polling._queue.due_s(channel.id) - polling.fleet_s() <= INTERVAL_S
+    clock.ahead_s += jump_s
+    polling.on_clock_set()
+    assert 0 < polling._queue.due_s(channel.id) - clock.wall_s() <= INTERVAL_S
 
 
 async def test_a_poll_that_takes_longer_than_its_interval_does_not_overlap_itself(

@@ -26,9 +26,8 @@ from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.peers.content_cache import BaselineCache
-from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes
-from workers.polling.poll_state import PollState, new_poll_state
+from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
+from workers.polling.poll_state import PollState, build_poll_state
 from workers.polling.poller import Poller, PollOutcome
 
 FAR_S = 4_000_000_000.0
@@ -72,8 +71,8 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 
 def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
-    lanes = create_poll_lanes(parser, parser, ParserTimeBudgets())
-    return Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), SystemClock())
+    lanes = ConcurrencyLanes(POLL_LIMITS, parser, parser, ParserTimeBudgets())
+    return Poller(reach, politeness(store), lanes, store_only_locator(store), SystemClock())
 
 
 def feed(*names: str, more: str = "") -> bytes:
@@ -103,7 +102,7 @@ async def create_channel(
 async def load_state(store: Store, channel: Channel) -> PollState:
     (stored_state,) = await store.channels.states([channel.id])
     assert stored_state is not None
-    return new_poll_state(stored_state, 1, SystemClock().wall_s())
+    return build_poll_state(stored_state, 1, SystemClock().wall_s())
 
 
 async def publish_version(store: Store, state: PollState, *bodies: bytes) -> None:
@@ -193,7 +192,7 @@ async def test_concurrent_polls_offer_candidates_against_the_versions_they_compa
             first = asyncio.create_task(polls.poll(state, US))
             await until_so(lambda: lane.reading._waiters, "the first waits for the parser")
             await publish_version(store, state, feed("new", "a"))
-            await polls._baselines.get(msgspec.structs.replace(state.channel, version=2), b"")
+            await polls._contents.baseline(msgspec.structs.replace(state.channel, version=2), b"")
             second = asyncio.create_task(polls.poll(state, US))
             await until_so(lambda: len(lane.reading._waiters or ()) == 2, "both wait for the parser")
         update = (await first).update

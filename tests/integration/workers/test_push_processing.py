@@ -14,18 +14,17 @@ from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
 from service.store.channels.websub import Push
+from service.tasks import BackgroundTasks
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT
 from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
-from workers.peers.content_cache import BaselineCache
-from workers.polling.concurrency_limits import ConcurrencyLanes, ParserTimeBudgets, create_poll_lanes
+from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
 from workers.polling.scheduler import PollScheduler
-from workers.tasks import BackgroundTasks
 
 NEWS = Push(rss([item("pushed")]), "text/xml")
 
@@ -56,17 +55,17 @@ class Worker:
 
 @pytest_asyncio.fixture
 async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
-    async def nobody(_: Event) -> None:
+    async def nobody(*_: Event) -> None:
         return
 
-    async def no_hub(*_: object) -> None:
+    def no_hub(*_: object) -> None:
         return
 
     tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
-    lanes = create_poll_lanes(parser, Parser(), ParserTimeBudgets())
+    lanes = ConcurrencyLanes(POLL_LIMITS, parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
-        poller = Poller(reach, politeness(store), lanes, BaselineCache(store_only_locator(store)), clock)
-        polling = PollScheduler(US, store, poller, clock=clock, on_event=nobody, on_hubs_found=no_hub, tasks=tasks)
+        poller = Poller(reach, politeness(store), lanes, store_only_locator(store), clock)
+        polling = PollScheduler(US, store, poller, clock=clock, on_events=nobody, on_hubs_found=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()
 

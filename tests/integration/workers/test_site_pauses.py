@@ -22,16 +22,16 @@ from service.store import Store
 from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring
-from tests.integration.workers.test_poller import Parser
+from tests.integration.workers.test_poller import Parser, fetcher, lanes, politeness
 from tests.support.channels import make_channel, polled
 from tests.support.content_locators import store_only_locator
 from tests.support.http_server import serving_locally
 from tests.support.waiting import until
-from workers.peers.content_cache import BaselineCache
-from workers.polling.concurrency_limits import ParserTimeBudgets, create_poll_lanes
+from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import BURST, Politeness, pausable_site
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
+from workers.polling.prober import Prober
 
 NODE = "a" * 40
 CHANNELS = 50
@@ -96,8 +96,8 @@ async def workers(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
             Poller(
                 fetcher,
                 Politeness(store.request_budgets, Settings()),
-                create_poll_lanes(Parser(), Parser(), ParserTimeBudgets()),
-                BaselineCache(store_only_locator(store)),
+                ConcurrencyLanes(POLL_LIMITS, Parser(), Parser(), ParserTimeBudgets()),
+                store_only_locator(store),
                 SystemClock(),
             )
             for _ in range(WORKERS)
@@ -149,11 +149,14 @@ async def test_fifty_channels_of_a_busy_site_cause_at_most_two_requests_in_a_pau
 
 
 async def test_a_paused_site_gets_no_request_for_a_new_subscription(
-    store: Store, site: Site, workers: list[Poller]
+    store: Store, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
     await store.request_budgets.pause_site(pausable_site(site.url), 60.0)
-    with pytest.raises(RequestsPaused):
-        await workers[0].fetch_unknown(site.channels()[0], 5.0)
+    async with fetcher() as reach:
+        prober = Prober(reach, politeness(store), lanes(), SystemClock())
+        with pytest.raises(RequestsPaused):
+            await prober.fetch(site.channels()[0], 5.0)
     assert site.first == 0
 
 

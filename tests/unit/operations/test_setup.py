@@ -8,13 +8,23 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from service.operations.setup import Answers, Server, SetupRefused, Way, load_answers, run, snippet, values_of, write
+from service.operations.setup import (
+    Answers,
+    Server,
+    SetupRefused,
+    Way,
+    load_answers,
+    run,
+    snippet,
+    values_of,
+    write_settings,
+)
 from service.settings import SettingsInvalid, load
 from tests.support.netns import ROOT
 
 
 def written(config: Path, answers: Answers) -> None:
-    write(config, values_of(answers.completed()))
+    write_settings(config, values_of(answers.completed()))
 
 
 def test_the_written_file_is_read_back_with_secrets_in_files_of_their_own(tmp_path: Path) -> None:

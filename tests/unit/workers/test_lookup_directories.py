@@ -21,21 +21,23 @@ from service.discovery.partial.strategy_choice import MIN_ENTRIES, STEADY_READIN
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
-from workers.lookup_directories import MIN_LOOKUPS, LookupDirectories, NameSource
+from service.store.directory.directory_lookups import DirectoryAnnouncements
+from service.store.directory.directory_names import DirectoryNames
+from workers.lookup_directories import MIN_LOOKUPS, LookupDirectories
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
 HOT = int(20 * MIN_LOOKUPS)
 
 
-class MemoryNames(NameSource):
+class MemoryNames(DirectoryNames):
     """Names with their pairs; unavailable while ``down``. Names with smaller numbers have greater weights."""
 
     def __init__(self) -> None:
         self.held: dict[str, frozenset[str]] = {}
         self.down = False
 
-    async def names_of(self, pair: str, max_count: int, known_mark: Hashable, /) -> NamesOfPair | None:
+    async def names_of(self, pair: str, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
         if self.down:
             raise StoreUnavailable("Redis is away.")
         names = [name for name, pairs in self.held.items() if pair in pairs]
@@ -45,8 +47,18 @@ class MemoryNames(NameSource):
         weighted = [(name, 255 - min(int(name.split()[1]), 255)) for name in ranked[:max_count]]
         return NamesOfPair(weighted, len(names), frozenset(names))
 
-    async def pairs_of(self, names: Sequence[str], /) -> list[frozenset[str]]:
+    async def pairs_of(self, names: Sequence[str]) -> list[frozenset[str]]:
         return [self.held.get(name, frozenset()) for name in names]
+
+
+class MemoryAnnouncements(DirectoryAnnouncements):
+    """The announcements since the last maintenance."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, DirectoryAnnouncement] = {}
+
+    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:  # noqa: ARG002 - as in the base class
+        self.held |= {each.pair: each for each in directories}
 
 
 class Fleet:
@@ -58,10 +70,16 @@ class Fleet:
         self.sent_bytes = 0
         self.lost: set[NodeId] = set()
         self.version = 0
-        self.announced: dict[str, DirectoryAnnouncement] = {}
-
+        self.announcements = MemoryAnnouncements()
         self.nodes = {
-            node: LookupDirectories(node, self.names, self, self.send, random=Random(node), interval_s=10.0)  # noqa: S311 - not secret
+            node: LookupDirectories(
+                node,
+                self.names,
+                self.announcements,
+                self.send,
+                random=Random(node),  # noqa: S311 - not secret
+                interval_s=10.0,
+            )
             for node in NODES[:count]
         }
         self.rejoin(NODES[:count])
@@ -70,8 +88,9 @@ class Fleet:
         self.messages.extend(messages)
         self.sent_bytes += sum(len(payload) for _, payload in messages)
 
-    async def announce(self, directories: Sequence[DirectoryAnnouncement], _lifetime_s: float, /) -> None:
-        self.announced |= {each.pair: each for each in directories}
+    @property
+    def announced(self) -> dict[str, DirectoryAnnouncement]:
+        return self.announcements.held
 
     def rejoin(self, nodes: Sequence[NodeId]) -> None:
         self.version += 1
@@ -82,7 +101,7 @@ class Fleet:
 
     async def maintain(self, times: int = 1, *, lookups: int = 0, target: int = 20) -> None:
         for _ in range(times):
-            self.announced = {}
+            self.announcements.held = {}
             for directories in self.nodes.values():
                 if lookups:
                     await directories.on_message(encode_letter([LookupCount(TAG, lookups, target)]))

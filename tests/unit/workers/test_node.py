@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable
+from types import SimpleNamespace
 from typing import cast
 
+from service.settings import Settings
+from service.tasks import BackgroundTasks
+from service.tick_timer import TickTimer
 from workers.node import Node
-from workers.tasks import BackgroundTasks
 
 
 async def test_a_cancelled_task_creates_no_coroutine() -> None:
@@ -26,3 +29,21 @@ async def test_a_cancelled_task_creates_no_coroutine() -> None:
     await asyncio.sleep(0)
     await tasks.cancel()
     assert begun == 1
+
+
+async def test_a_periodic_task_that_fails_is_called_again() -> None:
+    timer, calls, done = TickTimer(0.001), list[int](), asyncio.Event()
+
+    async def fail() -> None:
+        calls.append(len(calls))
+        if len(calls) == 3:
+            done.set()
+        raise OSError("disk full")
+
+    tasks = BackgroundTasks()
+    node = SimpleNamespace(_context=SimpleNamespace(timer=timer, settings=Settings()), _fraction=0.0)
+    tasks.start(timer.run())
+    tasks.start(Node._repeat(cast("Node", node), fail, 0.0))
+    async with asyncio.timeout(5):
+        await done.wait()
+    await tasks.cancel()

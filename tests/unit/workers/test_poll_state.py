@@ -3,20 +3,22 @@
 import msgspec
 import pytest
 
+from service.corona.update_rates import UpdateHistory
 from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
+from service.store.channels.channel_records import ChannelState
 from tests.support.feed_documents import item, rss
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
     accept_unchanged,
+    build_poll_state,
     build_update,
     channel_day,
     conditional_validators,
     documents_to_compare,
     keep_unversioned,
-    merge_reloaded,
 )
 
 URL = "https://example.org/feed"
@@ -142,7 +144,8 @@ def test_one_poll_a_day_omits_the_publishers_validators() -> None:
 def test_a_reloaded_state_keeps_what_only_this_node_knows() -> None:
     state = poll_state()
     state.slow, state.deadly_sha256, state.unversioned = True, "d" * 64, (listing("one"),)
-    loaded = PollState(msgspec.structs.replace(state.channel, version=4), Validators("v4"), 7)
-    after = merge_reloaded(state, loaded)
+    channel = msgspec.structs.replace(state.channel, version=4)
+    stored = ChannelState(channel, 1, "", 4, "", Validators("v4"), None, UpdateHistory())
+    after = build_poll_state(stored, 7, NOW_S, state)
     assert (after.channel.version, after.validators, after.subscribers) == (4, Validators("v4"), 7)
     assert (after.slow, after.deadly_sha256, after.unversioned) == (True, "d" * 64, ())

@@ -19,8 +19,11 @@ from service.location.content_cache import DIGEST_BYTES, MAX_CONTENT_BYTES, Cont
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS
-from workers.peers.content_cache import LocatedContent
+from workers.peers.content_locator import LocatedContent
 from workers.peers.neighbour_overlay import NeighbourOverlay
+
+Referral = tuple[NodeId, int]
+"""The next worker to ask for a content, and the number of the filter row that matched."""
 
 FIND = "find"
 FOUND, REFERRAL, NOT_FOUND = b"\x01", b"\x02", b"\x00"
@@ -61,13 +64,13 @@ def encode_referral(node: NodeId, row: int) -> bytes:
     return REFERRAL + _REFERRAL.pack(bytes.fromhex(node), row)
 
 
-class ContentFinder:
+class PeerContentSearch:
     """Requests contents (baselines and latest entries of channels) from other workers."""
 
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]
     ) -> None:
-        """Create a finder; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
+        """Create a search; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
 
         ``get_owner`` returns the worker that owns a channel; None if it is this worker, or if the owner is unknown.
         """
@@ -91,8 +94,8 @@ class ContentFinder:
         if owner is None or owner.id in visited:
             return None
         query = LocationQuery(digest.hex(), (*visited, owner.id), 0)
-        content, _ = await self._request(owner, digest, query, _OWNER_TIMEOUT_S)
-        return LocatedContent(content, version, "owner", 1, owner.id) if content else None
+        found = await self._request(owner, digest, query, _OWNER_TIMEOUT_S)
+        return LocatedContent(found, version, "owner", 1, owner.id) if isinstance(found, Content) else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
         """Ask workers for the content of a version, from one to the next as their Bloom filters suggest.
@@ -106,25 +109,20 @@ class ContentFinder:
             return None, ()
         while step is not None:
             worker, query = step
-            peer, left_s = self._overlay.peer(worker), until_s - self._clock.monotonic_s()
+            peer, left_s = self._overlay.peers.get(worker), until_s - self._clock.monotonic_s()
             if peer is None or left_s <= 0:
                 break
-            content, referral = await self._request(peer, digest, query, min(left_s, _HOP_TIMEOUT_S))
-            if content is not None:
-                return LocatedContent(content, version, "near", len(query.visited) - 1, worker), query.visited
-            step = _next_step(query, referral)
+            found = await self._request(peer, digest, query, min(left_s, _HOP_TIMEOUT_S))
+            if isinstance(found, Content):
+                return LocatedContent(found, version, "near", len(query.visited) - 1, worker), query.visited
+            step = _next_step(query, found) if found else None
         LOOKUP_FAILURES.labels("false-positive").inc()
         return None, query.visited
 
     async def _request(
         self, peer: Peer, digest: Digest, query: LocationQuery, timeout_s: float
-    ) -> tuple[Content | None, tuple[NodeId, int] | None]:
-        """Request a content from the worker ``peer``, and return the content or a referral.
-
-        A referral is a pair: the next worker to ask, and the number of the filter row that matched. The content is None
-        if the worker does not have it; the referral is None if the content is found. Both are None if the request
-        fails.
-        """
+    ) -> Content | Referral | None:
+        """Request a content from the worker ``peer``; return None if it has neither the content nor a referral."""
         try:
             body = encode_query(digest, query)
             response = await self._client.request(peer, FIND, body, timeout_s=timeout_s, max_bytes=MAX_CONTENT_BYTES)
@@ -134,36 +132,33 @@ class ContentFinder:
             log.warning("content from peer rejected", worker=peer.id[:8], reason=str(error))
         except PeerUnreachable as error:
             log.info("content request to peer failed", worker=peer.id[:8], reason=str(error))
-        return None, None
+        return None
 
 
-def _decode_response(response: bytes, digest: Digest) -> tuple[Content | None, tuple[NodeId, int] | None]:
-    """Return (content, None) or (None, referral), depending on the response.
+def _decode_response(response: bytes, digest: Digest) -> Content | Referral | None:
+    """Return the content or the referral in a response; None if it has neither.
 
-    A referral is a pair: the next worker to ask, and the number of the filter row that matched. Raises
-    :class:`PeerProtocolError` if the response is malformed, or the content has another digest than ``digest``.
+    Raises :class:`PeerProtocolError` if the response is malformed, or the content has another digest than ``digest``.
     """
     kind, rest = response[:1], memoryview(response)[1:]
     if kind == FOUND:
         content = decode(rest)
         if digest_of(content) != digest:
             raise PeerProtocolError("A content does not match its digest.", reason="digest")
-        return content, None
+        return content
     if kind == REFERRAL and len(rest) == _REFERRAL.size:
         node, row = _REFERRAL.unpack(rest)
-        return None, (node.hex(), row)
+        return node.hex(), row
     if response != NOT_FOUND:
         raise PeerProtocolError("A response has neither a content nor a referral.", reason="malformed")
-    return None, None
+    return None
 
 
-def _next_step(query: LocationQuery, referral: tuple[NodeId, int] | None) -> tuple[NodeId, LocationQuery] | None:
+def _next_step(query: LocationQuery, referral: Referral) -> tuple[NodeId, LocationQuery] | None:
     """Return the next worker of a walk and the query for that worker; None if the walk ends.
 
-    A walk ends without a referral, at a worker that was visited before, and if no filter row is left.
+    A walk ends at a worker that was visited before, and if no filter row is left.
     """
-    if referral is None:
-        return None
     node, row = referral
     if node in query.visited or not 1 <= row <= query.max_row:
         return None

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from workers.tasks import BackgroundTasks
+from service.tasks import BackgroundTasks
 
 
 async def wait_for_ever() -> None:

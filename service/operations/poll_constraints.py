@@ -1,7 +1,7 @@
-"""The state of the polling optimum in words, for ``coronet doctor`` and the console's page Policy.
+"""The constraints that determine how often channels are polled: their labels, the share of channels at each, advice.
 
-The optimum decides something only while channels differ. If nearly all of them are polled as often as one and the same
-constraint allows, the goal has no effect; :func:`one_bound_warning` says so, and what to change.
+``coronet doctor`` and the console's page Policy show them. The policy's goal has an effect only while channels differ:
+if the same constraint determines the polls of nearly all channels, :func:`one_bound_warning` says what to change.
 """
 
 from collections.abc import Mapping
@@ -59,8 +59,8 @@ def bound_shares(channels: Mapping[BindingConstraint, int]) -> dict[BindingConst
 def one_bound_warning(channels: Mapping[BindingConstraint, int]) -> str:
     """Return a warning if more than ``ONE_BOUND_SHARE`` of the channels are at the same constraint, else "".
 
-    It says what can be changed. ``channels`` are the numbers of channels by constraint. Channels that no constraint
-    binds are no reason to warn: they are where the optimum puts them. Nor are fewer than ``MIN_CHANNELS`` channels.
+    The warning names the settings that can be changed. ``channels`` are the numbers of channels by constraint. There is
+    no warning if most channels are bound by no constraint, or if there are fewer than ``MIN_CHANNELS`` channels.
     """
     bound, share = next(iter(bound_shares(channels).items()), (BindingConstraint.NONE, 0.0))
     is_few = sum(channels.values()) < MIN_CHANNELS

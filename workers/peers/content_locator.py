@@ -55,26 +55,35 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 
 
 class ContentLocator:
-    """The content cache of this worker, and the search for contents that are not in the cache."""
+    """The contents and baselines that this worker has cached, and the search for other contents.
+
+    The cached baseline of a channel is the last one that this worker used. While a document changes without new
+    entries, it may be newer than the baseline in the version's content. Its loss does no harm: it is replaced by the
+    baseline of the version, which contains all entries that were sent. A channel that was deleted and created again
+    counts as another channel.
+    """
 
     def __init__(
         self,
         channels: Channels,
         cache: ContentCache,
         clock: Clock,
-        find: Find | None = None,
-        on_changed: Callable[[], None] = lambda: None,
+        find: Find,
+        on_changed: Callable[[], None],
     ) -> None:
         """Create a locator.
 
         It reads contents from ``cache``, then from other workers, then from the store (``channels``). ``find`` requests
-        a content from other workers; None disables these requests. ``on_changed`` is called when the cache has changed.
+        a content from other workers. ``on_changed`` is called when the cache has changed.
         """
         self._channels = channels
         self._cache = cache
         self._clock = clock
         self._find = find
         self._on_changed = on_changed
+        self._baselines = LRUCache[ChannelId, tuple[Channel, bytes]](
+            MAX_BASELINE_BYTES, lambda cached: len(cached[1]) + _BASELINE_OVERHEAD_BYTES
+        )
         self._requests: dict[Digest, asyncio.Future[LocatedContent | None]] = {}
 
     async def locate(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
@@ -100,19 +109,43 @@ class ContentLocator:
         self._cache.put(channel_id, digest, content, self._clock.monotonic_s())
         self._report_change()
 
-    def on_versioned(self, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the content of a new version; this worker has detected its changes.
+    async def baseline(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
+        """Return the baseline for polls of a channel, and the content from which the baseline was read.
 
-        The new content is computed from the cached content and ``delta``; nothing happens if the previous content is
-        not cached. ``baseline`` is the state with which the next polls compare; ``before`` and ``after`` are the
-        digests of the previous and the new content.
+        ``digest`` identifies the content of the channel's version. The content is None if the baseline was cached;
+        otherwise it may be of a later version. Raises :class:`service.errors.StoreUnavailable`.
         """
+        cached, baseline = self._baselines.get(channel.id, (None, b""))
+        if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):
+            return baseline, None
+        located = await self.locate(channel.id, channel.version, digest)
+        baseline = located.content.memory
+        self.put_baseline(msgspec.structs.replace(channel, version=located.version), baseline)
+        return baseline, located
+
+    def put_baseline(self, channel: Channel, baseline: bytes) -> None:
+        """Cache the baseline for a channel at its version.
+
+        If there are too many baselines, the least recently used are removed.
+        """
+        self._baselines.pop(channel.id, None)
+        with contextlib.suppress(ValueError):  # it is larger than the whole cache
+            self._baselines[channel.id] = channel, baseline
+
+    def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
+        """Cache the baseline and the content of a new version; this worker has detected its changes.
+
+        ``delta`` has the changes, and ``channel`` is the channel at the new version. ``before`` and ``after`` are the
+        digests of the previous and the new content. The new content is computed from the previous one, if that is
+        cached.
+        """
+        self.put_baseline(channel, baseline)
         previous = self._cache.get(before, self._clock.monotonic_s())
         if previous is None or not after:
             return
         content = Content(baseline, pack_entries(merge_latest(delta.changes, unpack_entries(previous.latest))))
         if digest_of(content) == after:
-            self.put(delta.channel, after, content)
+            self.put(channel.id, after, content)
 
     def expire(self) -> None:
         """Remove contents that were not used for ``EXPIRY_S`` seconds."""
@@ -131,7 +164,7 @@ class ContentLocator:
             content = self._cache.get(digest, self._clock.monotonic_s())
             if content is not None:
                 return LocatedContent(content, version, "cache")
-            received = await self._request(self._find, channel_id, version, digest) if self._find else None
+            received = await self._request(channel_id, version, digest)
             if received is not None:
                 self.put(channel_id, digest, received.content)
                 return msgspec.structs.replace(received, version=version)  # a shared request may have named another one
@@ -140,61 +173,13 @@ class ContentLocator:
             self.put(channel_id, digest, content)
         return LocatedContent(content, version, "store" if content.memory else "publisher")
 
-    async def _request(self, find: Find, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a content that other workers have, requested by ``find``; None if no worker has it.
+    async def _request(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
+        """Return a content that other workers have; None if no worker has it.
 
         ``digest`` identifies the content. Concurrent callers for the same content share a request.
         """
         request = self._requests.get(digest)
         if request is None:
-            request = self._requests[digest] = asyncio.ensure_future(find(channel_id, version, digest))
+            request = self._requests[digest] = asyncio.ensure_future(self._find(channel_id, version, digest))
             request.add_done_callback(lambda _: self._requests.pop(digest, None))
         return await asyncio.shield(request)
-
-
-class BaselineCache:
-    """The baselines with which polls compare documents: the last baseline of each channel that this worker used.
-
-    A baseline is not interpreted here. While a document changes without new entries, the cached baseline may be newer
-    than the baseline in the version's content. Its loss does no harm: it is replaced by the baseline of the version,
-    which contains all entries that were sent. A channel that was deleted and created again counts as another channel.
-    """
-
-    def __init__(self, contents: ContentLocator) -> None:
-        """Create an empty cache; ``contents`` finds the baselines that are not cached."""
-        self._contents = contents
-        self._baselines = LRUCache[ChannelId, tuple[Channel, bytes]](
-            MAX_BASELINE_BYTES, lambda cached: len(cached[1]) + _BASELINE_OVERHEAD_BYTES
-        )
-
-    async def get(self, channel: Channel, digest: Digest) -> tuple[bytes, LocatedContent | None]:
-        """Return the baseline for polls of a channel, and the content from which the baseline was read.
-
-        ``digest`` identifies the content of the channel's version. The content is None if the baseline was cached;
-        otherwise it may be of a later version. Raises :class:`service.errors.StoreUnavailable`.
-        """
-        cached, baseline = self._baselines.get(channel.id, (None, b""))
-        if cached is not None and (cached.created_s, cached.version) == (channel.created_s, channel.version):
-            return baseline, None
-        located = await self._contents.locate(channel.id, channel.version, digest)
-        baseline = located.content.memory
-        self.put(msgspec.structs.replace(channel, version=located.version), baseline)
-        return baseline, located
-
-    def put(self, channel: Channel, baseline: bytes) -> None:
-        """Cache the baseline for a channel at its version.
-
-        If there are too many baselines, the least recently used are removed.
-        """
-        self._baselines.pop(channel.id, None)
-        with contextlib.suppress(ValueError):  # it is larger than the whole cache
-            self._baselines[channel.id] = channel, baseline
-
-    def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the baseline and the content of a new version; this worker has detected its changes.
-
-        ``delta`` has the changes, and ``channel`` is the channel at the new version. ``before`` and ``after`` are the
-        digests of the previous and the new content.
-        """
-        self.put(channel, baseline)
-        self._contents.on_versioned(delta, baseline, before, after)

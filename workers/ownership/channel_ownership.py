@@ -1,11 +1,10 @@
-"""The channels that a node owns: takes ownership, stores versions, starts fan-outs, and lists its channels.
+"""The owner role of a node: takes over channels, stores their versions, starts fan-outs, and lists the channels.
 
-Writes that fail because the store is unavailable are repeated. Each write is idempotent: a repeated take-over only
-increments the epoch again, a repeated publication is refused because of its base version, and a repeated fan-out queues
-nothing twice.
+Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
+idempotent: a repeated take-over only increments the epoch again, a repeated publication is refused because of its base
+version, and a repeated fan-out queues nothing twice.
 """
 
-import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from math import ceil
@@ -35,21 +34,19 @@ from service.observability.tracing import TRACING
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
+from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.peers.content_cache import ContentLocator
+from workers.peers.content_locator import ContentLocator
 from workers.polling.politeness import charged_site, pausable_site
 from workers.polling.poll_state import build_snapshot
-from workers.tasks import BackgroundTasks
 
 _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500
-_RETRY_S = 1.0
 _EXPECTED_FOR_S = 60.0
 _FULL_LISTING_INTERVAL_S = 1800.0
-"""Time in which the whole registry is read again, in case a crash prevented that a change was recorded."""
-_PARTS_OF_LISTING = 20
-"""Number of parts in which it is read, so that reading it again is no burst of work."""
+"""Time in which the whole registry is read again, little by little, in case a crash prevented that a change was
+recorded."""
 
 log = structlog.get_logger(__name__)
 
@@ -92,9 +89,9 @@ class ChannelOwner:
         self._expected_s: dict[ChannelId, float] = {}
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Set the parts of the channel registry that this node owns, according to the new ring.
+        """Set the parts of the channel registry in which this node owns channels, according to the new ring.
 
-        If they may be others than before, the next listing of the registry is a full one.
+        If these parts may have changed, the next listing of the registry is a full one.
         """
         change, self._ring = ring.change_since(self._ring), ring
         if change.affects_ownership(self._node_id):
@@ -111,7 +108,8 @@ class ChannelOwner:
         """Take over channels from their former owners, and pass their states to the protocol.
 
         The epoch of each channel is incremented, so that the store refuses writes of the former owner. Fan-outs and
-        moves that the former owner did not complete are continued (I1, I8).
+        moves that the former owner did not complete are continued (I1, I8). Raises :class:`StoreUnavailable`; the
+        protocol then repeats the effect.
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
@@ -123,7 +121,9 @@ class ChannelOwner:
             raise
 
     async def _take_batch(self, channel_ids: Sequence[ChannelId]) -> None:
-        states, paused_s = await self._adopt_with_retries(channel_ids)
+        states = await self._store.channels.adopt(channel_ids, self._node_id)
+        sites = {pausable_site(state.channel.url) for state in states if state is not None}
+        paused_s = await self._store.request_budgets.sites_paused_s(sorted(sites))
         self._being_taken.difference_update(channel_ids)
         events: list[Event] = []
         for channel_id, state in zip(channel_ids, states, strict=True):
@@ -176,19 +176,6 @@ class ChannelOwner:
         until_s = ceil(self._clock.wall_s() + site_paused_s) if site_paused_s else 0
         return limits.with_limit(LimitReason.PAUSE, 0, until_s) if until_s > limits.paused_until_s else limits
 
-    async def _adopt_with_retries(
-        self, channel_ids: Sequence[ChannelId]
-    ) -> tuple[list[ChannelState | None], dict[str, float]]:
-        """Take over channels; return their states, and the rest of the pauses of their sites in seconds, by site."""
-        while True:
-            try:
-                states = await self._store.channels.adopt(channel_ids, self._node_id)
-                sites = sorted({pausable_site(state.channel.url) for state in states if state is not None})
-                return states, await self._store.request_budgets.sites_paused_s(sites)
-            except StoreUnavailable as error:
-                log.warning("ownership take-over failed, will retry", channels=len(channel_ids), error=str(error))
-                await asyncio.sleep(_RETRY_S)
-
     def release(self, channel_id: ChannelId) -> None:
         """Drop the state of a channel that another node now owns, or that nobody needs."""
         self._pending_fan_outs.pop(channel_id, None)
@@ -213,14 +200,8 @@ class ChannelOwner:
             log.info("channel version rejected by store", channel=candidate.channel[:8], reason=str(error))
             await self._on_events(PublishRefused(candidate.channel, effect.epoch))
             return
-        TRACING.record_step(
-            delta.trace_id,
-            "versioned",
-            began_s,
-            channel=delta.channel,
-            version=delta.version,
-            changes=len(delta.changes),
-        )
+        version, count = delta.version, len(delta.changes)
+        TRACING.record_step(delta.trace_id, "versioned", began_s, channel=delta.channel, version=version, changes=count)
         if notice and notice.kind == "moved":
             # The node that takes ownership next completes the move, also if this one dies.
             await self._on_events(PublishRefused(candidate.channel))
@@ -254,9 +235,10 @@ class ChannelOwner:
         return True
 
     async def list_owned(self, request: ListOwnedChannels) -> None:
-        """List the channels that this node owns for the protocol, and mark channels that nobody needs as dormant.
+        """Pass the channels that this node owns to the protocol, and mark channels that nobody needs as dormant.
 
-        If several requests arrive during a listing, only the latest of them is answered afterwards.
+        If several requests arrive during a listing, only the latest of them is answered afterwards. Raises
+        :class:`StoreUnavailable`; the protocol then requests another listing.
         """
         self._list_request = request
         if self._is_listing:
@@ -266,14 +248,12 @@ class ChannelOwner:
             while self._list_request is not None:
                 request, self._list_request = self._list_request, None
                 await self._list(request)
-                self._tasks.start(self._register())
-        except StoreUnavailable as error:
-            log.warning("reading channel registry failed", error=str(error))
+                self._tasks.start(self._registrar.register_due())
         finally:
             self._is_listing = False
 
     async def _list(self, request: ListOwnedChannels) -> None:
-        """List changed channels for the protocol, or all channels if a full listing is necessary or due."""
+        """Pass the channels that have changed to the protocol, or all channels if changes may have been missed."""
         number, now_s = self._last_change, self._clock.monotonic_s()
         expected = list(self._expected_s)
         self._expected_s = {
@@ -294,20 +274,14 @@ class ChannelOwner:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read the next part of the registry again, if it is due at ``now_s``; after the last part, begin anew."""
+        """Read the part of the registry again that is due at ``now_s``; after the last part, begin anew."""
         prefixes, begun_s, done = self._listing
-        if prefixes is not self._prefixes:
-            return
-        parts = min(_PARTS_OF_LISTING, int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * _PARTS_OF_LISTING))
-        end = len(prefixes) * parts // _PARTS_OF_LISTING
-        if end > done:
-            await self._list_registry(begun_s, prefixes[done:end])
-            done = end
-        if parts == _PARTS_OF_LISTING:
+        end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
+        await self._list_registry(begun_s, prefixes[done:end])
+        if end == len(prefixes):
             await self._on_events(ChannelsListed(begun_s, ()))
-            begun_s, done = now_s, 0
-        if prefixes is self._prefixes:
-            self._listing = prefixes, begun_s, done
+            begun_s, end = now_s, 0
+        self._listing = prefixes, begun_s, end
 
     async def _list_changed(self, request: ListOwnedChannels, channel_ids: Iterable[ChannelId]) -> None:
         owned = [channel_id for channel_id in channel_ids if self._ring.is_among_nearest(channel_id, self._node_id, 1)]
@@ -315,7 +289,10 @@ class ChannelOwner:
             await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
 
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
-        """List the own channels in these parts of the registry for the walk that was requested at ``requested_s``."""
+        """Pass this node's channels in these parts of the registry to the protocol, as a part of a full listing.
+
+        ``requested_s`` is the time at which the full listing was requested.
+        """
         owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
             registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
@@ -327,7 +304,7 @@ class ChannelOwner:
     async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
         counts = await self._store.subscriptions.counts(list(channel_ids))
         counted = list(zip(channel_ids, counts, strict=True))
-        await self._registrar.examine(counted)
+        await self._registrar.schedule_changed(counted)
         needed = await self._needed_without_subscribers([channel_id for channel_id, count in counted if not count])
         return [ListedChannel(channel_id, count, channel_id in needed) for channel_id, count in counted]
 
@@ -346,12 +323,6 @@ class ChannelOwner:
                 await self._store.channels.mark_dormant(channel.id)
                 await self._store.poll_rate_history.record([(channel.id, 0.0)])
         return needed
-
-    async def _register(self) -> None:
-        try:
-            await self._registrar.register_due()
-        except StoreUnavailable as error:
-            log.warning("directory registration interrupted", error=str(error))
 
     def retry_fan_outs(self) -> None:
         """Continue the fan-outs that were interrupted because the store was unavailable."""

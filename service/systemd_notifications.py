@@ -24,8 +24,8 @@ _START_EXTENSION_S: Final = 30
 """Time by which each signal extends the start, during which Redis and the XMPP server may be unavailable."""
 
 
-class ServiceManager:
-    """The systemd that started this process, or nobody."""
+class SystemdNotifier:
+    """Sends notifications to the systemd that started this process, if any."""
 
     def __init__(self) -> None:
         """Read the address from the environment."""
@@ -35,8 +35,8 @@ class ServiceManager:
         self._status = ""
 
     @contextlib.asynccontextmanager
-    async def informed(self, check_ready: ReadinessCheck) -> AsyncIterator[None]:
-        """Keep the service manager informed until the context ends, and then announce the end of the process.
+    async def notifying(self, check_ready: ReadinessCheck) -> AsyncIterator[None]:
+        """Send the state of the process inside this context, and announce its end when the context ends.
 
         ``check_ready`` raises a :class:`CoronetError` with the reason while the process cannot do its work.
         """
