@@ -49,7 +49,6 @@ from service.model import Channel, ChannelId, Entry
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
-from service.store.channels.public_entries import entry_name
 from service.store.directory.matrices import Directory
 
 _OWN_BATCH = 50
@@ -129,15 +128,11 @@ class Searcher:
         """Return the answer of :meth:`find`, and how it was found."""
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
         expanded, read = expand(query, vocabulary, language), MatrixReaders()
-        found = await self._find_expanded(expanded, language, read, frozenset())
-        if len(found.answer.hits) >= query.limit:
+        found = await self._find_expanded(expanded, language, read)
+        if not any(hit.lacks_words for hit in found.answer.hits[:1]) and found.answer.hits:
             return found
-        wider = expand(query, vocabulary, language, tolerant=not found.answer.hits, any_word=True)
-        if wider == expanded:
-            return found
-        return _append(
-            found, await self._find_expanded(wider, language, read, frozenset(map(_name, found.answer.hits)))
-        )
+        tolerant = expand(query, vocabulary, language, tolerant=True)
+        return found if tolerant == expanded else await self._find_expanded(tolerant, language, read)
 
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
@@ -190,7 +185,8 @@ class Searcher:
             hits += [
                 SearchHit(state.channel, own=True)
                 for state, name in zip(private, names, strict=True)
-                if expanded.is_satisfied_by(name.text, name.pairs.keys())
+                if expanded.has_all_words(name.text, name.pairs.keys())
+                and expanded.is_satisfied_by(name.text, name.pairs.keys())
             ]
             if len(hits) >= query.limit:
                 break
@@ -228,34 +224,32 @@ class Searcher:
         public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
 
-    async def _find_expanded(
-        self, expanded: ExpandedQuery, language: str, read: MatrixReaders, known: Collection[str]
-    ) -> SearchExplanation:
+    async def _find_expanded(self, expanded: ExpandedQuery, language: str, read: MatrixReaders) -> SearchExplanation:
         """Return the best results of an expanded query; see :meth:`find`.
 
-        ``read`` is what has been read of matrices for the same query, and ``known`` are the names of results that were
-        found already: they are left out, and as many results fewer are wanted.
+        ``read`` is what has been read of matrices for the same query.
         """
-        wanted = expanded.query.limit - len(known)
-        candidates, matching = Candidates((), 0, True, {}, (), 0.0), list[_Match]()
+        limit = expanded.query.limit
+        candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
         importances: tuple[float, ...] = ()
-        whole = True
-        async for candidates, enough in self._candidates(expanded, read, wanted, len(known)):
+        async for candidates, enough in self._candidates(expanded, read, limit):
             importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
-            new = [each for each in candidates.found if each.name not in known]
-            documents = await self._documents(expanded, new, importances, language)
+            documents = await self._documents(expanded, candidates.found, importances, language)
             whole = candidates.complete and len(candidates.found) == candidates.total
             # Candidates that nobody may see do not count: only a match more than is shown tells that there are more.
-            matching = list(islice(_matches(expanded, documents), None if whole else wanted + 1))
+            matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
             if len(matching) >= enough or whole:
                 break
         complete = [match for match in matching if match.has_all_words]
-        matching = [*complete, *(match for match in matching if not match.has_all_words)]
-        shown = matching[:wanted]
+        if len(complete) < limit:
+            matching = [*complete, *(match for match in matching if not match.has_all_words)]
+        else:
+            matching = complete
+        shown = matching[:limit]
         answer = SearchAnswer(
             tuple(await self._hits(expanded, shown)),
-            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:wanted] or shown])),
-            has_more=len(matching) > wanted,
+            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:limit] or shown])),
+            has_more=len(matching) > limit,
             total=len(matching) if whole else None,
         )
         return SearchExplanation(
@@ -268,23 +262,23 @@ class Searcher:
         )
 
     async def _candidates(
-        self, expanded: ExpandedQuery, read: MatrixReaders, wanted: int, known: int
+        self, expanded: ExpandedQuery, read: MatrixReaders, limit: int
     ) -> AsyncIterator[tuple[Candidates, int]]:
         """Yield the best candidates: first those in workers' memory, if there are any, then ever more of the matrices.
 
         Workers have directories of popular attributes, not of words. With the candidates comes the number of matches
-        among them that makes others unnecessary. ``wanted`` results are shown besides the ``known`` number of others.
+        among them that makes others unnecessary. Up to ``limit`` results are shown.
         """
         query, pairs = expanded.query, expanded.query.attributes
-        first, *others = (min(known + int(factor * wanted) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
-        if pairs and query.about == "channel" and not known:
+        first, *others = (min(int(factor * limit) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
+        if pairs and query.about == "channel":
             listed = await self._store.directory_lookups.lookup(pairs, first)
             if listed is not None:
                 equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
-                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), wanted
+                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), limit
         for most in (first, *others) if expanded.clauses else ():
             found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most, read)
-            yield found, wanted + 1
+            yield found, limit + 1
 
     async def _find_in_matrices(
         self,
@@ -405,24 +399,6 @@ def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterato
                 pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
         if expanded.is_satisfied_by(text, pairs):
             yield _Match(one, text, pairs, expanded.has_all_words(text, pairs))
-
-
-def _append(first: SearchExplanation, second: SearchExplanation) -> SearchExplanation:
-    """Return the explanation ``second`` of a wider search with the results of ``first``, which it lacks, first."""
-    answer = SearchAnswer(
-        (*first.answer.hits, *second.answer.hits),
-        first.answer.corrections or second.answer.corrections,
-        has_more=second.answer.has_more,
-        total=None if second.answer.total is None else len(first.answer.hits) + second.answer.total,
-    )
-    return msgspec.structs.replace(
-        second, answer=answer, scores=(*first.scores, *second.scores), pairs=(*first.pairs, *second.pairs)
-    )
-
-
-def _name(hit: SearchHit) -> str:
-    """Return the id of the content name of a result."""
-    return hit.channel.id if hit.entry is None else entry_name(hit.channel.id, hit.entry.key)
 
 
 def _is_in_language(channel: Channel, language: str) -> bool:

@@ -106,6 +106,35 @@ def search(
         query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
         for index, clause in enumerate(clauses)
     ]
+    complete = [msgspec.structs.replace(clause, is_optional=False) for clause in clauses]
+    names, is_whole = yield from _collect(complete, query, readers, importances)
+    if complete != list(clauses):
+        is_whole = False
+        if len(names) < query.most:
+            names, is_whole = yield from _collect(clauses, query, readers, importances)
+    best, scores, weights, choices = _order(names, clauses, readers, importances)
+    best = best[: query.most]
+    return SearchOutcome(
+        names[best],
+        scores[best],
+        weights[best],
+        choices[best],
+        len(names),
+        is_whole,
+        {pair: reader.frequency for pair, reader in readers.items()},
+        {pair: reader.size for pair, reader in readers.items()},
+        {pair: reader.cells for pair, reader in readers.items()},
+    )
+
+
+def _collect(
+    clauses: Sequence[PairClause], query: PairQuery, readers: "MatrixReaders", importances: Sequence[float]
+) -> Rounds[tuple[NameKeys, bool]]:
+    """Return names that satisfy ``clauses``, and whether these are all such names.
+
+    More is read until there are ``query.most`` names. If clauses are optional, the best names come from the rarest of
+    them.
+    """
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
     share, names, is_all = _first_share(driver, readers), np.empty(0, np.uint64), True
@@ -125,7 +154,7 @@ def search(
         # A name that one leading pair has may have another one in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
         yield from run_together([reader.read_names(names) for reader in looked_up])
-        names = _satisfying(names, _necessary(clauses), excluded, readers)
+        names = _satisfying(names, _necessary(clauses), query.excluded, readers)
         if len(names) >= query.most:
             break
         if not is_all:
@@ -136,20 +165,8 @@ def search(
             driver, share = wider, _first_share(wider, readers)
         else:
             break
-    best, scores, weights, choices = _order(names, clauses, readers, importances)
-    best = best[: query.most]
     is_widest = not driver.is_optional or driver == _driver(clauses, readers, None)
-    return SearchOutcome(
-        names[best],
-        scores[best],
-        weights[best],
-        choices[best],
-        len(names),
-        is_all and is_widest and is_whole,
-        {pair: reader.frequency for pair, reader in readers.items()},
-        {pair: reader.size for pair, reader in readers.items()},
-        {pair: reader.cells for pair, reader in readers.items()},
-    )
+    return names, is_all and is_widest and is_whole
 
 
 def read_matrix(
@@ -331,8 +348,14 @@ def _partitions_of(names: NameKeys, partitions: int) -> _Wanted:
 
 
 def _union(parts: Iterable[NameKeys]) -> NameKeys:
+    """Return the distinct names of several sorted arrays, sorted."""
     found = list(parts)
-    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+    if len(found) == 1:
+        return found[0]
+    names = np.sort(np.concatenate(found), kind="stable")  # merges sorted runs; np.unique would hash them
+    is_first = np.ones(len(names), np.bool_)
+    np.not_equal(names[1:], names[:-1], out=is_first[1:])
+    return names[is_first]
 
 
 def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -88,6 +88,8 @@ def _field_is_secret(field: str) -> bool:
 @lru_cache(_CACHED_URLS)
 def _is_token(text: str) -> bool:
     """Return whether a text looks like a random token rather than text written by a person."""
+    if len(text) < _MIN_TOKEN_CHARS and "@" not in text:
+        return False
     if _UUID.search(text) or _MAILBOX.search(text):
         return True
     parts = [part for part in _PARTS.split(text) if part]

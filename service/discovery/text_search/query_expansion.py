@@ -133,13 +133,11 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         return any(_has_stem(stemmed, text, pairs) for stemmed in stems)
 
 
-def expand(
-    query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False, any_word: bool = False
-) -> ExpandedQuery:
+def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
     """Return the expansion of a query.
 
-    If ``tolerant``, similar words stand also for words that are registered. If ``any_word`` and the query has several
-    words, these are optional; phrases and fields are not.
+    If ``tolerant``, similar words stand also for words that are registered. If the query has several words, these are
+    optional; phrases and fields are not.
     """
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
@@ -148,7 +146,7 @@ def expand(
             if tolerant or not known:
                 similar[condition.word] = tuple(vocabulary.similar(condition.word, MAX_SIMILAR_STEMS))
     words = tuple(group for group in dict.fromkeys(query.all_of) if all(map(_is_word, group)))
-    optional = words if any_word and len(words) > 1 else ()
+    optional = words if len(words) > 1 else ()
     clauses = (
         msgspec.structs.replace(clause, is_optional=group in optional)
         for group in query.all_of

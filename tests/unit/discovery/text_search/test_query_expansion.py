@@ -138,7 +138,7 @@ def test_a_word_that_one_document_has_is_not_corrected() -> None:
     ],
 )
 def test_only_several_words_are_optional(text: str, optional: int) -> None:
-    query = expand(parse_query(f"type:entry {text}", DAY), WORDS, any_word=True)
+    query = expand(parse_query(f"type:entry {text}", DAY), WORDS)
     assert len(query.optional) == sum(clause.is_optional for clause in query.clauses) == optional
 
 
@@ -156,6 +156,6 @@ def test_only_several_words_are_optional(text: str, optional: int) -> None:
 )
 def test_one_of_several_optional_words_is_enough(text: str, *, is_satisfied: bool) -> None:
     entry = Entry("1", "Volcano erupts in Iceland", summary="An ash cloud drifts east.", tags=("Geology",))
-    query = expand(parse_query(f"type:entry {text}", DAY), WORDS, any_word=True)
+    query = expand(parse_query(f"type:entry {text}", DAY), WORDS)
     assert query.is_satisfied_by(entry_text(entry, "en"), {"tag=geology"}) is is_satisfied
     assert not query.has_all_words(entry_text(entry, "en"), {"tag=geology"})
