@@ -149,7 +149,11 @@ def _date_s(raw: Any) -> float | None:
 
 def _time_s(raw: Any, name: str) -> float | None:
     # dict.get, because feedparser's own substitutes "published" for "updated" and warns.
-    parsed: object = dict.get(raw, f"{name}_parsed")
+    return to_unix_s(dict.get(raw, f"{name}_parsed"))
+
+
+def to_unix_s(parsed: object) -> float | None:
+    """Return the Unix time of a date that feedparser has parsed; None if it is missing or implausible."""
     try:
         return valid_time_s(float(calendar.timegm(parsed))) if isinstance(parsed, time.struct_time) else None
     except (ValueError, OverflowError):
