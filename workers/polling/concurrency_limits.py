@@ -22,7 +22,7 @@ import msgspec
 from cachetools import LRUCache
 
 from service.errors import LimitReached, ParseKilled
-from service.feeds.sandbox.parser_pool import PARSE_TIMEOUT_S, ParserPool
+from service.feeds.sandbox.parser_client import PARSE_TIMEOUT_S, ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import host_of
 from service.model import Channel
@@ -153,7 +153,7 @@ class ConcurrencyLane:
     def __init__(
         self,
         limits: LaneLimits,
-        parser: ParserPool,
+        parser: ParserClient,
         budgets: ParserTimeBudgets,
         *,
         readers_per_network: int,
@@ -209,7 +209,7 @@ class ConcurrencyLane:
     ) -> DetectionResult:
         """Run a job in the parser process, which the caller holds; count the time against the publisher's budget.
 
-        ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserPool.detect_changes`.
+        ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserClient.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
@@ -246,7 +246,7 @@ class ConcurrencyLanes:
         """Run a job in the parser of the fast lane, or of the slow lane if the job is costly.
 
         A job that proves to be costly in the fast lane is repeated in the slow lane. Raises the errors of
-        :meth:`ParserPool.detect_changes`.
+        :meth:`ParserClient.detect_changes`.
         """
         publisher = publisher_of_state(state)
         size_bytes = sum(len(document.body) for document in job.documents)
@@ -282,7 +282,7 @@ class ConcurrencyLanes:
             yield
 
 
-def create_poll_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
+def create_poll_lanes(fast: ParserClient, slow: ParserClient, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
     """Return the lanes for polls and pushed documents, which use the parser processes ``fast`` and ``slow``."""
     # The slots of one site in both lanes are together the four connections that a fetcher has per host.
     return ConcurrencyLanes(
@@ -292,7 +292,7 @@ def create_poll_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBud
     )
 
 
-def create_probe_lanes(fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
+def create_probe_lanes(fast: ParserClient, slow: ParserClient, budgets: ParserTimeBudgets) -> ConcurrencyLanes:
     """Return the lanes for probes of URLs, which use the parser processes ``fast`` and ``slow``.
 
     Each probe holds a slot of the fast lane from beginning to end.

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from service.errors import ParseKilled, ParserBusy, UserError
 from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 
 _MAX_PENDING_FILES = 8
 """Files of up to 5 MiB that are held at once: one is parsed, the others wait or are being loaded."""
@@ -38,7 +38,7 @@ class OpmlReader:
                 raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
             await self._wait()
             try:
-                async with ParserPool(1) as parser:
+                async with ParserClient() as parser:
                     return await parser.parse_opml(body)
             finally:
                 self._turn.release()

@@ -23,10 +23,10 @@ from service.errors import FeedError, UserError, to_fault
 from service.feeds.sandbox.confinement import confine
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
+    Confinement,
     DetectChanges,
     ParseDocument,
     ParseOpml,
-    ParserReady,
     ParserRequest,
     ParserResponse,
     encode_frame,
@@ -36,28 +36,25 @@ from service.feeds.sandbox.resource_limits import CPU_S, WALL_S, cpu_time_s, lim
 _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 
 
-def serve(requests: BinaryIO, responses: BinaryIO) -> None:
+def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> None:
     """Handle each request from ``requests`` and write its response to ``responses``, until ``requests`` is closed.
 
-    The timers that limit the process's time run while a request is handled.
+    ``confinement`` is that of this process. The timers that limit the process's time run while a request is handled.
     """
     decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):
         request = decoder.decode(requests.read(int.from_bytes(length, "big")))
         began_s = cpu_time_s()
         set_timers(min(request.cpu_s, CPU_S) if isinstance(request, DetectChanges) else CPU_S, WALL_S)
-        response = _handle(request)
-        response_frame = encode_frame(msgspec.structs.replace(response, cpu_s=cpu_time_s() - began_s))
+        result = fault = None
+        try:
+            result = _load_handlers()[type(request)](request)
+        except (FeedError, UserError) as error:
+            fault = to_fault(error)
+        frame = encode_frame(ParserResponse(result, fault, confinement, needs_restart(), cpu_time_s() - began_s))
         set_timers(0, 0)
-        responses.write(response_frame)
+        responses.write(frame)
         responses.flush()
-
-
-def _handle(request: ParserRequest) -> ParserResponse[Any]:
-    try:
-        return ParserResponse(_load_handlers()[type(request)](request), needs_restart=needs_restart())
-    except (FeedError, UserError) as error:
-        return ParserResponse(fault=to_fault(error), needs_restart=needs_restart())
 
 
 @functools.cache
@@ -92,9 +89,7 @@ def main() -> None:
     _load_handlers()  # before the first document, because the publisher's budget pays for its processor time
     # No module is searched for in directories, which the confined process cannot read.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
-    sys.stdout.buffer.write(encode_frame(ParserReady(confine())))
-    sys.stdout.buffer.flush()
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, confine())
 
 
 if __name__ == "__main__":
