@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from typing import cast
 
 import aiohttp
@@ -21,13 +20,10 @@ from service.model import Validators
 from service.net import content_encoding
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
-MAX_HEADER_BYTES = 64 * 1024
 _MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _MAX_INTERIM_RESPONSES = 16
 _FIRST_FINAL_STATUS = 200
 
-_BYTES_BETWEEN = 2
-"""Separators after a header's name and after its value."""
 _MAX_VALIDATOR_CHARS = 1000
 _MAX_EXCERPT_BYTES = 4096
 _MAX_EXCERPT_CHARS = 200
@@ -75,11 +71,13 @@ class BoundedResponseHandler(ResponseHandler):
 class PublisherResponse(aiohttp.ClientResponse):
     """A response that also has the IP address of the publisher.
 
-    The address is stored at the start, because a response without a body releases its connection at once. ``private``
-    states that it, or the address of a response that has redirected to this one, is not public; the fetcher sets it.
+    The address is stored at the start, because a response without a body releases its connection at once. The fetcher
+    sets the other attributes, which are those of :class:`service.net.fetcher.FetchResult`.
     """
 
     peer_address = ""
+    canonical_url = ""
+    permanent_url: str | None = None
     private = False
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
@@ -161,13 +159,6 @@ async def read_excerpt(response: aiohttp.ClientResponse) -> str:
         return ""
     words = " ".join(received.decode("utf-8", "replace").split())
     return "".join(character for character in words if character.isprintable())[:_MAX_EXCERPT_CHARS]
-
-
-def refuse_large_headers(response: PublisherResponse) -> None:
-    """Raise :class:`TooLarge` if all headers together exceed the limit. aiohttp limits only each single header."""
-    texts = tuple(chain.from_iterable(response.raw_headers))
-    if sum(map(len, texts)) + _BYTES_BETWEEN * len(texts) > MAX_HEADER_BYTES:
-        raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
 
 
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:

@@ -6,7 +6,6 @@ exempt, because that server need not be public. Files that people have uploaded 
 fetch them like any other untrusted URL.
 """
 
-import asyncio
 import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,11 +16,11 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
+from service.errors import AddressRefused, BadStatus, TooLarge
 from service.feeds.urls import canonical_url
 from service.net import address_guard
 from service.net.client_address import Network
-from service.net.error_translation import translate_error
+from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 
 TIMEOUT_S: Final = 15.0
@@ -77,17 +76,13 @@ class UploadClient:
         connector = self._connector(url)
         try:
             async with (
-                asyncio.timeout(TIMEOUT_S),
+                time_limit(_host(url), TIMEOUT_S),
                 aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
                 session.request(
                     method, URL(url, encoded=True), data=body, headers=headers, allow_redirects=False
                 ) as response,
             ):
                 yield response
-        except TimeoutError as error:
-            raise Unreachable(
-                "{host} took longer than {seconds} s to respond.", host=_host(url), seconds=f"{TIMEOUT_S:g}"
-            ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise translate_error(error, _host(url)) from error
 
