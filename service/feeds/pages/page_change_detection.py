@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.feeds.pages.line_diff import Hunk, diff_lines
-from service.feeds.pages.page_diff import describe_changes, describe_rewrite
+from service.feeds.pages.page_diff import Hunk, describe_changes, diff_lines
 from service.feeds.pages.volatile_text import (
     MAX_REGIONS,
     PageVersion,
@@ -96,7 +95,7 @@ def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, 
 
 
 def _learn_volatile_regions(old: PageVersion, new: PageVersion, now_s: float) -> PageState:
-    hunks = diff_lines(old.lines_without_ages, new.lines_without_ages) or ()
+    hunks = diff_lines(old.lines_without_ages, new.lines_without_ages)
     return PageState(_compress(new.lines), volatile=changed_regions(old, new, hunks, now_s=now_s), seen_s=now_s)
 
 
@@ -109,12 +108,6 @@ def _compare(
     }
     old_stable, new_stable = old.stable_lines(regions), new.stable_lines(regions)
     all_hunks = diff_lines(old_stable, new_stable)
-    revision = state.revision + 1
-    if all_hunks is None:
-        after = msgspec.structs.replace(
-            state, lines=_compress(page.lines), learning_until_s=0.0, revision=revision, recurring={}, seen_s=now_s
-        )
-        return after, (describe_rewrite(old.lines, page, url=url, revision=revision),)
     volatile = _with_change_times(regions, _changed_keys(regions, old, new, all_hunks), now_s)
     hunks = [hunk for hunk in all_hunks if not _is_volatile(regions, new, hunk)]
     if not hunks:
@@ -122,6 +115,7 @@ def _compare(
     reported = [
         hunk for hunk in hunks if not _alternates(state.toggled, _line_hashes(old_stable, new_stable, hunk), now_s)
     ]
+    revision = state.revision + 1
     recurring, promoted = _count_recurring_changes(
         state.recurring, changed_regions(old, new, reported, now_s=now_s), now_s
     )

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from service.feeds.pages.line_diff import Hunk
+from service.feeds.pages.page_diff import Hunk
 
 MAX_REGIONS = 500
 MAX_REGION_LINES = 30

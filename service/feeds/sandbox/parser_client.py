@@ -40,7 +40,7 @@ from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
 PARSE_TIMEOUT_S = 12.0
 """Longer than the process's own timer of 10 s, for a process whose timer does not run (stopped, or starved)."""
 _IDLE_TIMEOUT_S = 120.0
-"""A process takes about 37 MB, and 0.2 s of processor time to start."""
+"""A process takes about 41 MB, and 0.2 s of processor time to start."""
 _PACKAGES = str(Path(service.__file__).parent.parent)
 _log = structlog.get_logger(__name__)
 _EXIT_REASONS = {
