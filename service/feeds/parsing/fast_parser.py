@@ -13,7 +13,7 @@ came before. Where reproducing feedparser would take more than a line or two, a 
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
 from urllib.parse import urljoin
@@ -60,7 +60,9 @@ _ATOM_FEED = "{http://www.w3.org/2005/Atom}feed"
 
 _HTML = ("text/html", "application/xhtml+xml")
 _PERSON_PARTS = {"email", "uri", "url", "homepage"}
-_SOURCE_PARTS = {"id", "title", "updated", "link", "subtitle", "rights", "generator", "icon", "logo", "category"}
+_SOURCE_PARTS = {
+    "id", "title", "author", "updated", "link", "subtitle", "rights", "generator", "icon", "logo", "category",
+}  # fmt: skip
 _IMAGE_PARTS = {"title", "url", "link", "description", "width", "height", "name"}
 _AUTHOR = re.compile(r"([a-zA-Z0-9_.+-]+@(?:[a-zA-Z0-9-]+\.)+[a-zA-Z]{2,4})(?: \(([^()@<>&]*[^()@<>&\s])\))?")
 
@@ -337,46 +339,18 @@ def _person_name(walker: DocumentWalker, person: Element) -> str:
     return name
 
 
-def _on_contributor(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    _person_name(walker, element)
-
-
-def _on_source(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Ignore the element with the feed from which the entry was copied.
-
-    Its title still affects whether later titles are accepted.
-    """
-    if not walker.fields.is_entry:
-        raise FeedparserRequired
-    walker.title_depth = -1
+def _on_ignored_parent(walker: DocumentWalker, element: Element, depth: int, *, parts: Collection[str]) -> None:
+    """Ignore an element with the children ``parts``. Its title still affects whether later titles are accepted."""
+    if "title" in parts:
+        walker.title_depth = -1
     for part in element:
         name = walker.names[part.tag]
+        if name not in parts:
+            raise FeedparserRequired
         if name == "author":
             _person_name(walker, part)
-        elif name not in _SOURCE_PARTS:
-            raise FeedparserRequired
         elif element_text(part) and name == "title":
             walker.title_depth = depth + 1
-
-
-def _on_image(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Ignore an image or a text input element.
-
-    Its title still affects whether later titles are accepted.
-    """
-    walker.title_depth = -1
-    for part in element:
-        name = walker.names[part.tag]
-        if name not in _IMAGE_PARTS:
-            raise FeedparserRequired
-        if element_text(part) and name == "title":
-            walker.title_depth = depth + 1
-
-
-def _on_itunes_owner(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    """Ignore the element with the owner of a podcast."""
-    if any(walker.names[part.tag] not in ("itunes_name", "itunes_email") or len(part) for part in element):
-        raise FeedparserRequired
 
 
 def _on_language(walker: DocumentWalker, element: Element, _depth: int) -> None:
@@ -398,7 +372,9 @@ def _ignore(_reader: DocumentWalker, element: Element, _depth: int) -> None:
 
 
 def _on_wrapper(walker: DocumentWalker, element: Element, depth: int) -> None:
-    """Handle the children of a wrapper element as if they were not wrapped."""
+    """Handle the children of a wrapper element in an entry as if they were not wrapped."""
+    if not walker.fields.is_entry:
+        raise FeedparserRequired
     based_here = _base_url(read_attributes(element), walker.base)
     if based_here != walker.base:
         raise FeedparserRequired
@@ -474,15 +450,16 @@ _ENTRY_HANDLERS: dict[str, ElementHandler] = {
     "enclosure": _on_enclosure,
     "itunes_category": _on_itunes_category,
     **dict.fromkeys(("itunes_keywords", "media_keywords"), _on_keywords),
-    "source": _on_source,
-    "contributor": _on_contributor,
+    "source": partial(_on_ignored_parent, parts=_SOURCE_PARTS),
+    "contributor": partial(_on_ignored_parent, parts={"name", *_PERSON_PARTS}),
 }  # fmt: skip
 
 FEED_HANDLERS: dict[str, ElementHandler] = {
     **_ENTRY_HANDLERS,
     **dict.fromkeys(("item", "entry"), _on_item),
-    **dict.fromkeys(("image", "textinput"), _on_image),
-    "itunes_owner": _on_itunes_owner,
+    **dict.fromkeys(("image", "textinput"), partial(_on_ignored_parent, parts=_IMAGE_PARTS)),
+    "itunes_owner": partial(_on_ignored_parent, parts={"itunes_name", "itunes_email"}),
+    "source": _decline,
 }
 
 _BEFORE_CHANNEL: dict[str, ElementHandler] = dict.fromkeys((*FEED_HANDLERS, *_HINT_ELEMENTS), _decline)
@@ -491,10 +468,8 @@ _ROOT_HANDLERS: dict[str, dict[str, ElementHandler]] = {
     "feed": FEED_HANDLERS,
     "rdf_rdf": {
         **_BEFORE_CHANNEL,
+        **{name: FEED_HANDLERS[name] for name in ("item", "image", "textinput")},
         "channel": _on_channel,
-        "item": _on_item,
-        "image": _on_image,
-        "textinput": _on_image,
     },
 }
 
