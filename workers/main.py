@@ -18,6 +18,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox.parser_client import ParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher, user_agent
 from service.observability.metrics import LEASES_LOST
 from service.overlay.ring import balanced_id
@@ -64,12 +65,8 @@ class WorkerProgram(HostedProgram):
         """See :meth:`HostedProgram.run`."""
         settings, store, peers = self._settings, self._store, self._peers
         worker = NodeInfo("", 0, _worker_name(), 0.0, process.metrics_url, secrets.token_hex(8))
-        fetcher = Fetcher(
-            user_agent=user_agent(settings.console_public_url),
-            allow_private=settings.allow_private,
-            extra_ports=settings.extra_ports,
-            allowed_networks=settings.allowed_networks,
-        )
+        guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
+        fetcher = Fetcher(user_agent(settings.console_public_url), guard)
         peers.configure(worker)
         async with (
             peers,

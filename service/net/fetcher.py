@@ -22,8 +22,9 @@ from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl
 from service.feeds.polling_hints import parse_retry_after
 from service.feeds.urls import canonical_url, redirect_target
 from service.model import Validators
-from service.net import address_guard, content_encoding
-from service.net.client_address import Network
+from service.net import content_encoding
+from service.net.address_guard import AddressGuard, is_internal
+from service.net.address_guard import is_public as is_public_address
 from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import (
     BodyReader,
@@ -104,42 +105,29 @@ class Fetcher:
     """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
     ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
-    ``allow_private``, ``extra_ports`` and ``allowed_networks`` determine the private addresses and the ports that the
-    guard allows (:func:`service.net.address_guard.refusal_reason`). A redirect from a public address to an allowed
-    network is refused. ``total_s`` limits the seconds of one fetch including its redirects. The fetcher uses no
+    ``guard`` decides about each connection. A redirect from a public address to an allowed network is refused.
+    ``total_s`` limits the seconds of one fetch including its redirects. The fetcher uses no
     cookies, no proxies from the environment, and no DNS cache.
     """
 
-    def __init__(
-        self,
-        *,
-        user_agent: str,
-        allow_private: bool,
-        extra_ports: tuple[int, ...],
-        allowed_networks: tuple[Network, ...] = (),
-        total_s: float = TOTAL_S,
-    ) -> None:
+    def __init__(self, user_agent: str, guard: AddressGuard, total_s: float = TOTAL_S) -> None:
         self._user_agent = user_agent
-        self._allow_private = allow_private
-        self._extra_ports = extra_ports
-        self._allowed_networks = allowed_networks
+        self._guard = guard
         self._total_s = total_s
         self._bodies = BodyReader()
 
     async def __aenter__(self) -> Self:
         """Open the connection pool, and if there are allowed networks, another one for requests to public addresses."""
         self._resolver: AbstractResolver = aiohttp.DefaultResolver()
-        self._session = self._public_session = self._open_session(self._allowed_networks)
-        if self._allowed_networks:
-            self._public_session = self._open_session(())
+        self._session = self._public_session = self._open_session(self._guard)
+        if self._guard.allowed_networks:
+            self._public_session = self._open_session(self._guard._replace(allowed_networks=()))
         return self
 
-    def _open_session(self, allowed_networks: tuple[Network, ...]) -> aiohttp.ClientSession:
+    def _open_session(self, guard: AddressGuard) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
             resolver=self._resolver,
-            socket_factory=address_guard.socket_factory(
-                allow_private=self._allow_private, extra_ports=self._extra_ports, allowed_networks=allowed_networks
-            ),
+            socket_factory=guard.create_socket,
             use_dns_cache=False,
             limit=_MAX_CONNECTIONS,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
@@ -174,7 +162,7 @@ class Fetcher:
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_RESOLVE_S):
                 found = await self._resolver.resolve(host.strip("[]"), family=socket.AF_UNSPEC)
-            return next((info["host"] for info in found if address_guard.is_public(info["host"])), "")
+            return next((info["host"] for info in found if is_public_address(info["host"])), "")
         return ""
 
     async def fetch(
@@ -245,7 +233,7 @@ class Fetcher:
                     method, _parsed(url), headers=headers, data=form, allow_redirects=False
                 ) as any_response:
                     response = cast("PublisherResponse", any_response)  # the session's response_class
-                    is_public = not response.peer_address or address_guard.is_public(response.peer_address)
+                    is_public = not response.peer_address or is_public_address(response.peer_address)
                     private = private or not is_public
                     response.canonical_url, response.permanent_url, response.private = url, permanent_url, private
                     if response.status not in _REDIRECTS:
@@ -254,7 +242,7 @@ class Fetcher:
                     target = _redirect_target(response)
                     public_only = public_only or is_public
                     # Whether the target's address is public is not known, so the channel keeps its URL.
-                    leaves = address_guard.is_internal(response.peer_address) and _host(target) != _host(url)
+                    leaves = is_internal(response.peer_address) and _host(target) != _host(url)
                     is_permanent = is_permanent and response.status in _PERMANENT and not leaves
                     url = target
             except (aiohttp.ClientError, OSError) as error:

@@ -18,8 +18,7 @@ from yarl import URL
 
 from service.errors import AddressRefused, BadStatus, TooLarge
 from service.feeds.urls import canonical_url
-from service.net import address_guard
-from service.net.client_address import Network
+from service.net.address_guard import AddressGuard
 from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 
@@ -33,17 +32,14 @@ class UploadClient:
     """Uploads files to XMPP servers, and downloads files from the own server.
 
     ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
-    connect to for these files; "" means the host in the URL. ``allow_private`` states that loopback addresses are
-    allowed; ``allowed_networks`` are allowed as well (:func:`service.net.address_guard.refusal_reason`).
+    connect to for these files; "" means the host in the URL. ``guard`` decides about connections to other servers, on
+    any port.
     """
 
-    def __init__(
-        self, *, own_url: str, own_host: str, allow_private: bool, allowed_networks: tuple[Network, ...] = ()
-    ) -> None:
+    def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
         self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # the slash excludes other hosts
         self._own_host = own_host
-        self._allow_private = allow_private
-        self._allowed_networks = allowed_networks
+        self._guard = guard
 
     def is_own(self, url: str) -> bool:
         """Return whether ``url`` is the URL of a file on the own server."""
@@ -93,16 +89,12 @@ class UploadClient:
             return aiohttp.TCPConnector(
                 resolver=_FixedHostResolver(self._own_host) if self._own_host else None, use_dns_cache=False
             )
-        if parts.scheme != "https" and not self._allow_private:
+        if parts.scheme != "https" and not self._guard.allow_private:
             raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
         # The own server chose the port; the guard's default ports are for publishers.
         ports = (parts.port or _PORTS.get(parts.scheme, 0),)
-        return aiohttp.TCPConnector(
-            socket_factory=address_guard.socket_factory(
-                allow_private=self._allow_private, extra_ports=ports, allowed_networks=self._allowed_networks
-            ),
-            use_dns_cache=False,
-        )
+        guard = self._guard._replace(extra_ports=ports)
+        return aiohttp.TCPConnector(socket_factory=guard.create_socket, use_dns_cache=False)
 
 
 class _FixedHostResolver(AbstractResolver):

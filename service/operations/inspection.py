@@ -13,6 +13,7 @@ from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Document, ParsedDocument
 from service.feeds.urls import canonical_url
 from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher, FetchResult, user_agent
 from service.settings import Settings
 
@@ -66,13 +67,8 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
     Raises the same :class:`CoronetError` as a subscription to ``url``.
     """
-    fetcher = Fetcher(
-        user_agent=user_agent(settings.console_public_url),
-        allow_private=settings.allow_private,
-        extra_ports=settings.extra_ports,
-        allowed_networks=settings.allowed_networks,
-    )
-    async with fetcher, ParserClient() as parser:
+    guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
+    async with Fetcher(user_agent(settings.console_public_url), guard) as fetcher, ParserClient() as parser:
         fetched = await fetcher.fetch(canonical_url(url))
         reading = await parser.parse_document(
             Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector

@@ -10,6 +10,7 @@ from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
@@ -58,7 +59,7 @@ def poller(store: Store, fetcher: Fetcher, *, fast: ParserClient | None = None) 
 
 
 def fetcher() -> Fetcher:
-    return Fetcher(user_agent="Coronet/0 (+test)", allow_private=True, extra_ports=())
+    return Fetcher("Coronet/0 (+test)", AddressGuard(allow_private=True))
 
 
 async def test_retry_after_pauses_a_channel_for_every_node(store: Store) -> None:
