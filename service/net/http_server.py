@@ -66,82 +66,40 @@ def is_client_fault(request: web.Request, error: BaseException) -> bool:
 
 
 class HttpServer:
-    """Serves one application.
+    """A running server of one application, and its connections.
 
-    Forwarding headers are accepted only from proxies in the networks ``trusted_proxies``. When the server is closed,
-    requests in progress get ``shutdown_s`` seconds to end.
+    ``port`` is the port on which it listens, and ``url`` the URL ``http://host:port`` for other machines. The host is
+    this machine's name if the server listens on all addresses.
     """
 
-    def __init__(
-        self, app: web.Application, *, trusted_proxies: Iterable[Network] = (), shutdown_s: float = 1.0
-    ) -> None:
+    url: str
+    port: int
+
+    def __init__(self, app: web.Application, trusted_proxies: Iterable[Network]) -> None:
         self._trusted = tuple(trusted_proxies)
         self._open: set[_Connection] = set()
         self._network_counts: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
         app.middlewares.insert(0, self._middleware)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_library_log,
-            shutdown_timeout=shutdown_s,
-            max_line_size=_MAX_LINE_BYTES,
-            max_headers=_MAX_HEADERS,
-            lingering_time=_LINGER_S,
-        )
 
-    async def start(self, bind: str, port: int) -> None:
-        """Listen on ``bind:port``; port 0 means any free port.
+    async def listen(self, runner: web.AppRunner, bind: str, port: int) -> asyncio.Server:
+        """Listen on ``bind:port``; hand requests to the application of ``runner``.
 
         Raises :class:`OperationalError` if the address cannot be bound.
         """
-        await self._runner.setup()
+        loop, handlers = asyncio.get_running_loop(), cast("web.Server", runner.server)
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._new_connection, bind, port, reuse_address=True
-            )
+            listener = await loop.create_server(lambda: _Connection(self, handlers()), bind, port, reuse_address=True)
         except OSError as error:
-            await self._runner.cleanup()
             why = str(error.strerror).rpartition(": ")[2]  # without the address, which asyncio repeats
             raise OperationalError(
                 f"Cannot listen at {bind}, port {port}: {why}. Stop the program that uses it, or choose another "
                 "address or port: settings console_bind, console_port, metrics_bind, metrics_port."
             ) from error
-
-    async def close(self) -> None:
-        """Stop listening, give requests a short time to end, and close all connections."""
-        if self._server is not None:
-            self._server.close()
-        await self._runner.cleanup()
-
-    @property
-    def port(self) -> int:
-        """The port on which the server listens."""
-        return cast("int", self._address()[1])
-
-    @property
-    def url(self) -> str:
-        """The URL ``http://host:port`` for other machines.
-
-        The host is this machine's name if the server listens on all addresses.
-        """
-        host = cast("str", self._address()[0])
+        host, self.port, *_ = listener.sockets[0].getsockname()
         if ip_address(host).is_unspecified:
             host = socket.gethostname()
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-
-    @property
-    def connections(self) -> int:
-        """The number of open connections."""
-        return len(self._open)
-
-    def _address(self) -> tuple[object, ...]:
-        assert self._server is not None, "the server has not started"  # noqa: S101 - a bug
-        return cast("tuple[object, ...]", self._server.sockets[0].getsockname())
-
-    def _new_connection(self) -> asyncio.Protocol:
-        assert self._runner.server is not None  # noqa: S101 - set up before the first connection
-        return _Connection(self, self._runner.server())
+        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return listener
 
     def admit(self, connection: "_Connection") -> bool:
         """Register a new connection; return False if the connection is refused.
@@ -216,15 +174,29 @@ async def serve_http(
 ) -> AsyncIterator[HttpServer]:
     """Serve an application on ``bind:port`` until the context ends; port 0 means any free port.
 
-    ``trusted_proxies`` and ``shutdown_s`` are those of :class:`HttpServer`. Raises ``OSError`` if the address cannot be
+    Forwarding headers are accepted only from proxies in the networks ``trusted_proxies``. When the context ends,
+    requests in progress get ``shutdown_s`` seconds to end. Raises :class:`OperationalError` if the address cannot be
     bound.
     """
-    server = HttpServer(app, trusted_proxies=trusted_proxies, shutdown_s=shutdown_s)
-    await server.start(bind, port)
+    server = HttpServer(app, trusted_proxies)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=_library_log,
+        shutdown_timeout=shutdown_s,
+        max_line_size=_MAX_LINE_BYTES,
+        max_headers=_MAX_HEADERS,
+        lingering_time=_LINGER_S,
+    )
+    await runner.setup()
     try:
-        yield server
+        listener = await server.listen(runner, bind, port)
+        try:
+            yield server
+        finally:
+            listener.close()
     finally:
-        await server.close()
+        await runner.cleanup()
 
 
 class _Connection(asyncio.Protocol):

@@ -466,11 +466,8 @@ async def well(name: str) -> AsyncIterator[str]:
     async def ready() -> None:
         assert name
 
-    health = await serve_health("127.0.0.1", 0, ready)
-    try:
+    async with serve_health("127.0.0.1", 0, ready) as health:
         yield health.url
-    finally:
-        await health.close()
 
 
 def prosody_config(secrets: Path, folder: Path, server: Prosody) -> str:

@@ -67,13 +67,10 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
         return
 
     peers = PeerExchange(settings, store, SystemClock())
-    health = await serve_health("127.0.0.1", 0, ready, peers.routes())
-    try:
+    async with serve_health("127.0.0.1", 0, ready, peers.routes()) as health:
         made = Worker(node, health, peers)
         async with made.peers:
             yield made
-    finally:
-        await health.close()
 
 
 @contextlib.asynccontextmanager
