@@ -6,14 +6,12 @@ exempt, because that server need not be public. Files that people have uploaded 
 fetch them like any other untrusted URL.
 """
 
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from service.errors import AddressRefused, BadStatus, TooLarge
@@ -25,7 +23,6 @@ from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 TIMEOUT_S: Final = 15.0
 _SUCCESS: Final = range(200, 300)
 _OK: Final = 200
-_PORTS: Final = {"http": 80, "https": 443}
 
 
 class UploadClient:
@@ -69,51 +66,29 @@ class UploadClient:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Send a request with a timeout. Redirects are not followed, because their targets are not checked."""
-        connector = self._connector(url)
+        canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
+        target, tls_name = URL(url, encoded=True), None
+        socket_factory = None
+        if not self.is_own(url):
+            if target.scheme != "https" and not self._guard.allow_private:
+                raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
+            # The own server chose the port; the guard's default ports are for publishers.
+            socket_factory = self._guard._replace(extra_ports=(target.port or 0,)).create_socket
+        elif self._own_host:
+            headers, tls_name = {**headers, "Host": target.raw_authority}, target.raw_host
+            target = target.with_host(self._own_host)
+        connector = aiohttp.TCPConnector(socket_factory=socket_factory, use_dns_cache=False)
         try:
             async with (
                 time_limit(_host(url), TIMEOUT_S),
                 aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
                 session.request(
-                    method, URL(url, encoded=True), data=body, headers=headers, allow_redirects=False
+                    method, target, data=body, headers=headers, allow_redirects=False, server_hostname=tls_name
                 ) as response,
             ):
                 yield response
         except (aiohttp.ClientError, OSError) as error:
             raise translate_error(error, _host(url)) from error
-
-    def _connector(self, url: str) -> aiohttp.TCPConnector:
-        canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
-        parts = urlsplit(url)
-        if self.is_own(url):
-            return aiohttp.TCPConnector(
-                resolver=_FixedHostResolver(self._own_host) if self._own_host else None, use_dns_cache=False
-            )
-        if parts.scheme != "https" and not self._guard.allow_private:
-            raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
-        # The own server chose the port; the guard's default ports are for publishers.
-        ports = (parts.port or _PORTS.get(parts.scheme, 0),)
-        guard = self._guard._replace(extra_ports=ports)
-        return aiohttp.TCPConnector(socket_factory=guard.create_socket, use_dns_cache=False)
-
-
-class _FixedHostResolver(AbstractResolver):
-    """A DNS resolver that returns the addresses of one fixed host for every name."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._resolver = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of the fixed host as if they were those of ``host``."""
-        found = await self._resolver.resolve(self._host, port, family)
-        return [ResolveResult(**{**each, "hostname": host}) for each in found]
-
-    async def close(self) -> None:
-        """Close the DNS resolver that this object uses."""
-        await self._resolver.close()
 
 
 def _host(url: str) -> str:
