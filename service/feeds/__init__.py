@@ -8,8 +8,8 @@ its limits.
 - ``sandbox``: the parser processes, their pool, protocol and confinement.
 - ``entries``: ``change_detection`` handles the requests to a parser process. ``entry_identity`` detects the new and
   edited entries of a feed; ``version_parts`` divides a version into the parts that are delivered separately.
-- ``parsing``: ``feed_parser`` turns bytes into a ParsedFeed. It calls ``json_feed`` for JSON; for XML it calls
-  ``fast_parser``, or ``feedparser_adapter`` where ``fast_parser`` does not apply.
+- ``parse``: turns bytes into a ParsedFeed. It calls ``parsing.json_feed`` for JSON; for XML it calls
+  ``parsing.fast_parser``, or ``parsing.feedparser_adapter`` where ``fast_parser`` does not apply.
 - ``pages``: ``extraction`` turns bytes into the lines of a page's main content, ``page_change_detection`` compares them
   with earlier lines, and ``feed_links`` finds the feeds to which a page links.
 - ``urls``: canonical URLs, by which channels are identified. ``autodiscovery``: guesses of a page's feed.

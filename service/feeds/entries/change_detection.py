@@ -14,7 +14,7 @@ from service.feeds.entries.entry_identity import IdentityState, detect_entry_cha
 from service.feeds.pages.extraction import parse_page
 from service.feeds.pages.feed_links import find_feed_links
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
-from service.feeds.parsing.feed_parser import parse
+from service.feeds.parse import parse
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, ParsedDocument, ParseDocument
 from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Entry, FeedLink, ParsedFeed

@@ -7,8 +7,8 @@ import pytest
 
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.entries.unchanged_entries import MAX_HASHED_ENTRIES, PreviousDocument
+from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser
-from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.feed_documents import atom, item, rss, typical_atom, typical_rss
 
