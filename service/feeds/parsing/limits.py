@@ -29,7 +29,8 @@ ABSOLUTE_URL = re.compile(
     r"(?:/[a-zA-Z0-9._~/:@!$&'()*+,=%-]*)?(?:\?[a-zA-Z0-9._~/:@!$&'()*+,=%-]+)?(?:#[a-zA-Z0-9._~/:@!$&'()*+,=%-]+)?"
 )
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""The characters that XML 1.0 §2.2 forbids."""
 
 
 def limit_text(value: object, max_chars: int) -> str:
@@ -37,7 +38,7 @@ def limit_text(value: object, max_chars: int) -> str:
 
     The result is "" if ``value`` is not a text.
     """
-    return _NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
+    return NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
 
 
 def absolute_link(value: object, url: str) -> str:
