@@ -2,7 +2,7 @@
 
 Folders become tags, and each feed is returned once. Real files have stray ampersands, wrong encodings and invalid URLs:
 the parser reads as much as possible, and reports each problem with its line. Entities, DTDs and inclusions are not
-followed. The parser passes the file to lxml line by line and builds no tree. It limits the numbers of outlines and
+followed. The parser passes the file to lxml in pieces and builds no tree. It limits the numbers of outlines and
 tags, the depth, and the size of the result.
 """
 
@@ -28,7 +28,8 @@ _MAX_CHARS = 4_000_000
 """Total length of the URLs, titles and tags in the result; each feed repeats the names of its folders."""
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
 _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+# From a bracket to the end of its line, so that the line of each tag is known; else up to the next bracket.
+_PIECE = re.compile(r"[<>][^\n]*\n?|[^<>]+")
 
 
 class _LimitReached(Exception):
@@ -51,7 +52,7 @@ class _OutlineCollector:
     def __init__(self) -> None:
         self.feeds: dict[str, OpmlSubscription] = {}
         self.problems: list[str] = []
-        self._line = 0
+        self._line = 1
         self._root = ""
         self._tags = 0
         self._outlines = 0
@@ -70,8 +71,9 @@ class _OutlineCollector:
         )
         is_complete = True
         try:
-            for self._line, found in enumerate(_LINE.finditer(text), start=1):
-                parser.feed(_STRAY_AMPERSAND.sub("&amp;", NOT_XML.sub("", found[0])).encode())
+            for piece in _PIECE.finditer(text):
+                parser.feed(_STRAY_AMPERSAND.sub("&amp;", NOT_XML.sub("", piece[0])).encode())
+                self._line += piece[0].count("\n")
             parser.close()
         except _LimitReached:
             is_complete = False

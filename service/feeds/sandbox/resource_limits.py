@@ -33,10 +33,9 @@ def cpu_time_s() -> float:
 
 
 def limit_memory() -> None:
-    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than at present, and forbid core dumps."""
+    """Limit this process's mapped memory to ``MEMORY_BYTES`` more than at present."""
     limit_bytes = _memory_bytes()[0] + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (limit_bytes, limit_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def needs_restart() -> bool:
