@@ -20,7 +20,7 @@ from yarl import URL
 
 from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl
 from service.feeds.polling_hints import parse_retry_after
-from service.feeds.urls import canonical_url, redirect_target
+from service.feeds.urls import canonical_url, host_of, redirect_target
 from service.model import Validators
 from service.net import content_encoding
 from service.net.address_guard import AddressGuard, is_internal
@@ -190,7 +190,7 @@ class Fetcher:
         headers = {**_conditional_headers(known), "User-Agent": _user_agent_for(self._user_agent, subscribers)}
         sending = self._send("GET", url, headers, may_follow=may_follow, public_only=public_only)
         with FETCH_TIME.time():
-            async with time_limit(_host(url), min(within_s, self._total_s)), sending as response:
+            async with time_limit(host_of(url), min(within_s, self._total_s)), sending as response:
                 return await self._read_response(response, known, started_s)
 
     async def post(
@@ -205,7 +205,7 @@ class Fetcher:
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
         sending = self._send("POST", url, headers, form=form, may_follow=may_follow, public_only=public_only)
         with FETCH_TIME.time():
-            async with time_limit(_host(url), self._total_s), sending as response:
+            async with time_limit(host_of(url), self._total_s), sending as response:
                 if response.status >= _FIRST_ERROR:
                     raise _bad_status(response, await read_excerpt(response))
                 return response.status  # the body is not used
@@ -242,13 +242,13 @@ class Fetcher:
                     target = _redirect_target(response)
                     public_only = public_only or is_public
                     # Whether the target's address is public is not known, so the channel keeps its URL.
-                    leaves = is_internal(response.peer_address) and _host(target) != _host(url)
+                    leaves = is_internal(response.peer_address) and host_of(target) != host_of(url)
                     is_permanent = is_permanent and response.status in _PERMANENT and not leaves
                     url = target
             except (aiohttp.ClientError, OSError) as error:
-                raise translate_error(error, _host(url)) from error
+                raise translate_error(error, host_of(url)) from error
             if may_follow is not None:
-                await may_follow(_host(url))
+                await may_follow(host_of(url))
             if is_permanent:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
@@ -311,10 +311,6 @@ def _check_instance_manipulation(response: PublisherResponse, known: Validators)
         raise BadHttp(
             f"{response.host_name} answered with a change (226) of a kind that was not asked for: {done[:40]!r}."
         )
-
-
-def _host(url: str) -> str:
-    return _parsed(url).raw_host or url
 
 
 def _user_agent_for(user_agent: str, subscribers: int) -> str:

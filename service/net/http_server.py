@@ -77,7 +77,7 @@ class HttpServer:
 
     def __init__(self, app: web.Application, trusted_proxies: Iterable[Network]) -> None:
         self._trusted = tuple(trusted_proxies)
-        self._open: set[_Connection] = set()
+        self._open: dict[web.RequestHandler, _Connection] = {}
         self._network_counts: Counter[str] = Counter()
         app.middlewares.insert(0, self._middleware)
 
@@ -112,19 +112,18 @@ class HttpServer:
         ):
             return self._refuse("address")
         if len(self._open) >= MAX_CONNECTIONS:
-            waiting = [each for each in self._open if each.is_waiting]
+            waiting = [each for each in self._open.values() if each.is_waiting]
             if not waiting:
                 return self._refuse("full")
             min(waiting, key=lambda each: each.waiting_since_s).end("full")
-        self._open.add(connection)
+        self._open[connection.handler] = connection
         self._network_counts[network] += 1
         return True
 
     def release(self, connection: "_Connection") -> None:
         """Unregister a connection. It has no effect if the connection is not registered."""
-        if connection in self._open:
+        if self._open.pop(connection.handler, None) is not None:
             network = network_of(connection.address)
-            self._open.remove(connection)
             self._network_counts[network] -= 1
             if not self._network_counts[network]:
                 del self._network_counts[network]
@@ -137,14 +136,19 @@ class HttpServer:
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Determine the client of a request, pass the request to its connection, and refuse malformed requests."""
-        connection = request.transport.get_protocol() if request.transport is not None else None
-        tracked = connection if isinstance(connection, _Connection) else None
-        if tracked is not None:
-            tracked.on_request(request)
-        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-        request[_CLIENT] = Client(peer[0] if peer else "", is_secure=False)
+        connection = self._open.get(request.protocol)
+        if connection is None:  # it has just been closed
+            raise web.HTTPServiceUnavailable
+        connection.on_request(request)
+        request[_CLIENT] = Client(connection.address, is_secure=False)
         try:
-            request[_CLIENT] = self._client(request)
+            request[_CLIENT] = find_client(
+                connection.address,
+                request.forwarded,
+                request.headers.getall(hdrs.X_FORWARDED_FOR, ()),
+                request.headers.getall(hdrs.X_FORWARDED_PROTO, ()),
+                self._trusted,
+            )
             return await handler(request)
         except ForwardingUnclear as error:
             return web.Response(status=400, text=f"{error}\n")
@@ -155,17 +159,7 @@ class HttpServer:
             response.force_close()
             return response
         finally:
-            if tracked is not None:
-                tracked.on_response()
-
-    def _client(self, request: web.Request) -> Client:
-        return find_client(
-            client_of(request).address,
-            request.forwarded,
-            request.headers.getall(hdrs.X_FORWARDED_FOR, ()),
-            request.headers.getall(hdrs.X_FORWARDED_PROTO, ()),
-            self._trusted,
-        )
+            connection.on_response()
 
 
 @asynccontextmanager
@@ -202,11 +196,11 @@ async def serve_http(
 class _Connection(asyncio.Protocol):
     """The protocol of one connection, which passes all events on to aiohttp's protocol and enforces the deadlines."""
 
-    def __init__(self, server: HttpServer, inner: web.RequestHandler) -> None:
+    def __init__(self, server: HttpServer, handler: web.RequestHandler) -> None:
+        self.handler = handler
         self.address = ""
         self.waiting_since_s = 0.0
         self._server = server
-        self._inner = inner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -233,14 +227,14 @@ class _Connection(asyncio.Protocol):
             return
         self._transport = real
         self._wait_for_request("headers", HEADERS_TIMEOUT_S)
-        self._inner.connection_made(transport)
+        self.handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
             self._stop_timers()
             self._server.release(self)
-            self._inner.connection_lost(exc)
+            self.handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._request is None and not self._has_begun:
@@ -253,20 +247,20 @@ class _Connection(asyncio.Protocol):
                 if self._pipelined_bytes > MAX_PIPELINED_BYTES:
                     self.end("pipelining")
                     return
-        self._inner.data_received(data)
+        self.handler.data_received(data)
 
     def eof_received(self) -> None:
-        self._inner.eof_received()
+        self.handler.eof_received()
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        self.handler.pause_writing()
         self._write_timer = self._loop.call_later(WRITE_TIMEOUT_S, self.end, "answer")
 
     def resume_writing(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
-        self._inner.resume_writing()
+        self.handler.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
         """Count the bytes of the body of ``request``, whose headers have arrived, and set the body's deadline."""

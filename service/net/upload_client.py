@@ -9,13 +9,12 @@ fetch them like any other untrusted URL.
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
-from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
 from service.errors import AddressRefused, BadStatus, TooLarge
-from service.feeds.urls import canonical_url
+from service.feeds.urls import canonical_url, host_of
 from service.net.address_guard import AddressGuard
 from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most
@@ -49,13 +48,13 @@ class UploadClient:
         """
         async with self._request("PUT", url, body, headers) as response:
             if response.status not in _SUCCESS:
-                raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
+                raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
 
     async def read(self, url: str) -> bytes:
         """Download a file from the own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
             if response.status != _OK:
-                raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
+                raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
             body = await read_at_most(response, MAX_BODY_BYTES)
             if body is None:
                 raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
@@ -71,7 +70,7 @@ class UploadClient:
         socket_factory = None
         if not self.is_own(url):
             if target.scheme != "https" and not self._guard.allow_private:
-                raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
+                raise AddressRefused(f"{host_of(url)}: files are written with https only, and its URL is another.")
             # The own server chose the port; the guard's default ports are for publishers.
             socket_factory = self._guard._replace(extra_ports=(target.port or 0,)).create_socket
         elif self._own_host:
@@ -80,7 +79,7 @@ class UploadClient:
         connector = aiohttp.TCPConnector(socket_factory=socket_factory, use_dns_cache=False)
         try:
             async with (
-                time_limit(_host(url), TIMEOUT_S),
+                time_limit(host_of(url), TIMEOUT_S),
                 aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
                 session.request(
                     method, target, data=body, headers=headers, allow_redirects=False, server_hostname=tls_name
@@ -88,8 +87,4 @@ class UploadClient:
             ):
                 yield response
         except (aiohttp.ClientError, OSError) as error:
-            raise translate_error(error, _host(url)) from error
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or url[:80]
+            raise translate_error(error, host_of(url)) from error
