@@ -14,7 +14,6 @@ body of a request is truncated or malformed.
 import asyncio
 import logging
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -78,7 +77,6 @@ class HttpServer:
     def __init__(self, app: web.Application, trusted_proxies: Iterable[Network]) -> None:
         self._trusted = tuple(trusted_proxies)
         self._open: dict[web.RequestHandler, _Connection] = {}
-        self._network_counts: Counter[str] = Counter()
         app.middlewares.insert(0, self._middleware)
 
     async def listen(self, runner: web.AppRunner, bind: str, port: int) -> asyncio.Server:
@@ -106,10 +104,8 @@ class HttpServer:
 
         If the total limit is reached, another connection may be closed in its place.
         """
-        network = network_of(connection.address)
-        if self._network_counts[network] >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(
-            connection.address, self._trusted
-        ):
+        of_network = sum(each.network == connection.network for each in self._open.values())
+        if of_network >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(connection.address, self._trusted):
             return self._refuse("address")
         if len(self._open) >= MAX_CONNECTIONS:
             waiting = [each for each in self._open.values() if each.is_waiting]
@@ -117,16 +113,11 @@ class HttpServer:
                 return self._refuse("full")
             min(waiting, key=lambda each: each.waiting_since_s).end("full")
         self._open[connection.handler] = connection
-        self._network_counts[network] += 1
         return True
 
     def release(self, connection: "_Connection") -> None:
         """Unregister a connection. It has no effect if the connection is not registered."""
-        if self._open.pop(connection.handler, None) is not None:
-            network = network_of(connection.address)
-            self._network_counts[network] -= 1
-            if not self._network_counts[network]:
-                del self._network_counts[network]
+        self._open.pop(connection.handler, None)
 
     @staticmethod
     def _refuse(reason: _Reason) -> bool:
@@ -198,7 +189,7 @@ class _Connection(asyncio.Protocol):
 
     def __init__(self, server: HttpServer, handler: web.RequestHandler) -> None:
         self.handler = handler
-        self.address = ""
+        self.address = self.network = ""
         self.waiting_since_s = 0.0
         self._server = server
         self._loop = asyncio.get_running_loop()
@@ -221,6 +212,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
+        self.network = network_of(self.address)
         real = cast("asyncio.Transport", transport)
         if not self._server.admit(self):
             real.abort()

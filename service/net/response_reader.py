@@ -142,19 +142,23 @@ async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> byte
     """Return the body as it was received, without decoding, or None if it is larger than ``max_bytes``."""
     if (response.content_length or 0) > max_bytes:
         return None
+    received = await read_start(response, max_bytes + 1)
+    return received if len(received) <= max_bytes else None
+
+
+async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return the first ``max_bytes`` bytes of the body as it was received, without decoding."""
     received = bytearray()
     async for chunk in response.content.iter_any():
         received += chunk
-        if len(received) > max_bytes:
-            return None
-    return bytes(received)
+        if len(received) >= max_bytes:
+            break
+    return bytes(memoryview(received)[:max_bytes])
 
 
 async def read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of a response's text, after reading at most 4 kB; "" if the response is compressed."""
-    received = bytearray()
-    while chunk := await response.content.read(_MAX_EXCERPT_BYTES - len(received)):
-        received += chunk
+    """Return the beginning of a response's text, after reading about 4 kB; "" if the response is compressed."""
+    received = await read_start(response, _MAX_EXCERPT_BYTES)
     if response.headers.get("Content-Encoding"):
         return ""
     words = " ".join(received.decode("utf-8", "replace").split())
