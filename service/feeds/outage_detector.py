@@ -71,12 +71,6 @@ class OutageDetector:
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 
-    def _end_unconfirmed_outage(self, now_s: float) -> None:
-        is_past = not 0 <= now_s - self._offline_since_s < UNCONFIRMED_OUTAGE_S
-        if self.is_offline and not self._has_one_responded and is_past:
-            self.is_offline = False
-            self._newly_failing.clear()
-
     def _on_failure(self, channel: Channel, result: PollResult) -> None:
         host = host_of(channel.url)
         if host not in self._failing_hosts:
@@ -85,7 +79,10 @@ class OutageDetector:
         if host in self._responding_hosts:
             del self._responding_hosts[host]
             self._has_one_responded = True
-        self._end_unconfirmed_outage(result.at_s)
+        is_past = not 0 <= result.at_s - self._offline_since_s < UNCONFIRMED_OUTAGE_S
+        if self.is_offline and not self._has_one_responded and is_past:
+            self.is_offline = False
+            self._newly_failing.clear()
         if len(self._newly_failing) >= OUTAGE_HOSTS:
             if not self.is_offline:
                 self.is_offline, self._offline_since_s = True, result.at_s

@@ -216,9 +216,10 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
     Entries of the same date keep the document order, because most publishers list the newest entry first. Dates more
     than a day after ``now_s`` (Unix s) are not valid.
     """
-    dated = [(date, item) for item in items if (date := _published_s(item.entry, now_s=now_s)) is not None]
-    newest = [item for _, item in sorted(dated, key=lambda pair: pair[0], reverse=True)]
-    return newest if len(newest) == len(items) else list(items)
+    dates = [_published_s(item.entry, now_s=now_s) for item in items]
+    if None in dates:
+        return list(items)
+    return [items[index] for index in sorted(range(len(items)), key=lambda index: dates[index] or 0.0, reverse=True)]
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:

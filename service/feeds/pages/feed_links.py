@@ -35,12 +35,9 @@ def find_feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
     base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
     found: dict[str, FeedLink] = {}
     for link in page.iter("link"):
-        target = _feed_url(link, base)
-        if target and target not in found:
-            found[target] = FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS))
-            if len(found) == MAX_LINKS:
-                break
-    return tuple(found.values())
+        if target := _feed_url(link, base):
+            found.setdefault(target, FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS)))
+    return tuple(found.values())[:MAX_LINKS]
 
 
 def _feed_url(link: html.HtmlElement, base: str) -> str | None:

@@ -23,6 +23,7 @@ from lxml import etree
 from service.feeds.entries.fingerprints import site_hash
 from service.feeds.entries.unchanged_entries import (
     MAX_HASHED_ENTRIES,
+    MAX_NAMESPACES,
     ElementHasher,
     FullParseRequired,
     PreviousDocument,
@@ -268,13 +269,11 @@ def _on_enclosure(walker: DocumentWalker, element: Element, _depth: int) -> None
 
 
 def _on_published(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    if walker.fields.is_entry:
-        walker.fields.published = parse_date(element_text(element))
+    walker.fields.published = parse_date(element_text(element))
 
 
 def _on_updated(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    if walker.fields.is_entry:
-        walker.fields.updated = parse_date(element_text(element))
+    walker.fields.updated = parse_date(element_text(element))
 
 
 def _on_category(walker: DocumentWalker, element: Element, _depth: int) -> None:
@@ -361,8 +360,7 @@ def _on_generator(walker: DocumentWalker, element: Element, _depth: int) -> None
     text = element_text(element)
     if "&" in text and ";" in text:
         raise FeedparserRequired
-    if not walker.fields.is_entry:
-        walker.fields.generator = repair_text(text), read_attributes(element).get("version")
+    walker.fields.generator = repair_text(text), read_attributes(element).get("version")
 
 
 def _ignore(_reader: DocumentWalker, element: Element, _depth: int) -> None:
@@ -487,7 +485,8 @@ def parse(text: str, *, url: str, language: str, previous: PreviousDocument | No
     entry_count = body.count(b"</item") + body.count(b"</entry")
     if b"<!DOCTYPE" in body or entry_count > _MAX_ENTRIES:
         return None
-    hasher = ElementHasher(previous, len(body)) if previous and entry_count <= MAX_HASHED_ENTRIES else None
+    is_hashed = entry_count <= MAX_HASHED_ENTRIES and body.count(b"xmlns") <= MAX_NAMESPACES
+    hasher = ElementHasher(previous, len(body)) if previous and is_hashed else None
     parser = etree.XMLParser(
         encoding="utf-8",  # whatever the document declares
         resolve_entities=False,

@@ -55,16 +55,13 @@ class ElementNames(dict[str, str]):
         for prefix, uri in declared:
             if prefix and self._prefixes.setdefault(uri, prefix) != prefix and uri.lower() not in _PREFIXES:
                 raise FeedparserRequired
-            self._check(prefix, uri)
+            known = _PREFIXES.get(uri.lower())
+            if known is None and "backend.userland.com/rss" in uri.lower():
+                raise FeedparserRequired
+            if prefix in _HANDLED_PREFIXES and prefix != known:
+                raise FeedparserRequired
         decisive = [uri.lower() for _, uri in declared if uri.lower() in (*_RSS_1, _ATOM)]
         self.is_atom = decisive[:1] == [_ATOM]
-
-    def _check(self, prefix: str, uri: str) -> None:
-        known = _PREFIXES.get(uri.lower())
-        if known is None and "backend.userland.com/rss" in uri.lower():
-            raise FeedparserRequired
-        if prefix in _HANDLED_PREFIXES and prefix != known:
-            raise FeedparserRequired
 
     def __missing__(self, tag: str) -> str:
         name = self[tag] = self._name(*tag[1:].rsplit("}", 1)) if tag[0] == "{" else self._name("", tag)

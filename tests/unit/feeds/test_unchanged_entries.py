@@ -84,16 +84,9 @@ def namespaces(count: int) -> str:
     return "".join(f" xmlns:n{number}='https://example.com/{'x' * 100}/{number}'" for number in range(count))
 
 
-@pytest.mark.parametrize(
-    ("around", "entry"),
-    [
-        (namespaces(30_000), "<item/>"),
-        (namespaces(40), "<item/>"),
-        ("", "<item " + " ".join(f"a{number}=''" for number in range(30)) + "/>"),
-    ],
-)
-def test_entries_with_many_namespaces_or_attributes_are_not_hashed(around: str, entry: str) -> None:
-    text = f"<rss version='2.0'{around}><channel><title>T</title>{entry}{'<item/>' * 99}</channel></rss>"
+@pytest.mark.parametrize("count", [30_000, 40])
+def test_entries_with_many_namespaces_are_not_hashed(count: int) -> None:
+    text = f"<rss version='2.0'{namespaces(count)}><channel><title>T</title>{'<item/>' * 100}</channel></rss>"
     began_s = time.process_time()
     feed = fast_parser.parse(text, url=URL, language="", previous=NO_PREVIOUS)
     assert feed
