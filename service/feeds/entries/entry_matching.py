@@ -170,16 +170,12 @@ def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[Entry
     known_dates = {(each.body, each.title_date) for each in known if each.title_date != NO_HASH}
 
     def is_known(each: EntryHashes) -> bool:
-        if each.target == NO_HASH:
-            is_single = len(with_ids) == 1
-            return (
-                (each.body, each.title_date) in known_dates
-                if is_single
-                else (bodies[each.body] == 1 and (each.target, each.body) in known_bodies)
-            )
-        is_listed_once = len(with_ids) > 1 and targets[each.target] == 1
-        return (each.target, each.body) in known_bodies or (
-            is_listed_once and (each.target, each.title) in known_titles
-        )
+        if each.target != NO_HASH:
+            is_listed_once = len(with_ids) > 1 and targets[each.target] == 1
+            has_known_title = is_listed_once and (each.target, each.title) in known_titles
+            return has_known_title or (each.target, each.body) in known_bodies
+        if len(with_ids) == 1:
+            return (each.body, each.title_date) in known_dates
+        return bodies[each.body] == 1 and (each.target, each.body) in known_bodies
 
     return 2 * sum(map(is_known, with_ids)) >= len(with_ids)

@@ -10,7 +10,7 @@ same. A link to a site's front page and a short text ("Read more on our site") a
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -45,8 +45,9 @@ def split_version(delta: Delta) -> VersionParts:
     """Return the article hashes of new entries and of edited entries in the version that ``delta`` describes."""
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
-    added = [(position, change) for position, change in enumerate(delta.changes) if change.kind == "addition"]
-    edited = [(position, change) for position, change in enumerate(delta.changes) if is_edit(change)]
+    changes = list(enumerate(delta.changes))
+    added = (each for each in changes if each[1].kind == "addition")
+    edited = (each for each in changes if is_edit(each[1]))
     return VersionParts(news=_hash_changes(delta.channel, added), edits=_hash_changes(delta.channel, edited))
 
 
@@ -97,19 +98,12 @@ def _hash_pair(kind: bytes, one: str, other: str) -> bytes:
     return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
 
 
-def _hash_changes(channel_id: ChannelId, changes: Sequence[tuple[int, Change]]) -> ArticleHashes | None:
-    if not changes:
-        return None
-    return tuple(
-        (
-            position,
-            (
-                _entry_hash(channel_id, change.entry),
-                *(article_hashes(change.entry) if nth < MAX_HASHED_ARTICLES else ()),
-            ),
-        )
-        for nth, (position, change) in enumerate(changes)
-    )
+def _hash_changes(channel_id: ChannelId, changes: Iterable[tuple[int, Change]]) -> ArticleHashes | None:
+    articles: list[tuple[int, tuple[bytes, ...]]] = []
+    for position, change in changes:
+        others = article_hashes(change.entry) if len(articles) < MAX_HASHED_ARTICLES else ()
+        articles.append((position, (_entry_hash(channel_id, change.entry), *others)))
+    return tuple(articles) or None
 
 
 def _entry_hash(channel_id: ChannelId, entry: Entry) -> bytes:
