@@ -96,8 +96,9 @@ def parse_retry_after(value: str, now_s: float) -> float | None:
 
 def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
     """Yield the hints that ask for a delay: the name of the hint's source, and the delay in seconds."""
-    if (freshness := _freshness(headers, now_s)) is not None:
-        yield freshness
+    if (lifetime := _lifetime(headers, now_s)) is not None:
+        # The age is taken from the Age header alone (RFC 9111 §4.2.3), because publishers' clocks are wrong.
+        yield lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0)
     if (wait_s := _retry_after_s(headers.get("retry-after", ""), now_s)) is not None:
         yield "Retry-After", wait_s
     if hints.ttl_s is not None:
@@ -109,16 +110,6 @@ def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: flo
 def _retry_after_s(retry_after: str, now_s: float) -> float | None:
     at_s = None if (wait_s := _parse_seconds(retry_after)) is not None else _parse_http_date(retry_after)
     return wait_s if at_s is None else max(at_s - now_s, 0.0)
-
-
-def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
-    """Return the source and the length in seconds of a response's freshness (RFC 9111 §4.2).
-
-    None means that the response states none. The freshness is the response's lifetime minus its age. The age is taken
-    from the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
-    """
-    lifetime = _lifetime(headers, now_s)
-    return None if lifetime is None else (lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0))
 
 
 def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
