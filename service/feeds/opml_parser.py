@@ -2,8 +2,8 @@
 
 Folders become tags, and each feed is returned once. Real files have stray ampersands, wrong encodings and invalid URLs:
 the parser reads as much as possible, and reports each problem with its line. Entities, DTDs and inclusions are not
-followed. The parser passes the file to lxml in pieces and builds no tree. It limits the numbers of outlines and
-tags, the depth, and the size of the result.
+followed. The parser passes the file to lxml in pieces and builds no tree. It limits the numbers of outlines and tags,
+the depth, and the size of the result.
 """
 
 import re
@@ -14,8 +14,8 @@ from lxml import etree
 from service.errors import BadUrl, UserError
 from service.feeds.opml import PAGE, OpmlDocument, OpmlSubscription
 from service.feeds.parsing.charset import decode_document
+from service.feeds.parsing.field_limits import FIELD_CHARS, NOT_XML, unique_names
 from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import FIELD_CHARS, NOT_XML, unique_names
 from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
 
 MAX_OUTLINES = 5_000

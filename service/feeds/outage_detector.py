@@ -1,8 +1,8 @@
-"""The detector of outages of a node's own network, so that they are not attributed to publishers.
+"""The detector of outages of a node's own network, which are not attributed to publishers.
 
 If several hosts begin to fail in succession and no host responds in between, this node's network is down. Therefore a
 failure that a network outage may have caused is held back until another poll gets a response. If none of these hosts
-has ever responded to this node, they may as well be dead: such an outage is assumed for a limited time only.
+has ever responded to this node, the hosts may as well be dead. Such an outage is assumed for an hour at most.
 """
 
 from collections import deque

@@ -73,14 +73,14 @@ def check_allowed_network(network: Network) -> Network:
 
 @functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
-    """Return whether an IP address in text form, which may have a scope id, is that of a public host."""
+    """Return whether ``address``, an IP address that may have a scope id, is that of a public host."""
     ip = _unmapped(address)
     is_unicast = ip.version == 4 or ip in _GLOBAL_UNICAST  # noqa: PLR2004 - the version of IP
     return is_unicast and ip.is_global and not any(ip in network for network in _REFUSED)
 
 
 def is_internal(address: str) -> bool:
-    """Return whether an IP address in text form is neither public nor loopback; "" (unknown) is not."""
+    """Return whether ``address``, an IP address, is neither public nor loopback; "" (an unknown address) is not."""
     return bool(address) and not is_public(address) and not _unmapped(address).is_loopback
 
 
@@ -132,7 +132,7 @@ AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, i
 
 
 class AddressGuard(NamedTuple):
-    """The rules by which a client's connections are allowed.
+    """The addresses and ports to which an HTTP client may connect.
 
     ``allow_private`` allows loopback addresses on any port, but no other private address. ``extra_ports`` are allowed
     in addition to the default ports. ``allowed_networks`` are allowed on the same ports as public addresses.

@@ -1,4 +1,4 @@
-"""The translation of aiohttp's exceptions to Coronet's errors, whose texts tell people what they can do."""
+"""The translation of timeouts and of aiohttp's exceptions to Coronet's errors, whose texts say what people can do."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from service.net.address_guard import SocketRefused
 
 @asynccontextmanager
 async def time_limit(host: str, total_s: float) -> AsyncIterator[None]:
-    """Raise :class:`Unreachable` if the context, in which a request is sent to ``host``, takes over ``total_s``."""
+    """Raise :class:`Unreachable` if a request to ``host``, which is sent in this context, takes over ``total_s``."""
     try:
         async with asyncio.timeout(total_s):
             yield

@@ -60,7 +60,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_OF_POST = frozenset({307, 308})
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 
-MayFollow = Callable[[str], Awaitable[None]]
+RedirectHandler = Callable[[str], Awaitable[None]]
 """Waits until a request to a redirect's host is allowed, or raises a :class:`service.errors.CoronetError`."""
 
 # The same URLs are fetched again and again.
@@ -79,8 +79,9 @@ def user_agent(operator_url: str) -> str:
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
-    ``body`` is None if it has not changed since the given validators: the status was 304, or the bytes are equal.
-    ``partial`` states that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``).
+    ``body`` is None if it has not changed since the version that the validators identify: the status was 304, or the
+    bytes are equal. ``partial`` states that the body has only the entries that are new since that version (RFC 3229
+    with ``A-IM: feed``).
     ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
     beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
     ``address`` is the publisher's IP address, and ``private`` states that it, or an address that has redirected to it,
@@ -106,8 +107,8 @@ class Fetcher:
 
     ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
     ``guard`` decides about each connection. A redirect from a public address to an allowed network is refused.
-    ``total_s`` limits the seconds of one fetch including its redirects. The fetcher uses no
-    cookies, no proxies from the environment, and no DNS cache.
+    ``total_s`` is the time limit of one fetch including its redirects, in seconds. The fetcher uses no cookies, no
+    proxies from the environment, and no DNS cache.
     """
 
     def __init__(self, user_agent: str, guard: AddressGuard, total_s: float = TOTAL_S) -> None:
@@ -170,40 +171,46 @@ class Fetcher:
         url: str,
         validators: Validators | None = None,
         subscribers: int = 0,
-        may_follow: MayFollow | None = None,
+        on_redirect: RedirectHandler | None = None,
         *,
         within_s: float = inf,
         public_only: bool = False,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical). If ``validators`` have an ETag or a date, the request is conditional.
+        """Fetch ``url`` (canonical), and follow redirects.
 
-        If they have only a hash, the request is unconditional, but an unchanged body is still recognized.
-        ``subscribers`` is the number that the user agent states. ``may_follow`` is called with the host of each
-        redirect before the redirect is followed. ``within_s`` can only shorten this fetcher's time limit.
-        ``public_only`` refuses the allowed networks for this request: for a channel that was public so far.
+        The request is conditional if ``validators`` have an ETag or a date. If they have only a hash, the request is
+        unconditional, but an unchanged body is recognized. ``subscribers`` is the number of subscribers that the user
+        agent states. ``on_redirect`` is called with the host of each redirect before the redirect is followed.
+        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` refuses connections to the allowed
+        networks, for a channel that was public so far.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
-        ``may_follow``.
+        ``on_redirect``.
         """
         started_s = time.monotonic()
         url, known = _canonical(url), validators or Validators()
         headers = {**_conditional_headers(known), "User-Agent": _user_agent_for(self._user_agent, subscribers)}
-        sending = self._send("GET", url, headers, may_follow=may_follow, public_only=public_only)
+        sending = self._send("GET", url, headers, on_redirect=on_redirect, public_only=public_only)
         with FETCH_TIME.time():
             async with time_limit(host_of(url), min(within_s, self._total_s)), sending as response:
                 return await self._read_response(response, known, started_s)
 
     async def post(
-        self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None, *, public_only: bool = False
+        self,
+        url: str,
+        form: Mapping[str, str],
+        on_redirect: RedirectHandler | None = None,
+        *,
+        public_only: bool = False,
     ) -> int:
         """Send a form (WebSub §5.1); return the status of the response, which is below 400 and not a redirect.
 
-        ``may_follow`` and ``public_only`` are those of :meth:`fetch`. Raises the same errors as :meth:`fetch`. The text
-        of :class:`BadStatus` quotes the beginning of the response.
+        ``on_redirect`` and ``public_only`` are those of :meth:`fetch`. Raises the same errors as :meth:`fetch`. The
+        text of :class:`BadStatus` quotes the beginning of the response.
         """
         url = _canonical(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        sending = self._send("POST", url, headers, form=form, may_follow=may_follow, public_only=public_only)
+        sending = self._send("POST", url, headers, form=form, on_redirect=on_redirect, public_only=public_only)
         with FETCH_TIME.time():
             async with time_limit(host_of(url), self._total_s), sending as response:
                 if response.status >= _FIRST_ERROR:
@@ -218,12 +225,12 @@ class Fetcher:
         headers: Mapping[str, str],
         *,
         form: Mapping[str, str] | None = None,
-        may_follow: MayFollow | None,
+        on_redirect: RedirectHandler | None,
         public_only: bool,
     ) -> AsyncIterator[PublisherResponse]:
-        """Send a request and follow redirects; the value of the context is the last response.
+        """Send a request and follow redirects; yield the last response.
 
-        Exceptions of aiohttp that are raised in the context are translated.
+        Exceptions of aiohttp, also those that the reader of the response raises, are translated to Coronet's errors.
         """
         first, permanent_url, is_permanent, private = url, None, True, False
         for _ in range(MAX_REDIRECTS + 1):
@@ -247,8 +254,8 @@ class Fetcher:
                     url = target
             except (aiohttp.ClientError, OSError) as error:
                 raise translate_error(error, host_of(url)) from error
-            if may_follow is not None:
-                await may_follow(host_of(url))
+            if on_redirect is not None:
+                await on_redirect(host_of(url))
             if is_permanent:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")

@@ -23,7 +23,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from service.errors import OperationalError
-from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in_networks, network_of
+from service.net.client_address import Client, ForwardingConflict, Network, find_client, is_in_networks, network_of
 from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
 HEADERS_TIMEOUT_S = 20.0
@@ -141,7 +141,7 @@ class HttpServer:
                 self._trusted,
             )
             return await handler(request)
-        except ForwardingUnclear as error:
+        except ForwardingConflict as error:
             return web.Response(status=400, text=f"{error}\n")
         except Exception as error:
             if not is_client_fault(request, error):

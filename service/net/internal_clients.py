@@ -47,8 +47,8 @@ class ProcessClient:
             raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
         return body
 
-    async def why_not_ready(self, url: str) -> str:
-        """Return the reason why the process at ``url`` is not ready; "" if it is ready.
+    async def unready_reason(self, url: str) -> str:
+        """Return the reason why the process at ``url`` is not ready (``/readyz``); "" if it is ready.
 
         Raises :class:`Unreachable`.
         """

@@ -236,7 +236,7 @@ def judge_bots(reasons: Sequence[str]) -> CheckResult:
 
 async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
     try:
-        return await processes.why_not_ready(metrics_url.removesuffix("/metrics"))
+        return await processes.unready_reason(metrics_url.removesuffix("/metrics"))
     except Unreachable:
         return "one does not respond"
 

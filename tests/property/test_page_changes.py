@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import FeedError
-from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.content_extraction import parse_page
 from service.feeds.pages.page_diff import describe_changes, diff_lines
 from service.model import ParsedPage
 from tests.support.page_reader import URL, Reader, parsed, patched

@@ -1,4 +1,4 @@
-"""The line diff of two versions of a page, and its description as :class:`Change` objects for subscribers."""
+"""The line diff of two versions of a page, and its conversion to :class:`Change` objects for subscribers."""
 
 import hashlib
 from bisect import bisect_left

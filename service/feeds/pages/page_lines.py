@@ -24,13 +24,17 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 def decode_html(body: bytes, content_type: str) -> str:
     """Return the page's source text.
 
-    ``content_type`` is the response's header. The encoding that it declares takes precedence over that in ``<meta>``.
+    ``content_type`` is the value of the response's ``Content-Type`` header. The encoding that it declares takes
+    precedence over that in ``<meta>``.
     """
     return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
 
 def parse_html(text: str) -> html.HtmlElement | None:
-    """Return the root element without comments, or None for an empty document. Raises :class:`MemoryError`."""
+    """Return the root element of an HTML document without its comments, or None for an empty document.
+
+    Raises :class:`MemoryError` if the document needs more memory than the process may use.
+    """
     # The parser always gets UTF-8, so that no declaration in the document can mislead it.
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_comments=True, remove_pis=True)
     try:

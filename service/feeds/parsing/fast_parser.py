@@ -42,7 +42,7 @@ from service.feeds.parsing.fast_parser_values import (
     resolve_link,
 )
 from service.feeds.parsing.feed_metadata import read_link_relations, read_metadata, read_polling_hints
-from service.feeds.parsing.limits import (
+from service.feeds.parsing.field_limits import (
     ABSOLUTE_URL,
     FIELD_CHARS,
     MAX_ENTRIES,
@@ -147,7 +147,7 @@ class DocumentWalker:
                 self.walk(element, depth + 1, handlers)
 
     def skip_unchanged(self, element: Element, depth: int) -> bool:
-        """Return whether the entry in ``element`` is unchanged since the previous document, and is therefore skipped.
+        """Hash the entry in ``element``; return whether it is unchanged since the previous document and can be skipped.
 
         The title of a skipped entry is not read, although it affects whether feedparser accepts a later title.
         Therefore :meth:`accepts_title` raises an error from then on, until a title's depth is known again.
@@ -172,12 +172,12 @@ ElementHandler = Callable[[DocumentWalker, Element, int], None]
 """Handles an element at a depth: stores its values in the walker's ``fields``, or raises FeedparserRequired."""
 
 
-def _base_url(found: dict[str, str], base: str) -> str:
+def _base_url(attributes: dict[str, str], base: str) -> str:
     """Return the base URL of links within an element.
 
-    ``found`` are the element's attributes. ``base`` is the base URL of the element's parent.
+    ``attributes`` are those of the element. ``base`` is the base URL of the element's parent.
     """
-    given = found.get("xml:base", found.get("base"))
+    given = attributes.get("xml:base", attributes.get("base"))
     if given and not ABSOLUTE_URL.fullmatch(given):
         raise FeedparserRequired
     return given or base
@@ -229,11 +229,11 @@ def _on_content(walker: DocumentWalker, element: Element, _depth: int, *, defaul
 
 
 def _on_id(walker: DocumentWalker, element: Element, depth: int) -> None:
-    fields, found = walker.fields, read_attributes(element)
-    is_link = found.get("ispermalink", "true") == "true"
+    fields, attributes = walker.fields, read_attributes(element)
+    is_link = attributes.get("ispermalink", "true") == "true"
     value = element_text(element)
     if value and is_link:
-        value = resolve_link(_base_url(found, walker.base), value)
+        value = resolve_link(_base_url(attributes, walker.base), value)
     value = repair_text(value)
     if fields.accept("id", depth):
         fields.id = value
@@ -242,15 +242,15 @@ def _on_id(walker: DocumentWalker, element: Element, depth: int) -> None:
 
 
 def _on_link(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    fields, found = walker.fields, read_attributes(element)
-    base = _base_url(found, walker.base)
-    rel = found.get("rel", "alternate")
-    if "url" in found or "uri" in found or found.get("href") == "" or len(element):
+    fields, attributes = walker.fields, read_attributes(element)
+    base = _base_url(attributes, walker.base)
+    rel = attributes.get("rel", "alternate")
+    if "url" in attributes or "uri" in attributes or attributes.get("href") == "" or len(element):
         raise FeedparserRequired
-    if "href" in found:
-        href = resolve_link(base, found["href"])
+    if "href" in attributes:
+        href = resolve_link(base, attributes["href"])
         fields.links.append((rel, href))
-        kind = found.get("type", "application/atom+xml" if rel == "self" else "text/html")
+        kind = attributes.get("type", "application/atom+xml" if rel == "self" else "text/html")
         if rel == "alternate" and kind in ("html", "xhtml", *_HTML):
             fields.link = href
         return
@@ -262,10 +262,10 @@ def _on_link(walker: DocumentWalker, element: Element, _depth: int) -> None:
 
 
 def _on_enclosure(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    found = read_attributes(element)
-    if "uri" in found or len(element):
+    attributes = read_attributes(element)
+    if "uri" in attributes or len(element):
         raise FeedparserRequired
-    walker.fields.links.append(("enclosure", found.get("url") or found.get("href")))
+    walker.fields.links.append(("enclosure", attributes.get("url") or attributes.get("href")))
 
 
 def _on_published(walker: DocumentWalker, element: Element, _depth: int) -> None:
@@ -277,8 +277,8 @@ def _on_updated(walker: DocumentWalker, element: Element, _depth: int) -> None:
 
 
 def _on_category(walker: DocumentWalker, element: Element, _depth: int) -> None:
-    found = read_attributes(element)
-    term, label = found.get("term"), found.get("label")
+    attributes = read_attributes(element)
+    term, label = attributes.get("term"), attributes.get("label")
     if label and not term:  # feedparser makes the text, or that of the next category, the term
         raise FeedparserRequired
     walker.fields.tags += (label or term, repair_text(element_text(element)))
@@ -363,7 +363,7 @@ def _on_generator(walker: DocumentWalker, element: Element, _depth: int) -> None
     walker.fields.generator = repair_text(text), read_attributes(element).get("version")
 
 
-def _ignore(_reader: DocumentWalker, element: Element, _depth: int) -> None:
+def _ignore(_walker: DocumentWalker, element: Element, _depth: int) -> None:
     """Ignore an element whose value is not used."""
     if len(element):
         raise FeedparserRequired
@@ -380,10 +380,10 @@ def _on_wrapper(walker: DocumentWalker, element: Element, depth: int) -> None:
 
 
 def _on_channel(walker: DocumentWalker, element: Element, depth: int) -> None:
-    found, outside = read_attributes(element), walker.base
-    if "lastmod" in found or "href" in found:  # CDF
+    attributes, outside = read_attributes(element), walker.base
+    if "lastmod" in attributes or "href" in attributes:  # CDF
         raise FeedparserRequired
-    walker.base = _base_url(found, outside)
+    walker.base = _base_url(attributes, outside)
     walker.walk(element, depth + 1, FEED_HANDLERS)
     walker.base = outside
 
@@ -391,12 +391,12 @@ def _on_channel(walker: DocumentWalker, element: Element, depth: int) -> None:
 def _on_item(walker: DocumentWalker, element: Element, depth: int) -> None:
     if walker.skip_unchanged(element, depth):
         return
-    found = read_attributes(element)
-    if "lastmod" in found or "href" in found:  # CDF
+    attributes = read_attributes(element)
+    if "lastmod" in attributes or "href" in attributes:  # CDF
         raise FeedparserRequired
     outside = walker.fields, walker.base
-    walker.fields, walker.base = ParsedFields(is_entry=True), _base_url(found, walker.base)
-    walker.fields.id = found.get("rdf:about", "")
+    walker.fields, walker.base = ParsedFields(is_entry=True), _base_url(attributes, walker.base)
+    walker.fields.id = attributes.get("rdf:about", "")
     walker.entries.append(walker.fields)
     walker.title_depth = -1
     walker.walk(element, depth + 1, _ENTRY_HANDLERS)
@@ -507,17 +507,17 @@ def parse(text: str, *, url: str, language: str, previous: PreviousDocument | No
 
 
 def _feed(root: Element, text: str, url: str, language: str, hasher: ElementHasher | None) -> ParsedFeed:
-    names, found = ElementNames(text), read_attributes(root)
+    names, attributes = ElementNames(text), read_attributes(root)
     kind = names[root.tag]
     is_atom = kind == "feed"
     if kind not in _ROOT_HANDLERS or (is_atom and root.tag != _ATOM_FEED):
         raise FeedparserRequired
     if names.is_atom is not is_atom and kind != "rss":
         raise FeedparserRequired
-    stated = found.get("xml:lang", found.get("lang")) if kind != "rdf_rdf" else None
+    stated = attributes.get("xml:lang", attributes.get("lang")) if kind != "rdf_rdf" else None
     about = ParsedFields(is_entry=False, language=(stated or language).replace("_", "-"))
     walker = DocumentWalker(
-        names, is_atom=is_atom, base=_base_url(found, urljoin(url, url)), fields=about, hasher=hasher
+        names, is_atom=is_atom, base=_base_url(attributes, urljoin(url, url)), fields=about, hasher=hasher
     )
     walker.walk(root, 2, _ROOT_HANDLERS[kind])
     title = title_line(about.title[:TEXT_CHARS], is_markup="html" in about.title_type)

@@ -16,7 +16,7 @@ from feedparser.api import StrictFeedParser
 from lxml import etree
 
 from service.feeds.parsing.feedparser_adapter import to_unix_s
-from service.feeds.parsing.limits import ABSOLUTE_URL, valid_time_s
+from service.feeds.parsing.field_limits import ABSOLUTE_URL, valid_time_s
 
 _PREFIXES = {uri.lower(): prefix.lower() for uri, prefix in StrictFeedParser.namespaces.items() if uri}
 _PREFIXES["http://backend.userland.com/rss2"] = ""  # to feedparser, any URI with "backend.userland.com/rss" is RSS

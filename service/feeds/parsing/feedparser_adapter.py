@@ -14,7 +14,7 @@ import feedparser
 
 from service.errors import BrokenFeed
 from service.feeds.parsing.feed_metadata import read_link_relations, read_metadata, read_polling_hints
-from service.feeds.parsing.limits import (
+from service.feeds.parsing.field_limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
     NAME_CHARS,

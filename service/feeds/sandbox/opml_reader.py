@@ -1,4 +1,4 @@
-"""The reader of OPML files, which uses separate parser processes, one file at a time per program."""
+"""The reader of OPML files, which parses one file at a time, each in a parser process of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ _BUSY = "Other lists of feeds are being read. Try again in a minute."
 class OpmlReader:
     """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
 
-    A file that has to wait for more than some seconds is refused.
+    A file that has to wait for more than 7 seconds is refused.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""A parser in a child process of its own, so that a malicious document ends only that process (guarantee I7).
+"""The client of a parser process, in which a malicious document can end nothing but that process (guarantee I7).
 
-This process loads neither feedparser nor lxml. The child process, which runs ``parser_process``, is started on demand,
-parses one document after the other, and is killed if a document exceeds its time or memory (``resource_limits``), or if
-there was no document for two minutes.
+The client's own process loads neither feedparser nor lxml. The parser process runs ``parser_process`` as a child. It is
+started on demand and handles one request after the other. It is killed if a document exceeds its time or memory
+(``resource_limits``), and after two minutes without a request.
 """
 
 import asyncio
@@ -50,10 +50,10 @@ _EXIT_REASONS = {
 
 
 class ParserClient:
-    """A parser in a child process; an async context manager that kills the process on exit.
+    """Parses documents in a child process, one at a time; an async context manager that kills the process on exit.
 
     ``niceness`` is the scheduling priority of the process, as in ``nice(1)``. ``cpu_s`` is the processor time of all
-    requests so far. ``confinement`` is that of the process; None before the first response.
+    requests so far, in seconds. ``confinement`` is that of the process; None before the first response.
     """
 
     def __init__(self, niceness: int = 0) -> None:
@@ -65,7 +65,7 @@ class ParserClient:
         self._idle_timer: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        """Return the parser. Its process is started by the first request."""
+        """Return the client. The first request starts the process."""
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class ParserClient:
         """Parse a document of unknown type, after waiting for other requests.
 
         ``selector`` (CSS) limits a page to the matching elements. Raises the errors of
-        :func:`~service.feeds.entries.change_detection.parse_document`, :class:`ParseKilled` if the document exceeded
+        :func:`~service.feeds.change_detection.parse_document`, :class:`ParseKilled` if the document exceeded
         its time or memory, and :class:`OperationalError` if the process cannot be started.
         """
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])

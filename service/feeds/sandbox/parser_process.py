@@ -1,4 +1,4 @@
-"""The program of a parser process: it handles requests from stdin one by one, until stdin is closed.
+"""The program of a parser process, which handles requests from stdin one by one until stdin is closed.
 
 Its time and memory are limited (see ``resource_limits``). If the parent dies, stdin is closed; a busy process then ends
 by its timers at the latest. After all modules are loaded and before the first request is read, the process gives up
@@ -64,7 +64,7 @@ def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
     The first call loads all modules that any document needs (0.3 s).
     """
     # Imported here, because memory is limited before the parsers are loaded.
-    from service.feeds.entries.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
+    from service.feeds.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
 
     for name in _LAZY_IMPORTS:

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 
 from service.clock import SystemClock
 from service.errors import ParseKilled
-from service.feeds.entries.change_detection import detect_changes
+from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import channel_id

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from service.feeds.entries.change_detection import detect_changes
+from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
 from tests.support.feed_documents import item, rss

@@ -1,4 +1,4 @@
-"""The limits of the values in a feed document: longer values are truncated, invalid ones ignored."""
+"""The limits of the fields of a parsed feed: longer values are truncated, invalid ones ignored."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
