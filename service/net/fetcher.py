@@ -63,9 +63,7 @@ _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, app
 RedirectHandler = Callable[[str], Awaitable[None]]
 """Waits until a request to a redirect's host is allowed, or raises a :class:`service.errors.CoronetError`."""
 
-# The same URLs are fetched again and again.
-_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)
-_parsed = functools.lru_cache(_MAX_CACHED_URLS)(functools.partial(URL, encoded=True))
+_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched again and again
 
 
 def user_agent(operator_url: str) -> str:
@@ -237,7 +235,7 @@ class Fetcher:
             session = self._public_session if public_only else self._session
             try:
                 async with session.request(
-                    method, _parsed(url), headers=headers, data=form, allow_redirects=False
+                    method, URL(url, encoded=True), headers=headers, data=form, allow_redirects=False
                 ) as any_response:
                     response = cast("PublisherResponse", any_response)  # the session's response_class
                     is_public = not response.peer_address or is_public_address(response.peer_address)

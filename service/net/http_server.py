@@ -49,7 +49,7 @@ _LINGER_S = 5.0
 _CLIENT: Final = web.RequestKey("client", Client)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_Reason = Literal["headers", "body", "answer", "idle", "pipelining", "address", "full"]
+_Reason = Literal["headers", "body", "answer", "idle", "pipelining", "full"]
 
 
 def client_of(request: web.Request) -> Client:
@@ -106,11 +106,13 @@ class HttpServer:
         """
         of_network = sum(each.network == connection.network for each in self._open.values())
         if of_network >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(connection.address, self._trusted):
-            return self._refuse("address")
+            HTTP_CONNECTIONS_ENDED.labels("address").inc()
+            return False
         if len(self._open) >= MAX_CONNECTIONS:
             waiting = [each for each in self._open.values() if each.is_waiting]
             if not waiting:
-                return self._refuse("full")
+                HTTP_CONNECTIONS_ENDED.labels("full").inc()
+                return False
             min(waiting, key=lambda each: each.waiting_since_s).end("full")
         self._open[connection.handler] = connection
         return True
@@ -118,11 +120,6 @@ class HttpServer:
     def release(self, connection: "_Connection") -> None:
         """Unregister a connection. It has no effect if the connection is not registered."""
         self._open.pop(connection.handler, None)
-
-    @staticmethod
-    def _refuse(reason: _Reason) -> bool:
-        HTTP_CONNECTIONS_ENDED.labels(reason).inc()
-        return False
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -21,7 +21,6 @@ from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 
 TIMEOUT_S: Final = 15.0
 _SUCCESS: Final = range(200, 300)
-_OK: Final = 200
 
 
 class UploadClient:
@@ -46,15 +45,12 @@ class UploadClient:
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
         """
-        async with self._request("PUT", url, body, headers) as response:
-            if response.status not in _SUCCESS:
-                raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
+        async with self._request("PUT", url, body, headers):
+            pass
 
     async def read(self, url: str) -> bytes:
         """Download a file from the own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
-            if response.status != _OK:
-                raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
             body = await read_at_most(response, MAX_BODY_BYTES)
             if body is None:
                 raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
@@ -64,7 +60,10 @@ class UploadClient:
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request with a timeout. Redirects are not followed, because their targets are not checked."""
+        """Send a request with a timeout; yield the response, whose status is 2xx.
+
+        Redirects are not followed, because their targets are not checked.
+        """
         canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
         target, tls_name = URL(url, encoded=True), None
         socket_factory = None
@@ -85,6 +84,8 @@ class UploadClient:
                     method, target, data=body, headers=headers, allow_redirects=False, server_hostname=tls_name
                 ) as response,
             ):
+                if response.status not in _SUCCESS:
+                    raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
                 yield response
         except (aiohttp.ClientError, OSError) as error:
             raise translate_error(error, host_of(url)) from error

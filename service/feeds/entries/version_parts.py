@@ -79,7 +79,7 @@ def article_hashes(entry: Entry) -> tuple[bytes, ...]:
         (b"link+text", link, text),
         (b"title+text", title, text if len(text) >= _MIN_DISTINCTIVE_CHARS else ""),
     )
-    return tuple(_hash_pair(kind, one, other) for kind, one, other in pairs if one and other)
+    return tuple(_hash(f"{one}\0{other}", kind) for kind, one, other in pairs if one and other)
 
 
 def _distinctive_link(link: str) -> str:
@@ -93,19 +93,13 @@ def _words(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _hash_pair(kind: bytes, one: str, other: str) -> bytes:
-    text = f"{one}\0{other}".encode("utf-8", "replace")
-    return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
+def _hash(text: str, kind: bytes = b"") -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
 
 
 def _hash_changes(channel_id: ChannelId, changes: Iterable[tuple[int, Change]]) -> ArticleHashes | None:
     articles: list[tuple[int, tuple[bytes, ...]]] = []
     for position, change in changes:
         others = article_hashes(change.entry) if len(articles) < MAX_HASHED_ARTICLES else ()
-        articles.append((position, (_entry_hash(channel_id, change.entry), *others)))
+        articles.append((position, (_hash(f"{channel_id} {change.entry.key}"), *others)))
     return tuple(articles) or None
-
-
-def _entry_hash(channel_id: ChannelId, entry: Entry) -> bytes:
-    text = f"{channel_id} {entry.key}".encode("utf-8", "replace")
-    return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES).digest()
