@@ -166,7 +166,12 @@ class _LineExtractor:
         tag = element.tag
         if tag in _BLOCK_ELEMENTS:
             self._end_line()
-            self._on_table_start(tag)
+            if tag in ("table", "tr"):
+                self._flush_row()
+            if tag == "tr":
+                self._row = [[]]
+            elif tag in _CELLS and self._row is not None:
+                self._row.append([])
             self._sections += tag == "section"
         elif tag == "img":
             self._pieces.append(f" {element.get('alt') or ''} ")
@@ -185,15 +190,6 @@ class _LineExtractor:
         self._preformatted -= tag in _PREFORMATTED
         if self._landmarks[-1][0] is element:
             self._landmarks.pop()
-
-    def _on_table_start(self, tag: str) -> None:
-        if tag == "tr":
-            self._flush_row()
-            self._row = [[]]
-        elif tag == "table":
-            self._flush_row()
-        elif tag in _CELLS and self._row is not None:
-            self._row.append([])
 
     def _landmark_of(self, element: etree._Element) -> Landmark | None:
         """Return the landmark that begins with ``element``; None if the element is no landmark.

@@ -64,10 +64,7 @@ class ElementNames(dict[str, str]):
         self.is_atom = decisive[:1] == [_ATOM]
 
     def __missing__(self, tag: str) -> str:
-        name = self[tag] = self._name(*tag[1:].rsplit("}", 1)) if tag[0] == "{" else self._name("", tag)
-        return name
-
-    def _name(self, namespace: str, local: str) -> str:
+        namespace, local = tag[1:].rsplit("}", 1) if tag[0] == "{" else ("", tag)
         if not local.isascii():  # the characters allowed in a name differ between editions of XML
             raise FeedparserRequired
         prefix = _PREFIXES.get(namespace.lower()) if namespace else ""
@@ -75,7 +72,8 @@ class ElementNames(dict[str, str]):
             prefix = self._prefixes.get(namespace)
             if prefix is None or prefix != prefix.lower():
                 raise FeedparserRequired
-        return f"{prefix}_{local.lower()}" if prefix else local.lower()
+        name = self[tag] = f"{prefix}_{local.lower()}" if prefix else local.lower()
+        return name
 
 
 def read_attributes(element: Element) -> dict[str, str]:
