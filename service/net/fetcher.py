@@ -34,6 +34,7 @@ from service.net.response_reader import (
     next_validators,
     parse_hub_links,
     read_excerpt,
+    refuse_large_headers,
     select_headers,
 )
 from service.observability.metrics import FETCH_TIME
@@ -238,6 +239,7 @@ class Fetcher:
                     method, URL(url, encoded=True), headers=headers, data=form, allow_redirects=False
                 ) as any_response:
                     response = cast("PublisherResponse", any_response)  # the session's response_class
+                    refuse_large_headers(response)
                     is_public = not response.peer_address or is_public_address(response.peer_address)
                     private = private or not is_public
                     response.canonical_url, response.permanent_url, response.private = url, permanent_url, private

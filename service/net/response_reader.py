@@ -20,6 +20,7 @@ from service.model import Validators
 from service.net import content_encoding
 
 MAX_BODY_BYTES = 5 * 1024 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 _MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _MAX_INTERIM_RESPONSES = 16
 _FIRST_FINAL_STATUS = 200
@@ -163,6 +164,12 @@ async def read_excerpt(response: aiohttp.ClientResponse) -> str:
         return ""
     words = " ".join(received.decode("utf-8", "replace").split())
     return "".join(character for character in words if character.isprintable())[:_MAX_EXCERPT_CHARS]
+
+
+def refuse_large_headers(response: PublisherResponse) -> None:
+    """Raise :class:`TooLarge` if all headers together exceed the limit. aiohttp limits only each single header."""
+    if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEADER_BYTES:
+        raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
 
 
 def next_validators(known: Validators, headers: Mapping[str, str], *, replaced: bool, body_sha256: str) -> Validators:
