@@ -38,6 +38,7 @@ from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
 from service.feeds.sandbox.opml_reader import OpmlReader
+from service.net.address_guard import AddressGuard
 from service.net.upload_client import UploadClient
 from service.settings import Settings
 from service.store import Store
@@ -225,12 +226,8 @@ class Bot:
 
 
 def _create_upload_client(settings: Settings) -> UploadClient:
-    return UploadClient(
-        own_url=settings.upload_url,
-        own_host=settings.xmpp_host,
-        allow_private=settings.allow_private,
-        allowed_networks=settings.allowed_networks,
-    )
+    guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
+    return UploadClient(settings.upload_url, settings.xmpp_host, guard)
 
 
 def _create_node_publisher(

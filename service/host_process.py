@@ -104,10 +104,10 @@ async def serve_programs(settings: Settings, kinds: Sequence[type[HostedProgram]
             metrics_url = ""
             if any(program.needs_health_server for program in programs):
                 routes = [route for program in programs for route in program.routes()]
-                health = await serve_health(
+                serving = serve_health(
                     settings.metrics_bind, settings.metrics_port, check_ready, routes, settings=settings
                 )
-                stack.push_async_callback(health.close)
+                health = await stack.enter_async_context(serving)
                 metrics_url = f"{health.url}/metrics"
             await stack.enter_async_context(SystemdNotifier().notifying(check_ready))
             process = HostProcess(check_ready, metrics_url, create_tick_timer(settings))

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from service.clock import FleetClock
 from service.errors import LeaseLost, StoreUnavailable
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
 from service.net.fetcher import create_fetcher
@@ -77,10 +77,10 @@ class WorkerProgram(HostedProgram):
         async with (
             peers.running(),
             create_fetcher(settings) as fetcher,
-            ParserPool(1) as poll_parser,
-            ParserPool(1, _SLOW_NICENESS) as slow_poll_parser,
-            ParserPool(1) as probe_parser,
-            ParserPool(1, _SLOW_NICENESS) as slow_probe_parser,
+            ParserClient() as poll_parser,
+            ParserClient(_SLOW_NICENESS) as slow_poll_parser,
+            ParserClient() as probe_parser,
+            ParserClient(_SLOW_NICENESS) as slow_probe_parser,
         ):
             politeness = Politeness(store.request_budgets, settings)
             budgets = ParserTimeBudgets()

@@ -20,7 +20,7 @@ from service.errors import (
     StaleVersion,
     UserError,
 )
-from service.feeds.autodiscovery import likely_feeds
+from service.feeds.feed_url_guesses import likely_feeds
 from service.feeds.polling_hints import with_freshness
 from service.feeds.sandbox.protocol import DetectionResult, Document
 from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of

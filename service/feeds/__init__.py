@@ -5,14 +5,15 @@ pure: they do no I/O, and the time is an argument. Parsing loads feedparser and 
 input; therefore other packages parse only through ``sandbox``, whose processes the kernel kills when a document exceeds
 its limits.
 
-- ``sandbox``: the parser processes, their pool, protocol and confinement.
-- ``entries``: ``change_detection`` handles the requests to a parser process. ``entry_identity`` detects the new and
-  edited entries of a feed; ``version_parts`` divides a version into the parts that are delivered separately.
-- ``parsing``: ``feed_parser`` turns bytes into a ParsedFeed. It calls ``json_feed`` for JSON; for XML it calls
-  ``fast_parser``, or ``feedparser_adapter`` where ``fast_parser`` does not apply.
-- ``pages``: ``extraction`` turns bytes into the lines of a page's main content, ``page_change_detection`` compares them
-  with earlier lines, and ``feed_links`` finds the feeds to which a page links.
-- ``urls``: canonical URLs, by which channels are identified. ``autodiscovery``: guesses of a page's feed.
+- ``sandbox``: the parser processes with their limits and confinement, their client and their protocol.
+- ``change_detection`` handles the requests to a parser process.
+- ``parse`` turns bytes into a ParsedFeed. It calls ``parsing.json_feed`` for JSON; for XML it calls
+  ``parsing.fast_parser``, or ``parsing.feedparser_adapter`` where ``fast_parser`` does not apply.
+- ``entries``: ``entry_identity`` detects the new and edited entries of a feed; ``version_parts`` divides a version into
+  the parts that are delivered separately.
+- ``pages``: ``content_extraction`` turns bytes into the lines of a page's main content, ``page_change_detection``
+  compares them with earlier lines, and ``feed_autodiscovery`` finds the feeds to which a page links.
+- ``urls``: canonical URLs, by which channels are identified. ``feed_url_guesses``: probable feeds of a page.
 - ``opml``, ``opml_parser``: subscription lists.
 - ``polling_hints``: the earliest next poll by the publisher's hints. ``channel_health``, ``outage_detector``:
   conclusions from failures of polls. ``websub``: the subscription of a channel at a hub.

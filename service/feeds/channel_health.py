@@ -100,7 +100,7 @@ def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
 
 
 def is_success(result: PollResult) -> bool:
-    """Return whether a poll has got and understood the channel's document, or the answer that it has not changed."""
+    """Return whether a poll has fetched and parsed the channel's document, or found that it has not changed."""
     return result.outcome in _SUCCESSFUL_OUTCOMES
 
 

@@ -5,8 +5,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
+from service.feeds.parsing.field_limits import FIELD_CHARS, unique_names
 from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import FIELD_CHARS, unique_names
 
 MAX_OPML_BYTES = 5 * 1024 * 1024
 PAGE = "page"

@@ -2,21 +2,20 @@
 
 Folders become tags, and each feed is returned once. Real files have stray ampersands, wrong encodings and invalid URLs:
 the parser reads as much as possible, and reports each problem with its line. Entities, DTDs and inclusions are not
-followed. The parser passes the file to lxml in pieces and builds no tree. It holds the text once, and limits the
-numbers of outlines and tags, the depth, and the size of the result.
+followed. The parser passes the file to lxml in pieces and builds no tree. It limits the numbers of outlines and tags,
+the depth, and the size of the result.
 """
 
-import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from lxml import etree
 
 from service.errors import BadUrl, UserError
-from service.feeds.opml import MAX_OPML_BYTES, PAGE, OpmlDocument, OpmlSubscription
+from service.feeds.opml import PAGE, OpmlDocument, OpmlSubscription
 from service.feeds.parsing.charset import decode_document
+from service.feeds.parsing.field_limits import FIELD_CHARS, NOT_XML, unique_names
 from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import FIELD_CHARS, unique_names
 from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
 
 MAX_OUTLINES = 5_000
@@ -27,37 +26,24 @@ _SHOWN_CHARS = 100
 _MAX_TAGS = 4 * MAX_OUTLINES
 _MAX_CHARS = 4_000_000
 """Total length of the URLs, titles and tags in the result; each feed repeats the names of its folders."""
-_PIECE_CHARS = 64 * 1024
-_REFERENCE_CHARS = 12
 _ENTITY = re.compile(r"<!ENTITY", re.IGNORECASE)
 _STRAY_AMPERSAND = re.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9a-fA-F]{1,6});)")
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
 # From a bracket to the end of its line, so that the line of each tag is known; else up to the next bracket.
-_PIECE = re.compile(rf"[<>][^\n]{{0,{_PIECE_CHARS}}}\n?|[^<>]{{1,{_PIECE_CHARS}}}")
+_PIECE = re.compile(r"[<>][^\n]*\n?|[^<>]+")
+
+
+class _LimitReached(Exception):
+    """Raised if a file has more outlines, tags or text than are read."""
 
 
 def parse(body: bytes) -> OpmlDocument:
-    """Return the feeds in an OPML file. Raises :class:`UserError` for a file that is not OPML, or too large."""
-    if len(body) > MAX_OPML_BYTES:
-        raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
+    """Return the feeds in an OPML file. Raises :class:`UserError` for a file that is not OPML."""
     text = decode_document(body, "")
-    text = "".join(_NOT_XML.sub("", text[at : at + _PIECE_CHARS]) for at in range(0, len(text), _PIECE_CHARS))
     if _ENTITY.search(text):
         raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
     collector = _OutlineCollector()
     collector.collect(text)
     return OpmlDocument(tuple(collector.feeds.values()), tuple(collector.problems[:_MAX_PROBLEMS]))
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """Yield the text in pieces. No piece ends within a character reference such as ``&amp;``."""
-    start = 0
-    while found := _PIECE.match(text, start):
-        end = found.end()
-        if end - start >= _PIECE_CHARS:
-            end = max(text.rfind("&", max(start + 1, end - _REFERENCE_CHARS), end), 0) or end
-        yield text[start:end]
-        start = end
 
 
 class _OutlineCollector:
@@ -66,7 +52,7 @@ class _OutlineCollector:
     def __init__(self) -> None:
         self.feeds: dict[str, OpmlSubscription] = {}
         self.problems: list[str] = []
-        self._line = 0
+        self._line = 1
         self._root = ""
         self._tags = 0
         self._outlines = 0
@@ -83,7 +69,16 @@ class _OutlineCollector:
             no_network=True,
             huge_tree=False,
         )
-        is_complete = self._feed(parser, text)
+        is_complete = True
+        try:
+            for piece in _PIECE.finditer(text):
+                parser.feed(_STRAY_AMPERSAND.sub("&amp;", NOT_XML.sub("", piece[0])).encode())
+                self._line += piece[0].count("\n")
+            parser.close()
+        except _LimitReached:
+            is_complete = False
+        except etree.XMLSyntaxError:  # the text has no tag at all
+            pass
         if self._root != "opml":
             beginning = f"<{self._root}>" if self._root else "no tag"
             raise UserError(
@@ -95,31 +90,20 @@ class _OutlineCollector:
         for error in list(parser.feed_error_log)[:_MAX_PROBLEMS]:
             self._add_problem(f"not well-formed: {one_line(error.message, _SHOWN_CHARS)}", error.line)
 
-    def _feed(self, parser: etree.XMLParser, text: str) -> bool:
-        """Pass the text to the parser; return False if the parsing was ended early, because a limit was reached."""
-        self._line = 1
-        with contextlib.suppress(etree.XMLSyntaxError):  # the text has no tag at all
-            for piece in _pieces(text):
-                parser.feed(_STRAY_AMPERSAND.sub("&amp;", piece).encode())
-                if self._outlines > MAX_OUTLINES or self._tags > _MAX_TAGS or self._chars > _MAX_CHARS:
-                    return False
-                self._line += piece.count("\n")
-            parser.close()
-        return True
-
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         """Handle a start tag (called by lxml)."""
         name = one_line(tag.rpartition("}")[2].lower(), _SHOWN_CHARS)
         self._root = self._root or name
         self._tags += 1
+        self._outlines += name == "outline"
+        if self._outlines > MAX_OUTLINES or self._tags > _MAX_TAGS or self._chars > _MAX_CHARS:
+            raise _LimitReached
         if name == "outline":
-            self._outlines += 1
-            if self._outlines <= MAX_OUTLINES:
-                self._add_outline({name.lower(): value for name, value in attributes.items()})
+            self._add_outline({name.lower(): value for name, value in attributes.items()})
 
     def end(self, tag: str) -> None:
         """Handle an end tag (called by lxml)."""
-        if tag.rpartition("}")[2].lower() == "outline" and self._outlines <= MAX_OUTLINES:
+        if tag.rpartition("}")[2].lower() == "outline":
             self._folders.pop()
 
     def close(self) -> None:

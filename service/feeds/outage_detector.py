@@ -1,8 +1,8 @@
-"""The detector of outages of a node's own network, so that they are not attributed to publishers.
+"""The detector of outages of a node's own network, which are not attributed to publishers.
 
 If several hosts begin to fail in succession and no host responds in between, this node's network is down. Therefore a
 failure that a network outage may have caused is held back until another poll gets a response. If none of these hosts
-has ever responded to this node, they may as well be dead: such an outage is assumed for a limited time only.
+has ever responded to this node, the hosts may as well be dead. Such an outage is assumed for an hour at most.
 """
 
 from collections import deque
@@ -40,14 +40,10 @@ class OutageDetector:
         self._newly_failing: set[str] = set()
         self._has_one_responded = False
         """Whether one of the newly failing hosts has responded before."""
-        self._is_offline = False
+        self.is_offline = False
+        """Whether this node's network is down."""
         self._offline_since_s = 0.0
         self._recovered_s = float("-inf")
-
-    @property
-    def is_offline(self) -> bool:
-        """Whether this node's network is down."""
-        return self._is_offline
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
         """Record the result of a poll; yield the results for which the publishers are now known to be responsible.
@@ -59,8 +55,8 @@ class OutageDetector:
             yield from self.expire(result.at_s)
             self._on_failure(channel, result)
             return
-        if self._is_offline:
-            self._is_offline, self._recovered_s = False, result.at_s
+        if self.is_offline:
+            self.is_offline, self._recovered_s = False, result.at_s
         host = host_of(channel.url)
         self._failing_hosts.pop(host, None)
         self._responding_hosts[host] = None
@@ -75,12 +71,6 @@ class OutageDetector:
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 
-    def _end_unconfirmed_outage(self, now_s: float) -> None:
-        is_past = not 0 <= now_s - self._offline_since_s < UNCONFIRMED_OUTAGE_S
-        if self._is_offline and not self._has_one_responded and is_past:
-            self._is_offline = False
-            self._newly_failing.clear()
-
     def _on_failure(self, channel: Channel, result: PollResult) -> None:
         host = host_of(channel.url)
         if host not in self._failing_hosts:
@@ -89,11 +79,14 @@ class OutageDetector:
         if host in self._responding_hosts:
             del self._responding_hosts[host]
             self._has_one_responded = True
-        self._end_unconfirmed_outage(result.at_s)
+        is_past = not 0 <= result.at_s - self._offline_since_s < UNCONFIRMED_OUTAGE_S
+        if self.is_offline and not self._has_one_responded and is_past:
+            self.is_offline = False
+            self._newly_failing.clear()
         if len(self._newly_failing) >= OUTAGE_HOSTS:
-            if not self._is_offline:
-                self._is_offline, self._offline_since_s = True, result.at_s
+            if not self.is_offline:
+                self.is_offline, self._offline_since_s = True, result.at_s
             self._pending.clear()
         # A poll that began before the outage ended could only fail.
-        elif not self._is_offline and result.at_s - result.took_s >= self._recovered_s:
+        elif not self.is_offline and result.at_s - result.took_s >= self._recovered_s:
             self._pending.append((channel, result))

@@ -54,7 +54,11 @@ def find_earliest_poll(headers: Mapping[str, str], hints: PollingHints, now_s: f
         elif wait_s > 0:
             reasons.append(f"{source} asks to wait {_describe(wait_s)}.")
             not_before_s = max(not_before_s, now_s + wait_s)
-    ends_s = _end_of_skips(not_before_s, *_valid_skips(hints, reasons))
+    if len(hints.skip_hours) == _HOURS:
+        reasons.append("Its skipHours name every hour: ignored.")
+    if len(hints.skip_days) == _DAYS:
+        reasons.append("Its skipDays name every day: ignored.")
+    ends_s = _end_of_skips(not_before_s, hints)
     if ends_s > not_before_s:
         reasons.append(f"Its skipHours or skipDays last for another {_describe(ends_s - now_s)}.")
     return EarliestPoll(ends_s, tuple(reasons), ends_s > not_before_s)
@@ -71,9 +75,7 @@ def shortest_interval_s(hints: PollingHints) -> float:
 
 def skipped_s(hints: PollingHints, now_s: float) -> float:
     """Return the seconds from ``now_s`` (Unix s) until the end of skipped hours and days; 0.0 outside of them."""
-    if not hints.skip_hours and not hints.skip_days:
-        return 0.0
-    return _end_of_skips(now_s, *_valid_skips(hints, [])) - now_s
+    return _end_of_skips(now_s, hints) - now_s
 
 
 def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float) -> PollingHints:
@@ -94,8 +96,9 @@ def parse_retry_after(value: str, now_s: float) -> float | None:
 
 def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: float) -> Iterator[tuple[str, float]]:
     """Yield the hints that ask for a delay: the name of the hint's source, and the delay in seconds."""
-    if (freshness := _freshness(headers, now_s)) is not None:
-        yield freshness
+    if (lifetime := _lifetime(headers, now_s)) is not None:
+        # The age is taken from the Age header alone (RFC 9111 §4.2.3), because publishers' clocks are wrong.
+        yield lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0)
     if (wait_s := _retry_after_s(headers.get("retry-after", ""), now_s)) is not None:
         yield "Retry-After", wait_s
     if hints.ttl_s is not None:
@@ -107,16 +110,6 @@ def _requested_waits(headers: Mapping[str, str], hints: PollingHints, now_s: flo
 def _retry_after_s(retry_after: str, now_s: float) -> float | None:
     at_s = None if (wait_s := _parse_seconds(retry_after)) is not None else _parse_http_date(retry_after)
     return wait_s if at_s is None else max(at_s - now_s, 0.0)
-
-
-def _freshness(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
-    """Return the source and the length in seconds of a response's freshness (RFC 9111 §4.2).
-
-    None means that the response states none. The freshness is the response's lifetime minus its age. The age is taken
-    from the ``Age`` header alone (§4.2.3), because publishers' clocks are wrong.
-    """
-    lifetime = _lifetime(headers, now_s)
-    return None if lifetime is None else (lifetime[0], lifetime[1] - (_parse_seconds(headers.get("age", "")) or 0.0))
 
 
 def _lifetime(headers: Mapping[str, str], now_s: float) -> tuple[str, float] | None:
@@ -153,31 +146,18 @@ def _parse_http_date(value: str) -> float | None:
         return None
 
 
-def _valid_skips(hints: PollingHints, reasons: list[str]) -> tuple[frozenset[int], frozenset[int]]:
-    """Return the hours of the day and the days of the week in which the channel is not polled.
+def _end_of_skips(at_s: float, hints: PollingHints) -> float:
+    """Return the first Unix time from ``at_s`` on that is not in a skipped hour or on a skipped day (in UTC).
 
-    A set that covers the whole day or the whole week is ignored; then a sentence about it is added to ``reasons``.
+    Hints that skip the whole day or the whole week are ignored.
     """
-    hours, days = frozenset(hints.skip_hours), frozenset(hints.skip_days)
-    if hours.issuperset(range(_HOURS)):
-        reasons.append("Its skipHours name every hour: ignored.")
-        hours = frozenset()
-    if days.issuperset(range(_DAYS)):
-        reasons.append("Its skipDays name every day: ignored.")
-        days = frozenset()
-    return hours, days
-
-
-def _end_of_skips(at_s: float, hours: frozenset[int], days: frozenset[int]) -> float:
-    """Return the first Unix time from ``at_s`` on that is not in a skipped hour or on a skipped day (in UTC)."""
+    hours = hints.skip_hours if len(hints.skip_hours) < _HOURS else ()
+    days = hints.skip_days if len(hints.skip_days) < _DAYS else ()
     now = int(at_s // _HOUR_S)
-    ahead = range(now, now + _HOURS * (_DAYS + 1))
-    return max(at_s, next(float(hour * _HOUR_S) for hour in ahead if not _is_skipped(hour, hours, days)))
-
-
-def _is_skipped(hour: int, hours: frozenset[int], days: frozenset[int]) -> bool:
-    """Return whether the hour with the number ``hour`` since 1970 is a skipped hour, or is on a skipped day."""
-    return hour % _HOURS in hours or (hour // _HOURS + _EPOCH_WEEKDAY) % _DAYS in days
+    for hour in range(now, now + _HOURS * (_DAYS + 1)):
+        if hour % _HOURS not in hours and (hour // _HOURS + _EPOCH_WEEKDAY) % _DAYS not in days:
+            return max(at_s, float(hour * _HOUR_S))
+    return at_s
 
 
 def _describe(seconds: float) -> str:

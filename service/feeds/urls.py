@@ -29,9 +29,7 @@ MAX_SELECTOR_CHARS = 200
 _MAX_HOST_CHARS = 253
 _MAX_PORT = 65535
 _MAX_CACHED_HOSTS = 10_000
-_IPV4_BITS = 32
-_IPV4_PARTS = 4
-_BYTE_VALUES = 256
+_IPV4_BYTES = 4
 
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zs", "Zl", "Zp"}
 _VISIBLE_ASCII = re.compile(r"[!-~]*")
@@ -253,17 +251,14 @@ def _ipv4(labels: list[str]) -> str:
     browsers do (WHATWG URL, "IPv4 parser"). Raises :class:`BadUrl`.
     """
     shown = _excerpt(".".join(labels))
-    if len(labels) > _IPV4_PARTS or not all(_NUMBER.fullmatch(label) for label in labels):
+    if len(labels) > _IPV4_BYTES or not all(_NUMBER.fullmatch(label) for label in labels):
         raise BadUrl("“{text}” is not a host name.", text=shown)
     try:
         *leading, last = (_ipv4_number(label) for label in labels)
-    except ValueError:
+        octets = bytes(leading) + last.to_bytes(_IPV4_BYTES - len(leading), "big")
+    except (ValueError, OverflowError):
         raise BadUrl("“{text}” is not an IPv4 address.", text=shown) from None
-    last_bits = _IPV4_BITS - 8 * len(leading)
-    if any(number >= _BYTE_VALUES for number in leading) or last >= 1 << last_bits:
-        raise BadUrl("“{text}” is not an IPv4 address.", text=shown)
-    value = sum(number << (24 - 8 * index) for index, number in enumerate(leading)) + last
-    return str(ipaddress.IPv4Address(value))
+    return str(ipaddress.IPv4Address(octets))
 
 
 def _ipv4_number(label: str) -> int:

@@ -11,7 +11,8 @@ registries), so these are listed here.
 import functools
 import ipaddress
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from typing import NamedTuple
 
 from service.errors import AddressRefused
 from service.net.client_address import Network
@@ -19,61 +20,44 @@ from service.net.client_address import Network
 DEFAULT_PORTS = frozenset({80, 443, 8080, 8443})
 _MAX_CACHED_ADDRESSES = 1_000
 
-_REFUSED_IPV4 = tuple(
-    map(
-        ipaddress.IPv4Network,
-        (
-            "192.0.0.0/24",  # IETF protocol assignments
-            "192.88.99.0/24",  # 6to4 relays
-            "168.63.129.16/32",  # a cloud's metadata service, on a public address
-            "224.0.0.0/4",  # multicast
-        ),
-    )
-)
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-_REFUSED_IPV6 = tuple(
-    map(
-        ipaddress.IPv6Network,
-        (
-            "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
-            "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4: any IPv4 address in disguise
-            "3fff::/20",  # documentation
-        ),
-    )
-)
 
-_NEVER_ALLOWED: tuple[Network, ...] = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "0.0.0.0/8",
-            "127.0.0.0/8",  # services on this machine trust local clients
-            "192.88.99.0/24",
-            "224.0.0.0/3",  # multicast, reserved, broadcast
-            "::/96",  # unspecified, loopback, IPv4-compatible
-            "::ffff:0:0:0/96",  # IPv4-translated
-            "64:ff9b::/96",  # NAT64
-            "64:ff9b:1::/48",  # NAT64 for local use
-            "2001::/32",  # Teredo
-            "2002::/16",
-            "ff00::/8",
-        ),
-    )
+
+def _networks(*texts: str) -> tuple[Network, ...]:
+    return tuple(map(ipaddress.ip_network, texts))
+
+
+_REFUSED = _networks(
+    "192.0.0.0/24",  # IETF protocol assignments
+    "192.88.99.0/24",  # 6to4 relays
+    "168.63.129.16/32",  # a cloud's metadata service, on a public address
+    "224.0.0.0/4",  # multicast
+    "2001::/23",  # protocol assignments: Teredo, ORCHID, benchmarks
+    "2001:db8::/32",  # documentation
+    "2002::/16",  # 6to4: any IPv4 address in disguise
+    "3fff::/20",  # documentation
 )
-_ALLOWED_BY_OWN_NAME: tuple[Network, ...] = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "169.254.0.0/16",  # link-local, with the metadata service of most clouds
-            "fe80::/10",
-            "100.100.100.200/32",  # metadata services of other clouds
-            "168.63.129.16/32",
-            "192.0.0.192/32",
-            "fd00:ec2::/32",
-            "fd20:ce::254/128",
-        ),
-    )
+_NEVER_ALLOWED = _networks(
+    "0.0.0.0/8",
+    "127.0.0.0/8",  # services on this machine trust local clients
+    "192.88.99.0/24",
+    "224.0.0.0/3",  # multicast, reserved, broadcast
+    "::/96",  # unspecified, loopback, IPv4-compatible
+    "::ffff:0:0:0/96",  # IPv4-translated
+    "64:ff9b::/96",  # NAT64
+    "64:ff9b:1::/48",  # NAT64 for local use
+    "2001::/32",  # Teredo
+    "2002::/16",
+    "ff00::/8",
+)
+_ALLOWED_BY_OWN_NAME = _networks(
+    "169.254.0.0/16",  # link-local, with the metadata service of most clouds
+    "fe80::/10",
+    "100.100.100.200/32",  # metadata services of other clouds
+    "168.63.129.16/32",
+    "192.0.0.192/32",
+    "fd00:ec2::/32",
+    "fd20:ce::254/128",
 )
 
 
@@ -89,39 +73,15 @@ def check_allowed_network(network: Network) -> Network:
 
 @functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
-    """Return whether an IP address in text form, which may have a scope id, is that of a public host."""
+    """Return whether ``address``, an IP address that may have a scope id, is that of a public host."""
     ip = _unmapped(address)
-    if isinstance(ip, ipaddress.IPv4Address):
-        return ip.is_global and not any(ip in network for network in _REFUSED_IPV4)
-    return ip in _GLOBAL_UNICAST and ip.is_global and not any(ip in network for network in _REFUSED_IPV6)
+    is_unicast = ip.version == 4 or ip in _GLOBAL_UNICAST  # noqa: PLR2004 - the version of IP
+    return is_unicast and ip.is_global and not any(ip in network for network in _REFUSED)
 
 
 def is_internal(address: str) -> bool:
-    """Return whether an IP address in text form is neither public nor loopback; "" (unknown) is not."""
+    """Return whether ``address``, an IP address, is neither public nor loopback; "" (an unknown address) is not."""
     return bool(address) and not is_public(address) and not _unmapped(address).is_loopback
-
-
-def refusal_reason(
-    address: str,
-    port: int,
-    *,
-    allow_private: bool,
-    extra_ports: Collection[int],
-    allowed_networks: Collection[Network] = (),
-) -> str | None:
-    """Return the reason to refuse a connection to this IP address and port; None if it is allowed.
-
-    ``extra_ports`` are allowed in addition to the default ports. ``allow_private`` allows loopback addresses on any
-    port, but no other private address. ``allowed_networks`` are allowed on the same ports as public addresses. An IPv4
-    address mapped into IPv6 counts as the IPv4 address.
-    """
-    if allow_private and _unmapped(address).is_loopback:
-        return None
-    if not is_public(address) and not _is_allowed(address, allowed_networks):
-        return f"{address} is not a public address; only public ones are fetched from."
-    if port not in DEFAULT_PORTS and port not in extra_ports:
-        return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(DEFAULT_PORTS)))})."
-    return None
 
 
 def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
@@ -171,25 +131,33 @@ class SocketRefused(OSError):
 AddressInfo = tuple[int, int, int, str, tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes]]
 
 
-def socket_factory(
-    *, allow_private: bool, extra_ports: Collection[int], allowed_networks: Collection[Network] = ()
-) -> Callable[[AddressInfo], socket.socket]:
-    """Return a socket factory for aiohttp's connector that raises :class:`SocketRefused` for refused addresses.
+class AddressGuard(NamedTuple):
+    """The addresses and ports to which an HTTP client may connect.
 
-    ``allow_private``, ``extra_ports`` and ``allowed_networks`` have the same meaning as in :func:`refusal_reason`.
+    ``allow_private`` allows loopback addresses on any port, but no other private address. ``extra_ports`` are allowed
+    in addition to the default ports. ``allowed_networks`` are allowed on the same ports as public addresses.
     """
 
-    def guarded_socket(info: AddressInfo) -> socket.socket:
+    allow_private: bool = False
+    extra_ports: Collection[int] = ()
+    allowed_networks: Collection[Network] = ()
+
+    def refusal_reason(self, address: str, port: int) -> str | None:
+        """Return the reason to refuse a connection to this IP address and port; None if it is allowed.
+
+        An IPv4 address mapped into IPv6 counts as the IPv4 address.
+        """
+        if self.allow_private and _unmapped(address).is_loopback:
+            return None
+        if not is_public(address) and not _is_allowed(address, self.allowed_networks):
+            return f"{address} is not a public address; only public ones are fetched from."
+        if port not in DEFAULT_PORTS and port not in self.extra_ports:
+            return f"Port {port} is not one feeds are fetched from ({', '.join(map(str, sorted(DEFAULT_PORTS)))})."
+        return None
+
+    def create_socket(self, info: AddressInfo) -> socket.socket:
+        """Create a socket for aiohttp's connector; raise :class:`SocketRefused` for a refused address."""
         family, kind, protocol, _, address = info
-        reason = refusal_reason(
-            str(address[0]),
-            int(address[1]),
-            allow_private=allow_private,
-            extra_ports=extra_ports,
-            allowed_networks=allowed_networks,
-        )
-        if reason:
+        if reason := self.refusal_reason(str(address[0]), int(address[1])):
             raise SocketRefused(reason)
         return socket.socket(family, kind, protocol)
-
-    return guarded_socket

@@ -15,8 +15,8 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _IPV6_CUSTOMER_BITS = 64
 
 
-class ForwardingUnclear(UserError, code="forwarding-unclear"):
-    """Raised if the two forwarding headers of one request name different clients."""
+class ForwardingConflict(UserError, code="forwarding-unclear"):
+    """Raised if ``Forwarded`` and ``X-Forwarded-For`` of one request name different clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def find_client(
     """Return the client of a plain HTTP request over a connection from the address ``peer``.
 
     ``forwarded`` are the parsed elements of ``Forwarded``; ``x_forwarded_for`` and ``x_forwarded_proto`` are the values
-    of all headers of that name. ``trusted`` are the networks of trusted proxies. Raises :class:`ForwardingUnclear` if
+    of all headers of that name. ``trusted`` are the networks of trusted proxies. Raises :class:`ForwardingConflict` if
     the headers contradict each other. This happens if a proxy writes one of the headers and passes on the client's
     other header.
     """
@@ -60,7 +60,7 @@ def find_client(
     is_secure = forwarded[index].get("proto", "").lower() == "https"
     by_forwarded = Client(address, is_secure, has_forwarding_header=index > 0)
     if hops and by_x.address != by_forwarded.address:
-        raise ForwardingUnclear(
+        raise ForwardingConflict(
             "The headers Forwarded and X-Forwarded-For name different clients. "
             "Have the proxy remove the one that it does not write."
         )

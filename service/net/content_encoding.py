@@ -51,10 +51,11 @@ def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
     return plain
 
 
-def _gunzip(body: bytes, limit: int) -> bytes:
+def _gunzip(body: bytes, limit: int, window_bits: int = 16 + zlib.MAX_WBITS) -> bytes:
+    """Decompress gzip, or the format that ``window_bits`` selects (:func:`zlib.decompressobj`)."""
     plain = b""
     for _ in range(_MAX_GZIP_MEMBERS):
-        member = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        member = zlib.decompressobj(window_bits)
         plain += member.decompress(body, limit - len(plain))
         if len(plain) >= limit:
             return plain
@@ -69,11 +70,7 @@ def _gunzip(body: bytes, limit: int) -> bytes:
 def _inflate(body: bytes, limit: int) -> bytes:
     # "deflate" means zlib (RFC 9110 §8.4.1.2), but many servers send raw deflate.
     zlib_header = body[0] & 0x0F == _ZLIB_METHOD and int.from_bytes(body[:2], "big") % _ZLIB_CHECK == 0
-    stream = zlib.decompressobj(zlib.MAX_WBITS if zlib_header else -zlib.MAX_WBITS)
-    plain = stream.decompress(body, limit)
-    if len(plain) < limit and not stream.eof:
-        raise EOFError("it ends too early")
-    return plain
+    return _gunzip(body, limit, zlib.MAX_WBITS if zlib_header else -zlib.MAX_WBITS)
 
 
 def _unbrotli(body: bytes, limit: int) -> bytes:

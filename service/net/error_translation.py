@@ -1,12 +1,27 @@
-"""The translation of aiohttp's exceptions to Coronet's errors, whose texts tell people what they can do."""
+"""The translation of timeouts and of aiohttp's exceptions to Coronet's errors, whose texts say what people can do."""
 
+import asyncio
 import os
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 
 from service.errors import BadHttp, CoronetError, HostNotFound, TlsFailed, TooLarge, Unreachable
 from service.net.address_guard import SocketRefused
+
+
+@asynccontextmanager
+async def time_limit(host: str, total_s: float) -> AsyncIterator[None]:
+    """Raise :class:`Unreachable` if a request to ``host``, which is sent in this context, takes over ``total_s``."""
+    try:
+        async with asyncio.timeout(total_s):
+            yield
+    except TimeoutError as error:
+        raise Unreachable(
+            "{host} took longer than {seconds} s to respond.", host=host, seconds=f"{round(total_s, 1):g}"
+        ) from error
 
 
 def translate_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:

@@ -6,11 +6,11 @@ import functools
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from math import inf
-from typing import Self, TypeVar, cast
+from typing import Self, cast
 
 import aiohttp
 import msgspec
@@ -18,13 +18,14 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
-from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl, Unreachable
+from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl
 from service.feeds.polling_hints import parse_retry_after
-from service.feeds.urls import canonical_url, redirect_target
+from service.feeds.urls import canonical_url, host_of, redirect_target
 from service.model import Validators
-from service.net import address_guard, content_encoding
-from service.net.client_address import Network
-from service.net.error_translation import translate_error
+from service.net import content_encoding
+from service.net.address_guard import AddressGuard, is_internal
+from service.net.address_guard import is_public as is_public_address
+from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import (
     BodyReader,
     BoundedResponseHandler,
@@ -61,17 +62,10 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _REDIRECTS_OF_POST = frozenset({307, 308})
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 
-_T = TypeVar("_T")
-
-_Read = Callable[[PublisherResponse, str, str | None], Awaitable[_T]]
-"""Reads a response; its arguments are the response, its URL, and the URL of a permanent redirect or None."""
-
-MayFollow = Callable[[str], Awaitable[None]]
+RedirectHandler = Callable[[str], Awaitable[None]]
 """Waits until a request to a redirect's host is allowed, or raises a :class:`service.errors.CoronetError`."""
 
-# The same URLs are fetched again and again.
-_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)
-_parsed = functools.lru_cache(_MAX_CACHED_URLS)(functools.partial(URL, encoded=True))
+_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched again and again
 
 
 def user_agent(operator_url: str) -> str:
@@ -84,19 +78,16 @@ def user_agent(operator_url: str) -> str:
 
 def create_fetcher(settings: Settings) -> "Fetcher":
     """Return a fetcher with the addresses and ports that the operator allows."""
-    return Fetcher(
-        user_agent=user_agent(settings.console_public_url),
-        allow_private=settings.allow_private,
-        extra_ports=settings.extra_ports,
-        allowed_networks=settings.allowed_networks,
-    )
+    guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
+    return Fetcher(user_agent(settings.console_public_url), guard)
 
 
 class FetchResult(msgspec.Struct, frozen=True):
     """The result of a successful fetch.
 
-    ``body`` is None if it has not changed since the given validators: the status was 304, or the bytes are equal.
-    ``partial`` states that the body has only the entries that are new since then (RFC 3229 with ``A-IM: feed``).
+    ``body`` is None if it has not changed since the version that the validators identify: the status was 304, or the
+    bytes are equal. ``partial`` states that the body has only the entries that are new since that version (RFC 3229
+    with ``A-IM: feed``).
     ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
     beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
     ``address`` is the publisher's IP address, and ``private`` states that it, or an address that has redirected to it,
@@ -117,62 +108,33 @@ class FetchResult(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-class _Request(msgspec.Struct, frozen=True):
-    """The method, headers and form that are sent to each URL of a redirect chain.
-
-    ``follows`` are the redirect statuses that are followed. ``public_only`` is that of :meth:`Fetcher.fetch`.
-    """
-
-    method: str
-    headers: Mapping[str, str]
-    form: Mapping[str, str] | None
-    follows: frozenset[int]
-    public_only: bool
-
-
 class Fetcher:
     """Fetches URLs through a pool of persistent connections behind the address guard; an async context manager.
 
     ``user_agent`` is ``Coronet/VERSION (+URL)``; the number of subscribers is added inside the parentheses.
-    ``allow_private``, ``extra_ports`` and ``allowed_networks`` determine the private addresses and the ports that the
-    guard allows (:func:`service.net.address_guard.refusal_reason`). A redirect from a public address to an allowed
-    network is refused. ``total_s`` limits the seconds of one fetch including its redirects. The fetcher uses no
-    cookies, no proxies from the environment, and no DNS cache.
+    ``guard`` decides about each connection. A redirect from a public address to an allowed network is refused.
+    ``total_s`` is the time limit of one fetch including its redirects, in seconds. The fetcher uses no cookies, no
+    proxies from the environment, and no DNS cache.
     """
 
-    def __init__(
-        self,
-        *,
-        user_agent: str,
-        allow_private: bool,
-        extra_ports: tuple[int, ...],
-        allowed_networks: tuple[Network, ...] = (),
-        total_s: float = TOTAL_S,
-    ) -> None:
+    def __init__(self, user_agent: str, guard: AddressGuard, total_s: float = TOTAL_S) -> None:
         self._user_agent = user_agent
-        self._allow_private = allow_private
-        self._extra_ports = extra_ports
-        self._allowed_networks = allowed_networks
+        self._guard = guard
         self._total_s = total_s
         self._bodies = BodyReader()
-        self._session: aiohttp.ClientSession | None = None
-        self._public_session: aiohttp.ClientSession | None = None
-        self._resolver: AbstractResolver | None = None
 
     async def __aenter__(self) -> Self:
         """Open the connection pool, and if there are allowed networks, another one for requests to public addresses."""
-        self._resolver = aiohttp.DefaultResolver()
-        self._session = self._public_session = self._open_session(self._resolver, self._allowed_networks)
-        if self._allowed_networks:
-            self._public_session = self._open_session(self._resolver, ())
+        self._resolver: AbstractResolver = aiohttp.DefaultResolver()
+        self._session = self._public_session = self._open_session(self._guard)
+        if self._guard.allowed_networks:
+            self._public_session = self._open_session(self._guard._replace(allowed_networks=()))
         return self
 
-    def _open_session(self, resolver: AbstractResolver, allowed_networks: tuple[Network, ...]) -> aiohttp.ClientSession:
+    def _open_session(self, guard: AddressGuard) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
-            resolver=resolver,
-            socket_factory=address_guard.socket_factory(
-                allow_private=self._allow_private, extra_ports=self._extra_ports, allowed_networks=allowed_networks
-            ),
+            resolver=self._resolver,
+            socket_factory=guard.create_socket,
             use_dns_cache=False,
             limit=_MAX_CONNECTIONS,
             limit_per_host=_MAX_CONNECTIONS_PER_HOST,
@@ -195,23 +157,19 @@ class Fetcher:
 
     async def __aexit__(self, *_: object) -> None:
         """Close every connection."""
-        for session in (self._session, self._public_session):
-            if session is not None:
-                await session.close()
-        if self._resolver is not None:
-            await self._resolver.close()
+        await self._session.close()
+        await self._public_session.close()
+        await self._resolver.close()
 
     async def address_of(self, host: str) -> str:
         """Return the first public address of ``host``, the host of a canonical URL.
 
         The result is "" if the host has no public address, or if DNS does not respond.
         """
-        if self._resolver is None:
-            raise RuntimeError("Fetcher is used outside its context")
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_RESOLVE_S):
                 found = await self._resolver.resolve(host.strip("[]"), family=socket.AF_UNSPEC)
-            return next((info["host"] for info in found if address_guard.is_public(info["host"])), "")
+            return next((info["host"] for info in found if is_public_address(info["host"])), "")
         return ""
 
     async def fetch(
@@ -219,153 +177,154 @@ class Fetcher:
         url: str,
         validators: Validators | None = None,
         subscribers: int = 0,
-        may_follow: MayFollow | None = None,
+        on_redirect: RedirectHandler | None = None,
         *,
         within_s: float = inf,
         public_only: bool = False,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical). If ``validators`` have an ETag or a date, the request is conditional.
+        """Fetch ``url`` (canonical), and follow redirects.
 
-        If they have only a hash, the request is unconditional, but an unchanged body is still recognized.
-        ``subscribers`` is the number that the user agent states. ``may_follow`` is called with the host of each
-        redirect before the redirect is followed. ``within_s`` can only shorten this fetcher's time limit.
-        ``public_only`` refuses the allowed networks for this request: for a channel that was public so far.
+        The request is conditional if ``validators`` have an ETag or a date. If they have only a hash, the request is
+        unconditional, but an unchanged body is recognized. ``subscribers`` is the number of subscribers that the user
+        agent states. ``on_redirect`` is called with the host of each redirect before the redirect is followed.
+        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` refuses connections to the allowed
+        networks, for a channel that was public so far.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
-        ``may_follow``.
+        ``on_redirect``.
         """
         started_s = time.monotonic()
-        known = validators or Validators()
-        headers = _conditional_headers(known)
-        headers["User-Agent"] = _user_agent_for(self._user_agent, subscribers)
-
-        async def read(response: PublisherResponse, at: str, permanent_url: str | None) -> FetchResult:
-            return await self._read_response(response, at, known, permanent_url, started_s)
-
-        request = _Request("GET", headers, None, _REDIRECTS, public_only)
-        return await self._run_within(min(within_s, self._total_s), url, request, read, may_follow)
+        url, known = _canonical(url), validators or Validators()
+        headers = {**_conditional_headers(known), "User-Agent": _user_agent_for(self._user_agent, subscribers)}
+        sending = self._send("GET", url, headers, on_redirect=on_redirect, public_only=public_only)
+        with FETCH_TIME.time():
+            async with time_limit(host_of(url), min(within_s, self._total_s)), sending as response:
+                return await self._read_response(response, known, started_s)
 
     async def post(
-        self, url: str, form: Mapping[str, str], may_follow: MayFollow | None = None, *, public_only: bool = False
+        self,
+        url: str,
+        form: Mapping[str, str],
+        on_redirect: RedirectHandler | None = None,
+        *,
+        public_only: bool = False,
     ) -> int:
         """Send a form (WebSub §5.1); return the status of the response, which is below 400 and not a redirect.
 
-        ``may_follow`` and ``public_only`` are those of :meth:`fetch`. Raises the same errors as :meth:`fetch`. The text
-        of :class:`BadStatus` quotes the beginning of the response.
+        ``on_redirect`` and ``public_only`` are those of :meth:`fetch`. Raises the same errors as :meth:`fetch`. The
+        text of :class:`BadStatus` quotes the beginning of the response.
         """
+        url = _canonical(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
-        request = _Request("POST", headers, form, _REDIRECTS_OF_POST, public_only)
-        return await self._run_within(self._total_s, url, request, _read_post_response, may_follow)
+        sending = self._send("POST", url, headers, form=form, on_redirect=on_redirect, public_only=public_only)
+        with FETCH_TIME.time():
+            async with time_limit(host_of(url), self._total_s), sending as response:
+                if response.status >= _FIRST_ERROR:
+                    raise _bad_status(response, await read_excerpt(response))
+                return response.status  # the body is not used
 
-    async def _run_within(
-        self, total_s: float, url: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None
-    ) -> _T:
-        first = _canonical(url)
-        try:
-            with FETCH_TIME.time():
-                async with asyncio.timeout(total_s):
-                    return await self._follow(first, request, read, may_follow)
-        except TimeoutError as error:
-            raise Unreachable(
-                "{host} took longer than {seconds} s to respond.", host=_host(first), seconds=f"{round(total_s, 1):g}"
-            ) from error
+    @asynccontextmanager
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        form: Mapping[str, str] | None = None,
+        on_redirect: RedirectHandler | None,
+        public_only: bool,
+    ) -> AsyncIterator[PublisherResponse]:
+        """Send a request and follow redirects; yield the last response.
 
-    async def _follow(self, first: str, request: _Request, read: _Read[_T], may_follow: MayFollow | None) -> _T:
-        url, permanent_url, is_permanent = first, None, True
-        public_only, private = request.public_only, False
+        Exceptions of aiohttp, also those that the reader of the response raises, are translated to Coronet's errors.
+        """
+        first, permanent_url, is_permanent, private = url, None, True, False
         for _ in range(MAX_REDIRECTS + 1):
+            session = self._public_session if public_only else self._session
             try:
-                async with self._send(url, request, public_only=public_only) as response:
+                async with session.request(
+                    method, URL(url, encoded=True), headers=headers, data=form, allow_redirects=False
+                ) as any_response:
+                    response = cast("PublisherResponse", any_response)  # the session's response_class
                     refuse_large_headers(response)
-                    is_public = not response.peer_address or address_guard.is_public(response.peer_address)
-                    private = response.private = private or not is_public
+                    is_public = not response.peer_address or is_public_address(response.peer_address)
+                    private = private or not is_public
+                    response.canonical_url, response.permanent_url, response.private = url, permanent_url, private
                     if response.status not in _REDIRECTS:
-                        return await read(response, url, permanent_url)
-                    target = _next_hop(url, response, request.follows)
+                        yield response
+                        return
+                    target = _redirect_target(response)
                     public_only = public_only or is_public
                     # Whether the target's address is public is not known, so the channel keeps its URL.
-                    leaves = address_guard.is_internal(response.peer_address) and _host(target) != _host(url)
+                    leaves = is_internal(response.peer_address) and host_of(target) != host_of(url)
                     is_permanent = is_permanent and response.status in _PERMANENT and not leaves
                     url = target
             except (aiohttp.ClientError, OSError) as error:
-                raise translate_error(error, _host(url)) from error
-            if may_follow is not None:
-                await may_follow(_host(url))
+                raise translate_error(error, host_of(url)) from error
+            if on_redirect is not None:
+                await on_redirect(host_of(url))
             if is_permanent:
                 permanent_url = canonical_url(url)
         raise BadRedirect(f"{first} redirects more than {MAX_REDIRECTS} times.")
 
-    def _send(
-        self, url: str, request: _Request, *, public_only: bool
-    ) -> AbstractAsyncContextManager[PublisherResponse]:
-        session = self._public_session if public_only else self._session
-        if session is None:
-            raise RuntimeError("Fetcher is used outside its context")
-        response = session.request(
-            request.method, _parsed(url), headers=request.headers, data=request.form, allow_redirects=False
-        )
-        return cast("AbstractAsyncContextManager[PublisherResponse]", response)  # the session's response_class
-
-    async def _read_response(
-        self, response: PublisherResponse, url: str, known: Validators, permanent_url: str | None, started_s: float
-    ) -> FetchResult:
+    async def _read_response(self, response: PublisherResponse, known: Validators, started_s: float) -> FetchResult:
         headers = select_headers(response.headers)
-        retry_s = parse_retry_after(headers["retry-after"], time.time()) if "retry-after" in headers else None
         body, body_sha256 = None, known.body_sha256
         if response.status == _OK:
             body, body_sha256 = await self._bodies.read(response, known.body_sha256)
         elif response.status == _IM_USED:
-            _check_instance_manipulation(response, url, known)
+            _check_instance_manipulation(response, known)
             # The body is a delta: the stored hash remains that of the last complete body.
             body, _ = await self._bodies.read(response, "")
         elif response.status != _NOT_MODIFIED:
-            raise _bad_status(response, url, "", retry_s)
+            raise _bad_status(response, "")
         elif not known.etag and not known.last_modified:
-            raise BadHttp(f"{_host(url)} answered 304 (not modified) to a request that named nothing to compare with.")
+            raise BadHttp(
+                f"{response.host_name} answered 304 (not modified) to a request that named nothing to compare with."
+            )
         return FetchResult(
             status=response.status,
-            url=url,
+            url=response.canonical_url,
             body=body,
             headers=headers,
             validators=next_validators(
                 known, response.headers, replaced=response.status == _OK, body_sha256=body_sha256
             ),
             private=response.private,
-            permanent_url=permanent_url,
+            permanent_url=response.permanent_url,
             took_s=time.monotonic() - started_s,
-            retry_after_s=retry_s,
+            retry_after_s=_retry_after_s(response),
             partial=response.status == _IM_USED,
-            links=HubLinks() if body is None else parse_hub_links(response.headers.getall("Link", []), url),
+            links=parse_hub_links(response.headers.getall("Link", []) if body else [], response.canonical_url),
             address=response.peer_address,
         )
 
 
-async def _read_post_response(response: PublisherResponse, url: str, _permanent_url: str | None) -> int:
-    if response.status < _FIRST_ERROR:
-        return response.status  # the body is not used
-    retry_s = parse_retry_after(response.headers.get("Retry-After", ""), time.time())
-    raise _bad_status(response, url, await read_excerpt(response), retry_s)
-
-
-def _bad_status(response: PublisherResponse, url: str, excerpt: str, retry_s: float | None) -> BadStatus:
+def _bad_status(response: PublisherResponse, excerpt: str) -> BadStatus:
     excerpt = excerpt or (response.reason or "")[:_MAX_REASON_CHARS]
     detail = f" ({excerpt})" if excerpt else ""
-    message = f"{_host(url)} answered {response.status}{detail}."
-    return BadStatus(message, status=response.status, retry_after_s=retry_s, url=url)
+    return BadStatus(
+        f"{response.host_name} answered {response.status}{detail}.",
+        status=response.status,
+        retry_after_s=_retry_after_s(response),
+        url=response.canonical_url,
+    )
 
 
-def _check_instance_manipulation(response: PublisherResponse, url: str, known: Validators) -> None:
+def _retry_after_s(response: PublisherResponse) -> float | None:
+    return parse_retry_after(response.headers.get("Retry-After", ""), time.time())
+
+
+def _check_instance_manipulation(response: PublisherResponse, known: Validators) -> None:
     """Raise :class:`BadHttp` for a response with the status 226 (RFC 3229 §10.4.1) that cannot be decoded.
 
     Only the manipulation ``A-IM: feed``, which leaves out known entries, can be decoded.
     """
     done = ",".join(response.headers.getall("IM", [])).strip().lower()
     if done != "feed" or not known.etag:
-        raise BadHttp(f"{_host(url)} answered with a change (226) of a kind that was not asked for: {done[:40]!r}.")
-
-
-def _host(url: str) -> str:
-    return _parsed(url).raw_host or url
+        raise BadHttp(
+            f"{response.host_name} answered with a change (226) of a kind that was not asked for: {done[:40]!r}."
+        )
 
 
 def _user_agent_for(user_agent: str, subscribers: int) -> str:
@@ -383,16 +342,17 @@ def _conditional_headers(known: Validators) -> dict[str, str]:
     return headers
 
 
-def _next_hop(url: str, response: PublisherResponse, follows: frozenset[int]) -> str:
-    if response.status not in follows:
-        raise BadRedirect(f"{_host(url)} redirects a form with status {response.status}, which is not followed.")
+def _redirect_target(response: PublisherResponse) -> str:
+    host, url = response.host_name, response.canonical_url
+    if response.method == "POST" and response.status not in _REDIRECTS_OF_POST:
+        raise BadRedirect(f"{host} redirects a form with status {response.status}, which is not followed.")
     location = response.headers.get("Location", "")
     if not location:
-        raise BadRedirect(f"{_host(url)} redirects without saying where to.")
+        raise BadRedirect(f"{host} redirects without saying where to.")
     try:
         target = redirect_target(url, location)
     except BadUrl as error:
-        raise BadRedirect(f"{_host(url)} redirects to something that is no usable URL: {error}") from error
+        raise BadRedirect(f"{host} redirects to something that is no usable URL: {error}") from error
     if url.startswith("https:") and not target.startswith("https:"):
-        raise BadRedirect(f"{_host(url)} redirects from https to http, which is not followed.")
+        raise BadRedirect(f"{host} redirects from https to http, which is not followed.")
     return target

@@ -7,10 +7,10 @@ the format that the ``Accept`` header asks for, OpenMetrics or the Prometheus te
 """
 
 import hmac
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from platform import python_version
-from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
@@ -18,11 +18,9 @@ from prometheus_client import REGISTRY, exposition
 
 from service.errors import CoronetError, StoreUnavailable
 from service.net.client_address import is_in_networks
-from service.net.http_server import HttpServer, client_of
+from service.net.http_server import HttpServer, client_of, serve_http
 from service.observability.metrics import VERSIONS
 from service.settings import Settings
-
-_OPEN_METRICS: Final = "application/openmetrics-text"
 
 log = structlog.get_logger(__name__)
 
@@ -51,27 +49,27 @@ def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDe
     async def metrics(request: web.Request) -> web.Response:
         if not _may_read_metrics(request, settings):
             raise web.HTTPForbidden(text="Metrics are for the clients that metrics_networks or metrics_token allow.\n")
-        encode, content_type = exposition.choose_encoder(_metrics_format(request))
+        encode, content_type = exposition.choose_encoder(request.headers.get(hdrs.ACCEPT, ""))
         return web.Response(body=encode(REGISTRY), headers={hdrs.CONTENT_TYPE: content_type})
 
     return [web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", metrics)]
 
 
+@asynccontextmanager
 async def serve_health(
     bind: str, port: int, ready: ReadinessCheck, more: Iterable[web.RouteDef] = (), *, settings: Settings | None = None
-) -> HttpServer:
-    """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port``; port 0 means any free port.
+) -> AsyncIterator[HttpServer]:
+    """Serve ``/livez``, ``/readyz``, ``/metrics`` and the routes ``more`` on ``bind:port`` until the context ends.
 
-    ``ready`` raises a :class:`CoronetError` while the process cannot do its work. Only the settings of metrics and
-    proxies are used. Raises :class:`OperationalError` if the address cannot be bound.
+    Port 0 means any free port. ``ready`` raises a :class:`CoronetError` while the process cannot do its work. Only the
+    settings of metrics and proxies are used. Raises :class:`OperationalError` if the address cannot be bound.
     """
     settings = settings or Settings()
     app = web.Application()
     app.add_routes([*health_routes(ready, settings), *more])
     app.on_response_prepare.append(_hide_versions)
-    server = HttpServer(app, trusted_proxies=settings.trusted_proxies)
-    await server.start(bind, port)
-    return server
+    async with serve_http(app, bind, port, trusted_proxies=settings.trusted_proxies) as server:
+        yield server
 
 
 async def _hide_versions(_: web.Request, response: web.StreamResponse) -> None:
@@ -84,12 +82,6 @@ def _public_reason(error: CoronetError) -> str:
         log.warning("not ready, store unavailable", error=str(error))
         return "Redis does not answer."
     return str(error)
-
-
-def _metrics_format(request: web.Request) -> str:
-    """Return :data:`_OPEN_METRICS` if the client accepts OpenMetrics, as Prometheus does, else ""."""
-    accepted = (part.partition(";")[0].strip() for part in request.headers.get(hdrs.ACCEPT, "").split(","))
-    return _OPEN_METRICS if _OPEN_METRICS in accepted else ""
 
 
 def _may_read_metrics(request: web.Request, settings: Settings) -> bool:

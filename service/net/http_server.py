@@ -14,7 +14,6 @@ body of a request is truncated or malformed.
 import asyncio
 import logging
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
@@ -24,7 +23,7 @@ from aiohttp import hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from service.errors import OperationalError
-from service.net.client_address import Client, ForwardingUnclear, Network, find_client, is_in_networks, network_of
+from service.net.client_address import Client, ForwardingConflict, Network, find_client, is_in_networks, network_of
 from service.observability.metrics import HTTP_CONNECTIONS_ENDED
 
 HEADERS_TIMEOUT_S = 20.0
@@ -50,7 +49,7 @@ _LINGER_S = 5.0
 _CLIENT: Final = web.RequestKey("client", Client)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-_Reason = Literal["headers", "body", "answer", "idle", "pipelining", "address", "full"]
+_Reason = Literal["headers", "body", "answer", "idle", "pipelining", "full"]
 
 
 def client_of(request: web.Request) -> Client:
@@ -66,129 +65,80 @@ def is_client_fault(request: web.Request, error: BaseException) -> bool:
 
 
 class HttpServer:
-    """Serves one application.
+    """A running server of one application, and its connections.
 
-    Forwarding headers are accepted only from proxies in the networks ``trusted_proxies``. When the server is closed,
-    requests in progress get ``shutdown_s`` seconds to end.
+    ``port`` is the port on which it listens, and ``url`` the URL ``http://host:port`` for other machines. The host is
+    this machine's name if the server listens on all addresses.
     """
 
-    def __init__(
-        self, app: web.Application, *, trusted_proxies: Iterable[Network] = (), shutdown_s: float = 1.0
-    ) -> None:
-        self._trusted = tuple(trusted_proxies)
-        self._open: set[_Connection] = set()
-        self._network_counts: Counter[str] = Counter()
-        self._server: asyncio.Server | None = None
-        app.middlewares.insert(0, self._middleware)
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            logger=_library_log,
-            shutdown_timeout=shutdown_s,
-            max_line_size=_MAX_LINE_BYTES,
-            max_headers=_MAX_HEADERS,
-            lingering_time=_LINGER_S,
-        )
+    url: str
+    port: int
 
-    async def start(self, bind: str, port: int) -> None:
-        """Listen on ``bind:port``; port 0 means any free port.
+    def __init__(self, app: web.Application, trusted_proxies: Iterable[Network]) -> None:
+        self._trusted = tuple(trusted_proxies)
+        self._open: dict[web.RequestHandler, _Connection] = {}
+        app.middlewares.insert(0, self._middleware)
+
+    async def listen(self, runner: web.AppRunner, bind: str, port: int) -> asyncio.Server:
+        """Listen on ``bind:port``; hand requests to the application of ``runner``.
 
         Raises :class:`OperationalError` if the address cannot be bound.
         """
-        await self._runner.setup()
+        loop, handlers = asyncio.get_running_loop(), cast("web.Server", runner.server)
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._new_connection, bind, port, reuse_address=True
-            )
+            listener = await loop.create_server(lambda: _Connection(self, handlers()), bind, port, reuse_address=True)
         except OSError as error:
-            await self._runner.cleanup()
             why = str(error.strerror).rpartition(": ")[2]  # without the address, which asyncio repeats
             raise OperationalError(
                 f"Cannot listen at {bind}, port {port}: {why}. Stop the program that uses it, or choose another "
                 "address or port: settings console_bind, console_port, metrics_bind, metrics_port."
             ) from error
-
-    async def close(self) -> None:
-        """Stop listening, give requests a short time to end, and close all connections."""
-        if self._server is not None:
-            self._server.close()
-        await self._runner.cleanup()
-
-    @property
-    def port(self) -> int:
-        """The port on which the server listens."""
-        return cast("int", self._address()[1])
-
-    @property
-    def url(self) -> str:
-        """The URL ``http://host:port`` for other machines.
-
-        The host is this machine's name if the server listens on all addresses.
-        """
-        host = cast("str", self._address()[0])
+        host, self.port, *_ = listener.sockets[0].getsockname()
         if ip_address(host).is_unspecified:
             host = socket.gethostname()
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
-
-    @property
-    def connections(self) -> int:
-        """The number of open connections."""
-        return len(self._open)
-
-    def _address(self) -> tuple[object, ...]:
-        assert self._server is not None, "the server has not started"  # noqa: S101 - a bug
-        return cast("tuple[object, ...]", self._server.sockets[0].getsockname())
-
-    def _new_connection(self) -> asyncio.Protocol:
-        assert self._runner.server is not None  # noqa: S101 - set up before the first connection
-        return _Connection(self, self._runner.server())
+        self.url = f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        return listener
 
     def admit(self, connection: "_Connection") -> bool:
         """Register a new connection; return False if the connection is refused.
 
         If the total limit is reached, another connection may be closed in its place.
         """
-        network = network_of(connection.address)
-        if self._network_counts[network] >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(
-            connection.address, self._trusted
-        ):
-            return self._refuse("address")
+        of_network = sum(each.network == connection.network for each in self._open.values())
+        if of_network >= MAX_CONNECTIONS_PER_ADDRESS and not is_in_networks(connection.address, self._trusted):
+            HTTP_CONNECTIONS_ENDED.labels("address").inc()
+            return False
         if len(self._open) >= MAX_CONNECTIONS:
-            waiting = [each for each in self._open if each.is_waiting]
+            waiting = [each for each in self._open.values() if each.is_waiting]
             if not waiting:
-                return self._refuse("full")
+                HTTP_CONNECTIONS_ENDED.labels("full").inc()
+                return False
             min(waiting, key=lambda each: each.waiting_since_s).end("full")
-        self._open.add(connection)
-        self._network_counts[network] += 1
+        self._open[connection.handler] = connection
         return True
 
     def release(self, connection: "_Connection") -> None:
         """Unregister a connection. It has no effect if the connection is not registered."""
-        if connection in self._open:
-            network = network_of(connection.address)
-            self._open.remove(connection)
-            self._network_counts[network] -= 1
-            if not self._network_counts[network]:
-                del self._network_counts[network]
-
-    @staticmethod
-    def _refuse(reason: _Reason) -> bool:
-        HTTP_CONNECTIONS_ENDED.labels(reason).inc()
-        return False
+        self._open.pop(connection.handler, None)
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Determine the client of a request, pass the request to its connection, and refuse malformed requests."""
-        connection = request.transport.get_protocol() if request.transport is not None else None
-        tracked = connection if isinstance(connection, _Connection) else None
-        if tracked is not None:
-            tracked.on_request(request)
-        peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-        request[_CLIENT] = Client(peer[0] if peer else "", is_secure=False)
+        connection = self._open.get(request.protocol)
+        if connection is None:  # it has just been closed
+            raise web.HTTPServiceUnavailable
+        connection.on_request(request)
+        request[_CLIENT] = Client(connection.address, is_secure=False)
         try:
-            request[_CLIENT] = self._client(request)
+            request[_CLIENT] = find_client(
+                connection.address,
+                request.forwarded,
+                request.headers.getall(hdrs.X_FORWARDED_FOR, ()),
+                request.headers.getall(hdrs.X_FORWARDED_PROTO, ()),
+                self._trusted,
+            )
             return await handler(request)
-        except ForwardingUnclear as error:
+        except ForwardingConflict as error:
             return web.Response(status=400, text=f"{error}\n")
         except Exception as error:
             if not is_client_fault(request, error):
@@ -197,17 +147,7 @@ class HttpServer:
             response.force_close()
             return response
         finally:
-            if tracked is not None:
-                tracked.on_response()
-
-    def _client(self, request: web.Request) -> Client:
-        return find_client(
-            client_of(request).address,
-            request.forwarded,
-            request.headers.getall(hdrs.X_FORWARDED_FOR, ()),
-            request.headers.getall(hdrs.X_FORWARDED_PROTO, ()),
-            self._trusted,
-        )
+            connection.on_response()
 
 
 @asynccontextmanager
@@ -216,25 +156,39 @@ async def serve_http(
 ) -> AsyncIterator[HttpServer]:
     """Serve an application on ``bind:port`` until the context ends; port 0 means any free port.
 
-    ``trusted_proxies`` and ``shutdown_s`` are those of :class:`HttpServer`. Raises ``OSError`` if the address cannot be
+    Forwarding headers are accepted only from proxies in the networks ``trusted_proxies``. When the context ends,
+    requests in progress get ``shutdown_s`` seconds to end. Raises :class:`OperationalError` if the address cannot be
     bound.
     """
-    server = HttpServer(app, trusted_proxies=trusted_proxies, shutdown_s=shutdown_s)
-    await server.start(bind, port)
+    server = HttpServer(app, trusted_proxies)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        logger=_library_log,
+        shutdown_timeout=shutdown_s,
+        max_line_size=_MAX_LINE_BYTES,
+        max_headers=_MAX_HEADERS,
+        lingering_time=_LINGER_S,
+    )
+    await runner.setup()
     try:
-        yield server
+        listener = await server.listen(runner, bind, port)
+        try:
+            yield server
+        finally:
+            listener.close()
     finally:
-        await server.close()
+        await runner.cleanup()
 
 
 class _Connection(asyncio.Protocol):
     """The protocol of one connection, which passes all events on to aiohttp's protocol and enforces the deadlines."""
 
-    def __init__(self, server: HttpServer, inner: web.RequestHandler) -> None:
-        self.address = ""
+    def __init__(self, server: HttpServer, handler: web.RequestHandler) -> None:
+        self.handler = handler
+        self.address = self.network = ""
         self.waiting_since_s = 0.0
         self._server = server
-        self._inner = inner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -255,20 +209,21 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         peer = transport.get_extra_info("peername")
         self.address = peer[0] if peer else ""
+        self.network = network_of(self.address)
         real = cast("asyncio.Transport", transport)
         if not self._server.admit(self):
             real.abort()
             return
         self._transport = real
         self._wait_for_request("headers", HEADERS_TIMEOUT_S)
-        self._inner.connection_made(transport)
+        self.handler.connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._transport = None
             self._stop_timers()
             self._server.release(self)
-            self._inner.connection_lost(exc)
+            self.handler.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._request is None and not self._has_begun:
@@ -281,20 +236,20 @@ class _Connection(asyncio.Protocol):
                 if self._pipelined_bytes > MAX_PIPELINED_BYTES:
                     self.end("pipelining")
                     return
-        self._inner.data_received(data)
+        self.handler.data_received(data)
 
     def eof_received(self) -> None:
-        self._inner.eof_received()
+        self.handler.eof_received()
 
     def pause_writing(self) -> None:
-        self._inner.pause_writing()
+        self.handler.pause_writing()
         self._write_timer = self._loop.call_later(WRITE_TIMEOUT_S, self.end, "answer")
 
     def resume_writing(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
             self._write_timer = None
-        self._inner.resume_writing()
+        self.handler.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
         """Count the bytes of the body of ``request``, whose headers have arrived, and set the body's deadline."""

@@ -14,6 +14,7 @@ from aiohttp import hdrs
 from multidict import istr
 
 from service.errors import Unreachable
+from service.net.response_reader import read_start
 
 _TIMEOUT_S = 2.0
 _MAX_METRICS_BYTES = 1 << 20
@@ -46,8 +47,8 @@ class ProcessClient:
             raise Unreachable(f"The process at {url} does not show its metrics: it answers {status}.")
         return body
 
-    async def why_not_ready(self, url: str) -> str:
-        """Return the reason why the process at ``url`` is not ready; "" if it is ready.
+    async def unready_reason(self, url: str) -> str:
+        """Return the reason why the process at ``url`` is not ready (``/readyz``); "" if it is ready.
 
         Raises :class:`Unreachable`.
         """
@@ -56,16 +57,11 @@ class ProcessClient:
 
     async def _get_start(self, url: str, max_bytes: int, headers: Mapping[istr, str] | None = None) -> tuple[int, str]:
         """Return a response's status and the first ``max_bytes`` of its body as text."""
-        body = bytearray()
         try:
             async with self._session.get(url, headers=headers) as answer:
-                async for chunk in answer.content.iter_any():
-                    body += chunk
-                    if len(body) > max_bytes:
-                        break
+                return answer.status, (await read_start(answer, max_bytes)).decode(errors="replace")
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise Unreachable(f"The process at {url} does not answer: {error}") from error
-        return answer.status, body[:max_bytes].decode(errors="replace")
 
 
 async def send_request(

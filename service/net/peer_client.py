@@ -54,7 +54,6 @@ class PeerClient:
     def __init__(self, signer: RequestSigner, fleet_s: Callable[[], float]) -> None:
         self._signer = signer
         self._fleet_s = fleet_s
-        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         """Create the connection pool; connections are opened on demand."""
@@ -67,8 +66,7 @@ class PeerClient:
 
     async def __aexit__(self, *_: object) -> None:
         """Close all connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._session.close()
 
     async def request(self, peer: Peer, verb: str, body: bytes, *, timeout_s: float, max_bytes: int) -> bytes:
         """Send a request to ``peer``; return the body of its response.
@@ -77,8 +75,6 @@ class PeerClient:
         :class:`PeerProtocolError` if the response refuses the request, is larger than ``max_bytes``, or has an invalid
         signature. The error's reason is ``stream`` if the peer asks to restart the stream.
         """
-        if self._session is None:
-            raise RuntimeError("the client is not open")
         nonce = secrets.token_hex(NONCE_BYTES)
         signature = self._signer.sign(peer.id, verb, body, nonce, self._fleet_s())
         try:

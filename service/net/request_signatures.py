@@ -67,9 +67,8 @@ class RequestSigner:
 
         ``verb`` names the operation. ``nonce`` must be unique to the request. ``now_s`` is the fleet's time (Unix s).
         """
-        at_ms = int(now_s * 1000)
-        unsigned = RequestSignature(self._node_id, at_ms, nonce, "")
-        return RequestSignature(self._node_id, at_ms, nonce, self._request_mac(unsigned, recipient, verb, body))
+        unsigned = RequestSignature(self._node_id, int(now_s * 1000), nonce, "")
+        return msgspec.structs.replace(unsigned, mac=self._request_mac(unsigned, recipient, verb, body))
 
     def check_time(self, signature: RequestSignature, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request was sent over ``WINDOW_S`` seconds before or after ``now_s``.

@@ -3,7 +3,6 @@
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from typing import cast
 
 import aiohttp
@@ -26,8 +25,6 @@ _MAX_RECEIVED_BYTES = 2 * MAX_BODY_BYTES
 _MAX_INTERIM_RESPONSES = 16
 _FIRST_FINAL_STATUS = 200
 
-_BYTES_BETWEEN = 2
-"""Separators after a header's name and after its value."""
 _MAX_VALIDATOR_CHARS = 1000
 _MAX_EXCERPT_BYTES = 4096
 _MAX_EXCERPT_CHARS = 200
@@ -75,11 +72,13 @@ class BoundedResponseHandler(ResponseHandler):
 class PublisherResponse(aiohttp.ClientResponse):
     """A response that also has the IP address of the publisher.
 
-    The address is stored at the start, because a response without a body releases its connection at once. ``private``
-    states that it, or the address of a response that has redirected to this one, is not public; the fetcher sets it.
+    The address is stored at the start, because a response without a body releases its connection at once. The fetcher
+    sets the other attributes, which are those of :class:`service.net.fetcher.FetchResult`.
     """
 
     peer_address = ""
+    canonical_url = ""
+    permanent_url: str | None = None
     private = False
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
@@ -144,19 +143,23 @@ async def read_at_most(response: aiohttp.ClientResponse, max_bytes: int) -> byte
     """Return the body as it was received, without decoding, or None if it is larger than ``max_bytes``."""
     if (response.content_length or 0) > max_bytes:
         return None
+    received = await read_start(response, max_bytes + 1)
+    return received if len(received) <= max_bytes else None
+
+
+async def read_start(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return the first ``max_bytes`` bytes of the body as it was received, without decoding."""
     received = bytearray()
     async for chunk in response.content.iter_any():
         received += chunk
-        if len(received) > max_bytes:
-            return None
-    return bytes(received)
+        if len(received) >= max_bytes:
+            break
+    return bytes(memoryview(received)[:max_bytes])
 
 
 async def read_excerpt(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of a response's text, after reading at most 4 kB; "" if the response is compressed."""
-    received = bytearray()
-    while chunk := await response.content.read(_MAX_EXCERPT_BYTES - len(received)):
-        received += chunk
+    """Return the beginning of a response's text, after reading about 4 kB; "" if the response is compressed."""
+    received = await read_start(response, _MAX_EXCERPT_BYTES)
     if response.headers.get("Content-Encoding"):
         return ""
     words = " ".join(received.decode("utf-8", "replace").split())
@@ -165,8 +168,7 @@ async def read_excerpt(response: aiohttp.ClientResponse) -> str:
 
 def refuse_large_headers(response: PublisherResponse) -> None:
     """Raise :class:`TooLarge` if all headers together exceed the limit. aiohttp limits only each single header."""
-    texts = tuple(chain.from_iterable(response.raw_headers))
-    if sum(map(len, texts)) + _BYTES_BETWEEN * len(texts) > MAX_HEADER_BYTES:
+    if sum(len(name) + len(value) for name, value in response.raw_headers) > MAX_HEADER_BYTES:
         raise TooLarge(f"{response.host_name}: the headers of its answer are larger than {MAX_HEADER_BYTES:,} bytes.")
 
 

@@ -9,6 +9,7 @@ from publicsuffixlist import PublicSuffixList
 _MAX_CACHED_SITES = 10_000
 _IPV4_GROUP_BITS = 24
 _IPV6_GROUP_BITS = 48
+_suffixes = cache(PublicSuffixList)
 
 
 @lru_cache(_MAX_CACHED_SITES)
@@ -57,8 +58,3 @@ def address_group(address: str) -> str:
         ip = ip.ipv4_mapped or ip
     bits = _IPV4_GROUP_BITS if ip.version == 4 else _IPV6_GROUP_BITS  # noqa: PLR2004 - the version of IP
     return str(ipaddress.ip_network((ip, bits), strict=False))
-
-
-@cache
-def _suffixes() -> PublicSuffixList:
-    return PublicSuffixList()

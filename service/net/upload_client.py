@@ -6,45 +6,35 @@ exempt, because that server need not be public. Files that people have uploaded 
 fetch them like any other untrusted URL.
 """
 
-import asyncio
-import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
-from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from service.errors import AddressRefused, BadStatus, TooLarge, Unreachable
-from service.feeds.urls import canonical_url
-from service.net import address_guard
-from service.net.client_address import Network
-from service.net.error_translation import translate_error
+from service.errors import AddressRefused, BadStatus, TooLarge
+from service.feeds.urls import canonical_url, host_of
+from service.net.address_guard import AddressGuard
+from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most
 
 TIMEOUT_S: Final = 15.0
 _SUCCESS: Final = range(200, 300)
-_OK: Final = 200
-_PORTS: Final = {"http": 80, "https": 443}
 
 
 class UploadClient:
     """Uploads files to XMPP servers, and downloads files from the own server.
 
     ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
-    connect to for these files; "" means the host in the URL. ``allow_private`` states that loopback addresses are
-    allowed; ``allowed_networks`` are allowed as well (:func:`service.net.address_guard.refusal_reason`).
+    connect to for these files; "" means the host in the URL. ``guard`` decides about connections to other servers, on
+    any port.
     """
 
-    def __init__(
-        self, *, own_url: str, own_host: str, allow_private: bool, allowed_networks: tuple[Network, ...] = ()
-    ) -> None:
+    def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
         self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # the slash excludes other hosts
         self._own_host = own_host
-        self._allow_private = allow_private
-        self._allowed_networks = allowed_networks
+        self._guard = guard
 
     def is_own(self, url: str) -> bool:
         """Return whether ``url`` is the URL of a file on the own server."""
@@ -55,15 +45,12 @@ class UploadClient:
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
         """
-        async with self._request("PUT", url, body, headers) as response:
-            if response.status not in _SUCCESS:
-                raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
+        async with self._request("PUT", url, body, headers):
+            pass
 
     async def read(self, url: str) -> bytes:
         """Download a file from the own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
         async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
-            if response.status != _OK:
-                raise BadStatus(f"{_host(url)} answered {response.status}.", status=response.status)
             body = await read_at_most(response, MAX_BODY_BYTES)
             if body is None:
                 raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
@@ -73,61 +60,32 @@ class UploadClient:
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request with a timeout. Redirects are not followed, because their targets are not checked."""
-        connector = self._connector(url)
+        """Send a request with a timeout; yield the response, whose status is 2xx.
+
+        Redirects are not followed, because their targets are not checked.
+        """
+        canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
+        target, tls_name = URL(url, encoded=True), None
+        socket_factory = None
+        if not self.is_own(url):
+            if target.scheme != "https" and not self._guard.allow_private:
+                raise AddressRefused(f"{host_of(url)}: files are written with https only, and its URL is another.")
+            # The own server chose the port; the guard's default ports are for publishers.
+            socket_factory = self._guard._replace(extra_ports=(target.port or 0,)).create_socket
+        elif self._own_host:
+            headers, tls_name = {**headers, "Host": target.raw_authority}, target.raw_host
+            target = target.with_host(self._own_host)
+        connector = aiohttp.TCPConnector(socket_factory=socket_factory, use_dns_cache=False)
         try:
             async with (
-                asyncio.timeout(TIMEOUT_S),
+                time_limit(host_of(url), TIMEOUT_S),
                 aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
                 session.request(
-                    method, URL(url, encoded=True), data=body, headers=headers, allow_redirects=False
+                    method, target, data=body, headers=headers, allow_redirects=False, server_hostname=tls_name
                 ) as response,
             ):
+                if response.status not in _SUCCESS:
+                    raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
                 yield response
-        except TimeoutError as error:
-            raise Unreachable(
-                "{host} took longer than {seconds} s to respond.", host=_host(url), seconds=f"{TIMEOUT_S:g}"
-            ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise translate_error(error, _host(url)) from error
-
-    def _connector(self, url: str) -> aiohttp.TCPConnector:
-        canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
-        parts = urlsplit(url)
-        if self.is_own(url):
-            return aiohttp.TCPConnector(
-                resolver=_FixedHostResolver(self._own_host) if self._own_host else None, use_dns_cache=False
-            )
-        if parts.scheme != "https" and not self._allow_private:
-            raise AddressRefused(f"{_host(url)}: files are written with https only, and its URL is another.")
-        # The own server chose the port; the guard's default ports are for publishers.
-        ports = (parts.port or _PORTS.get(parts.scheme, 0),)
-        return aiohttp.TCPConnector(
-            socket_factory=address_guard.socket_factory(
-                allow_private=self._allow_private, extra_ports=ports, allowed_networks=self._allowed_networks
-            ),
-            use_dns_cache=False,
-        )
-
-
-class _FixedHostResolver(AbstractResolver):
-    """A DNS resolver that returns the addresses of one fixed host for every name."""
-
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._resolver = aiohttp.ThreadedResolver()
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        """Return the addresses of the fixed host as if they were those of ``host``."""
-        found = await self._resolver.resolve(self._host, port, family)
-        return [ResolveResult(**{**each, "hostname": host}) for each in found]
-
-    async def close(self) -> None:
-        """Close the DNS resolver that this object uses."""
-        await self._resolver.close()
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or url[:80]
+            raise translate_error(error, host_of(url)) from error

@@ -32,7 +32,7 @@ from service.corona.fleet_policy import FleetObjective, Levels
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.embedded.ports import is_ready
 from service.errors import CoronetError, OperationalError, StoreIdentityMismatch, StoreUnavailable, Unreachable
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
 from service.observability.logs import redacted
@@ -229,7 +229,7 @@ def judge_bots(reasons: Sequence[str]) -> CheckResult:
 
 async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
     try:
-        return await processes.why_not_ready(metrics_url.removesuffix("/metrics"))
+        return await processes.unready_reason(metrics_url.removesuffix("/metrics"))
     except Unreachable:
         return "one does not respond"
 
@@ -299,9 +299,9 @@ def check_file_limit() -> CheckResult:
 async def check_parser() -> list[CheckResult]:
     """Check that a parser process starts and parses a document, and report how it is confined."""
     try:
-        async with ParserPool(1) as parsers:
-            await parsers.parse_document(Document(_SAMPLE_FEED, "https://example.org/", {}))
-            return [CheckResult("Parser", ok=True, details=_CONFINEMENTS[parsers.confinement])]
+        async with ParserClient() as parser:
+            await parser.parse_document(Document(_SAMPLE_FEED, "https://example.org/", {}))
+            return [CheckResult("Parser", ok=True, details=_CONFINEMENTS[parser.confinement])]
     except CoronetError as error:
         return [CheckResult("Parser", ok=False, details=str(error), advice=_PARSER_ADVICE)]
 

@@ -9,7 +9,7 @@ import msgspec
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR
 from service.feeds.polling_hints import find_earliest_poll
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Document, ParsedDocument
 from service.feeds.urls import canonical_url
 from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
@@ -66,9 +66,9 @@ async def inspect(url: str, settings: Settings, selector: str = "") -> Inspectio
 
     Raises the same :class:`CoronetError` as a subscription to ``url``.
     """
-    async with create_fetcher(settings) as fetcher, ParserPool(1) as parsers:
+    async with create_fetcher(settings) as fetcher, ParserClient() as parser:
         fetched = await fetcher.fetch(canonical_url(url))
-        reading = await parsers.parse_document(
+        reading = await parser.parse_document(
             Document(fetched.body or b"", fetched.url, dict(fetched.headers)), selector
         )
     return _inspection(fetched, reading, settings)

@@ -24,8 +24,8 @@ import msgspec
 from bots.delivery.message_bodies import load_versions
 from service.corona.update_rates import history_from_dates
 from service.embedded.redis import PrivateRedis
+from service.feeds.change_detection import detect_changes
 from service.feeds.channel_health import PollReport
-from service.feeds.entries.change_detection import detect_changes
 from service.feeds.entries.version_parts import split_version
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id

@@ -21,6 +21,7 @@ from subprocess import PIPE, Popen
 import trustme
 
 from service.model import Validators
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 
 ROUNDS = 5
@@ -83,7 +84,7 @@ async def measure(port: int) -> dict[str, float]:
     async def fetched() -> None:
         await fetcher.fetch(f"https://localhost:{port}/feed", KNOWN)
 
-    async with Fetcher(user_agent="Coronet/0 (+bench)", allow_private=True, extra_ports=()) as fetcher:
+    async with Fetcher("Coronet/0 (+bench)", AddressGuard(allow_private=True)) as fetcher:
         rounds = [(await polls_per_cpu_s(fetched), await polls_per_cpu_s(bare)) for _ in range(ROUNDS)]
     # The best round of each: what else runs on the machine only ever slows one down.
     ours, floor = (max(rates) for rates in zip(*rounds, strict=True))

@@ -9,11 +9,11 @@ import msgspec
 
 from service.errors import FeedError
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
-from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.content_extraction import parse_page
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
+from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser, feedparser_adapter
-from service.feeds.parsing.feed_parser import parse
-from service.feeds.parsing.limits import MAX_ENTRIES
+from service.feeds.parsing.field_limits import MAX_ENTRIES
 from service.feeds.sandbox.protocol import encode_frame
 from service.model import ParsedFeed
 

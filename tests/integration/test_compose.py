@@ -32,6 +32,7 @@ from service.embedded import ports
 from service.embedded.supervisor import Child, Program
 from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
+from service.net.address_guard import AddressGuard
 from service.net.health_endpoints import serve_health
 from service.net.upload_client import UploadClient as Files
 from service.operations.doctor import CheckResult, judge_redis
@@ -418,7 +419,7 @@ async def test_prosody_takes_the_bots_files_and_nodes(secrets: Path, prosody: Pr
         xmpp_port=prosody.bot,
     )
     connection = Connection(settings, "test", lambda _: None)
-    files = Files(own_url=f"http://localhost:{prosody.files}/", own_host=settings.xmpp_host, allow_private=False)
+    files = Files(f"http://localhost:{prosody.files}/", settings.xmpp_host, AddressGuard())
     keeping = asyncio.create_task(connection.run())
     try:
         url = await FileUploader(connection, files).share("a.opml", b"<opml/>", "text/x-opml")
@@ -465,11 +466,8 @@ async def well(name: str) -> AsyncIterator[str]:
     async def ready() -> None:
         assert name
 
-    health = await serve_health("127.0.0.1", 0, ready)
-    try:
+    async with serve_health("127.0.0.1", 0, ready) as health:
         yield health.url
-    finally:
-        await health.close()
 
 
 def prosody_config(secrets: Path, folder: Path, server: Prosody) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from service.embedded.deployment.experiment import _Publisher
 from service.embedded.deployment.publication_plan import PublicationPlan
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Document
 from tests.support.feed_documents import item, rss
 from tests.support.netns import CORONET
@@ -37,7 +37,7 @@ def marked(marks: Path) -> list[str]:
 
 
 async def test_the_parser_runs_no_code_of_the_current_directory(marks: Path) -> None:
-    async with ParserPool(1) as pool:
+    async with ParserClient() as pool:
         reading = await pool.parse_document(Document(FEED, URL, {}))
     assert marked(marks) == []
     assert reading.feed is not None

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 from service.embedded.redis import PrivateRedis
 from service.errors import ParseKilled
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.settings import Settings
@@ -163,7 +163,7 @@ async def costly_body() -> bytes:
         broken = b"<item><guid>the-first</guid><title>the-first</title></item>" + b"<b>" * tags
         return b'<rss version="2.0"><channel><title>T</title>' + broken + b"</channel></rss>"
 
-    async with ParserPool(1) as pool:
+    async with ParserClient() as pool:
         tags = 10_000
         while True:
             before_s = pool.cpu_s

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
-from service.feeds.parsing.feed_parser import parse
+from service.feeds.parse import parse
 from service.model import Entry, ParsedFeed
 from tests.support.misbehaving_publisher import HABITS, MISBEHAVIOUR, Publisher
 

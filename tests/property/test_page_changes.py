@@ -7,9 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import FeedError
-from service.feeds.pages.extraction import parse_page
-from service.feeds.pages.line_diff import diff_lines
-from service.feeds.pages.page_diff import describe_changes
+from service.feeds.pages.content_extraction import parse_page
+from service.feeds.pages.page_diff import describe_changes, diff_lines
 from service.model import ParsedPage
 from tests.support.page_reader import URL, Reader, parsed, patched
 
@@ -32,7 +31,6 @@ def _longest_common(old: list[str], new: list[str]) -> int:
 @example([], [])
 def test_diff_keeps_a_longest_common_subsequence(old: list[str], new: list[str]) -> None:
     hunks = diff_lines(old, new)
-    assert hunks is not None
     assert len(old) - sum(hunk.old_end - hunk.old_start for hunk in hunks) == _longest_common(old, new)
     assert len(new) - sum(hunk.new_end - hunk.new_start for hunk in hunks) == _longest_common(old, new)
 
@@ -40,7 +38,6 @@ def test_diff_keeps_a_longest_common_subsequence(old: list[str], new: list[str])
 @given(_LINES, _LINES)
 def test_hunks_patch_the_old_lines_to_the_new_ones(old: list[str], new: list[str]) -> None:
     hunks = diff_lines(old, new)
-    assert hunks is not None
     page = ParsedPage(lines=tuple(new))
     changes = describe_changes(old, page, hunks, url=URL, revision=1)
     assert patched(old, changes) == new

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from service.feeds.entries.entry_identity import EntryChanges, IdentityState, detect_entry_changes
 from service.feeds.entries.fingerprints import site_hash
 from service.feeds.entries.unchanged_entries import PreviousDocument
+from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser
-from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.property.test_fast_parser import FIELDS, LINKS, atom, attributes, rdf, rss
 from tests.support.misbehaving_publisher import HABITS, MISBEHAVIOUR, Publisher

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 
 from service.errors import CoronetError
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from service.settings import load
 from tests.support.netns import Namespace, output, started
@@ -48,13 +49,8 @@ async def _answer(fetcher: Fetcher, url: str, *, public_only: bool) -> tuple[str
 
 async def _run() -> None:
     settings = load()
-    fetcher = Fetcher(
-        user_agent="Coronet/0 (+test)",
-        allow_private=settings.allow_private,
-        extra_ports=settings.extra_ports,
-        allowed_networks=settings.allowed_networks,
-    )
-    async with fetcher:
+    guard = AddressGuard(settings.allow_private, settings.extra_ports, settings.allowed_networks)
+    async with Fetcher("Coronet/0 (+test)", guard) as fetcher:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while line := await asyncio.to_thread(sys.stdin.readline):

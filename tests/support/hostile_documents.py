@@ -54,7 +54,7 @@ def _sizes() -> dict[str, str]:
         "10,000 prefixes of one namespace": "".join(f"<a{n}:b xmlns:a{n}='u'/>" for n in range(10_000)),
         "10,000 unclosed tags": "<b>" * 10_000,
         "100,000 items": "<item><title>x</title></item>" * 100_000,
-        "100,000 empty items": "<item/>" * 100_000,
+        "200,000 empty items": "<item/>" * 200_000,
         "10,000 items in items": "<item>" * 10_000,
         "100,000 links": "<link>https://example.com/</link>" * 100_000,
         "100,000 categories": "<item>" + "".join(f"<category>{n}</category>" for n in range(100_000)) + "</item>",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.content_extraction import parse_page
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
 from service.model import Change, ParsedPage
 

@@ -65,13 +65,10 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
     async def handle(request: web.Request) -> web.Response:
         return await made.peers.on_request(request)
 
-    health = await serve_health("127.0.0.1", 0, ready, [web.post("/peers/{worker}/{verb}", handle)])
-    try:
+    async with serve_health("127.0.0.1", 0, ready, [web.post("/peers/{worker}/{verb}", handle)]) as health:
         made = Worker(store, settings, node, health)
         async with made.peers.running():
             yield made
-    finally:
-        await health.close()
 
 
 @contextlib.asynccontextmanager

@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 
 from service.embedded.ports import choose_ports
-from service.feeds.entries.change_detection import detect_changes
+from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Validators

@@ -22,7 +22,7 @@ import msgspec
 from cachetools import LRUCache
 
 from service.errors import LimitReached, ParseKilled
-from service.feeds.sandbox.parser_pool import PARSE_TIMEOUT_S, ParserPool
+from service.feeds.sandbox.parser_client import PARSE_TIMEOUT_S, ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import host_of
 from service.observability.metrics import FAST_PARSER_TIMEOUTS
@@ -151,7 +151,7 @@ class ConcurrencyLane:
     A poll holds one of ``slots``. While its documents are parsed, it also holds ``reading``.
     """
 
-    def __init__(self, limits: LaneLimits, parser: ParserPool, budgets: ParserTimeBudgets) -> None:
+    def __init__(self, limits: LaneLimits, parser: ParserClient, budgets: ParserTimeBudgets) -> None:
         """Create a lane that parses documents with ``parser``, and counts the time against publishers' ``budgets``."""
         self.slots = asyncio.Semaphore(limits.slots)
         self.reading = asyncio.Semaphore(1)
@@ -198,7 +198,7 @@ class ConcurrencyLane:
     ) -> DetectionResult:
         """Run a job in the parser process, which the caller holds; count the time against the publisher's budget.
 
-        ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserPool.detect_changes`.
+        ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserClient.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
@@ -216,7 +216,7 @@ class ConcurrencyLanes:
     """The fast and the slow lane, and the choice between them for each poll and each document."""
 
     def __init__(
-        self, limits: tuple[LaneLimits, LaneLimits], fast: ParserPool, slow: ParserPool, budgets: ParserTimeBudgets
+        self, limits: tuple[LaneLimits, LaneLimits], fast: ParserClient, slow: ParserClient, budgets: ParserTimeBudgets
     ) -> None:
         """Create the lanes; ``limits`` are those of the fast and the slow lane, ``fast`` and ``slow`` their parsers."""
         self._fast = ConcurrencyLane(limits[0], fast, budgets)
@@ -238,7 +238,7 @@ class ConcurrencyLanes:
         """Run a job in the parser of the fast lane, or of the slow lane if the job is costly.
 
         A job that proves to be costly in the fast lane is repeated in the slow lane. Raises the errors of
-        :meth:`ParserPool.detect_changes`.
+        :meth:`ParserClient.detect_changes`.
         """
         publisher = publisher_of(state)
         size_bytes = sum(len(document.body) for document in job.documents)

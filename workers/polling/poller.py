@@ -322,8 +322,8 @@ class Poller:
 
     async def _fetch_archive(self, url: str, channel: Channel) -> Document:
         await self._politeness.acquire_redirect(host_of(url))
-        may_follow, public_only = self._politeness.acquire_redirect, _must_be_public(channel)
-        return document_of(await self._fetcher.fetch(url, None, 0, may_follow, public_only=public_only))
+        on_redirect, public_only = self._politeness.acquire_redirect, _must_be_public(channel)
+        return document_of(await self._fetcher.fetch(url, None, 0, on_redirect, public_only=public_only))
 
     @contextlib.contextmanager
     def _mark_slow(self, state: PollState) -> Iterator[None]:

@@ -63,7 +63,7 @@ class Prober:
     ) -> DetectionResult:
         """Return the changes in documents of a channel compared with ``baseline``, or with nothing if that is b"".
 
-        ``address`` is the IP address that sent the documents. Raises the errors of :meth:`ParserPool.detect_changes`,
+        ``address`` is the IP address that sent the documents. Raises the errors of :meth:`ParserClient.detect_changes`,
         for example if parsing takes longer than ``timeout_s`` seconds.
         """
         job = DetectChanges(documents, baseline, channel.url, channel.kind, self._clock.wall_s())

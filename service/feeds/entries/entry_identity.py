@@ -156,29 +156,13 @@ def detect_entry_changes(state: IdentityState | None, feed: ParsedFeed, *, url: 
     )
 
 
-def published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
+def _published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
     """Return the Unix time of an entry's publication or, if it is missing, of its last update.
 
     None means that the entry has no date, or that the date is more than a day after ``now_s``.
     """
     date = entry.published if entry.published is not None else entry.updated
     return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
-
-
-def to_entry(entry: ParsedEntry, key: str, *, now_s: float) -> Entry:
-    """Return the entry as it is stored and delivered: in plain text, shortened, with a link that is safe to show.
-
-    ``key`` identifies the entry within its channel. Dates more than a day after ``now_s`` (Unix s) are left out.
-    """
-    return Entry(
-        key=key,
-        title=one_line(entry.title, TITLE_CHARS),
-        link=web_link(entry.link) or web_link(entry.enclosure),
-        summary=plain_text(entry.summary or entry.content, SUMMARY_CHARS),
-        authors=tuple(one_line(name, _NAME_CHARS) for name in entry.authors[:_NAME_COUNT]),
-        tags=tuple(one_line(name, _NAME_CHARS) for name in entry.tags[:_NAME_COUNT]),
-        published=published_s(entry, now_s=now_s),
-    )
 
 
 def _split(hashes: bytes) -> list[bytes]:
@@ -232,9 +216,10 @@ def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[Docum
     Entries of the same date keep the document order, because most publishers list the newest entry first. Dates more
     than a day after ``now_s`` (Unix s) are not valid.
     """
-    dated = [(date, item) for item in items if (date := published_s(item.entry, now_s=now_s)) is not None]
-    newest = [item for _, item in sorted(dated, key=lambda pair: pair[0], reverse=True)]
-    return newest if len(newest) == len(items) else list(items)
+    dates = [_published_s(item.entry, now_s=now_s) for item in items]
+    if None in dates:
+        return list(items)
+    return [items[index] for index in sorted(range(len(items)), key=lambda index: dates[index] or 0.0, reverse=True)]
 
 
 def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
@@ -242,11 +227,23 @@ def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now
 
     ``first_poll_s`` and ``now_s`` are Unix times.
     """
-    dates = [published_s(item.entry, now_s=now_s) for item in items]
+    dates = [_published_s(item.entry, now_s=now_s) for item in items]
     undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]
     dated = [index for index, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]
     return [items[index] for index in sorted(undated + dated)]
 
 
 def _to_entries(items: Iterable[DocumentEntry], *, now_s: float) -> tuple[Entry, ...]:
-    return tuple(to_entry(item.entry, item.key, now_s=now_s) for item in items)
+    """Return entries as they are stored and delivered: in plain text, shortened, with links that are safe to show."""
+    return tuple(
+        Entry(
+            key=item.key,
+            title=one_line(item.entry.title, TITLE_CHARS),
+            link=web_link(item.entry.link) or web_link(item.entry.enclosure),
+            summary=plain_text(item.entry.summary or item.entry.content, SUMMARY_CHARS),
+            authors=tuple(one_line(name, _NAME_CHARS) for name in item.entry.authors[:_NAME_COUNT]),
+            tags=tuple(one_line(name, _NAME_CHARS) for name in item.entry.tags[:_NAME_COUNT]),
+            published=_published_s(item.entry, now_s=now_s),
+        )
+        for item in items
+    )

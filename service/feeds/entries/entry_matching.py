@@ -91,12 +91,14 @@ def match_entries(
     document's entries by fingerprint. ``excluded`` are the fingerprints that were excluded from the previous document.
     ``are_ids_unstable`` states that the channel generates new ids at each request.
     """
-    items = [
-        item
-        for digest, (entry, element_hash) in entries.items()
-        if digest not in excluded
-        and (item := _document_entry(entry, element_hash, digest, previous_rows.get(digest), homes))
-    ]
+    items = []
+    for digest, (entry, element_hash) in entries.items():
+        if digest in excluded:
+            continue
+        row_offset = previous_rows.get(digest)
+        hashes = hash_entry(entry, homes=homes) if row_offset is None else None
+        if hashes is None or not hashes.is_empty:
+            items.append(DocumentEntry(entry, element_hash, digest, hashes, row_offset))
     changed = [each.hashes for each in items if each.hashes]
     candidates = CandidateRows.find(changed, rows)
     if not are_ids_unstable and _have_all_ids_changed(changed, candidates.hashes.values()):
@@ -104,20 +106,6 @@ def match_entries(
     items = list(_identify(items, candidates, with_ids=not are_ids_unstable))
     now_excluded = sorted(entries.keys() - {item.fingerprint for item in items})
     return MatchResult(items, now_excluded, candidates, are_ids_unstable)
-
-
-def _document_entry(
-    entry: ParsedEntry, element_hash: bytes, digest: bytes, row_offset: int | None, homes: Collection[str]
-) -> DocumentEntry | None:
-    """Return the entry for matching; None if it is empty.
-
-    ``digest`` is its fingerprint. ``row_offset`` is the row of an entry that is unchanged since the previous document;
-    such an entry gets no hashes. Another entry has no row yet, and its hashes are computed.
-    """
-    if row_offset is not None:
-        return DocumentEntry(entry, element_hash, digest, None, row_offset)
-    hashes = hash_entry(entry, homes=homes)
-    return None if hashes.is_empty else DocumentEntry(entry, element_hash, digest, hashes, None)
 
 
 def _identify(
@@ -182,16 +170,12 @@ def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[Entry
     known_dates = {(each.body, each.title_date) for each in known if each.title_date != NO_HASH}
 
     def is_known(each: EntryHashes) -> bool:
-        if each.target == NO_HASH:
-            is_single = len(with_ids) == 1
-            return (
-                (each.body, each.title_date) in known_dates
-                if is_single
-                else (bodies[each.body] == 1 and (each.target, each.body) in known_bodies)
-            )
-        is_listed_once = len(with_ids) > 1 and targets[each.target] == 1
-        return (each.target, each.body) in known_bodies or (
-            is_listed_once and (each.target, each.title) in known_titles
-        )
+        if each.target != NO_HASH:
+            is_listed_once = len(with_ids) > 1 and targets[each.target] == 1
+            has_known_title = is_listed_once and (each.target, each.title) in known_titles
+            return has_known_title or (each.target, each.body) in known_bodies
+        if len(with_ids) == 1:
+            return (each.body, each.title_date) in known_dates
+        return bodies[each.body] == 1 and (each.target, each.body) in known_bodies
 
     return 2 * sum(map(is_known, with_ids)) >= len(with_ids)

@@ -1,7 +1,7 @@
 """Short hashes of an entry's fields, by which an entry is recognised and edits of it are detected.
 
-A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known entry with a probability of 1 in 5 *
-10^8. Hashes ignore changes without a meaning: white space, markup (image signatures, tracking links), character
+A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known entry with a probability of 2 in
+10⁹. Hashes ignore changes without a meaning: white space, markup (image signatures, tracking links), character
 references, letter case of titles, the scheme and ``www.`` of URLs, and tracking parameters.
 
 The *gist* hash is compared to detect edits, but never identifies an entry. It additionally ignores numbers, URLs, words
@@ -72,7 +72,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
 
     def contradicts(self, other: Self) -> bool:
-        """Whether target, title and body of both entries differ.
+        """Return whether target, title and body of both entries differ.
 
         Such entries are different even if they have the same id.
         """
@@ -80,7 +80,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return targets_differ and self.title != other.title and self.body != other.body
 
     def has_only_text(self, *, with_ids: bool) -> bool:
-        """Whether only title, content and date can identify the entry.
+        """Return whether only title, content and date can identify the entry.
 
         ``with_ids`` states whether an id can identify it.
         """

@@ -14,7 +14,7 @@ from operator import not_
 from typing import NamedTuple, Self
 
 from service.feeds.entries.fingerprints import HASH_BYTES, NO_HASH, CandidateKey, EntryHashes
-from service.feeds.parsing.limits import MAX_ENTRIES
+from service.feeds.parsing.field_limits import MAX_ENTRIES
 
 MIN_ROWS = 500
 ROWS_PER_DOCUMENT_ENTRY = 4

@@ -17,9 +17,9 @@ from service.feeds.parsing.fast_parser_values import Element
 MAX_HASHED_ENTRIES = 300
 """Largest number of entries of a document with element hashes; it bounds the state. Longer documents are rare."""
 
-# An entry is serialized with all namespaces in scope, and lxml compares each of them with all others.
-_MAX_NAMESPACES = 50
-_MAX_ATTRIBUTES = 20
+MAX_NAMESPACES = 500
+"""Largest number of namespace declarations in such a document; lxml serializes an entry with all that are in scope,
+and compares each of them with all others."""
 _MAX_SERIALIZED_RATIO = 8
 """Largest size of all serialized entries, in sizes of the document."""
 
@@ -47,7 +47,6 @@ class ElementHasher:
     def __init__(self, previous: PreviousDocument, size_bytes: int) -> None:
         self._previous = previous
         self._left_bytes = _MAX_SERIALIZED_RATIO * size_bytes
-        self._parent: Element | None = None
         self._hashes: list[bytes] = []
         self._has_skipped = False
 
@@ -57,7 +56,6 @@ class ElementHasher:
         The caller then skips the entry. ``context`` is the depth, the dialect and the base URL of the element. Raises
         :class:`FullParseRequired` if hashing would cost too much.
         """
-        self._check_limits(element)
         serialized = etree.tostring(element, encoding="utf-8", with_tail=False)
         self._left_bytes -= len(serialized)
         if self._left_bytes < 0 or len(self._hashes) == MAX_HASHED_ENTRIES:
@@ -67,15 +65,6 @@ class ElementHasher:
         is_unchanged = element_hash in self._previous.fingerprints
         self._has_skipped |= is_unchanged
         return is_unchanged
-
-    def _check_limits(self, element: Element) -> None:
-        parent = element.getparent()
-        if parent is not self._parent and parent is not None:
-            self._parent = parent
-            if len(parent.nsmap) > _MAX_NAMESPACES:
-                raise FullParseRequired
-        if len(element.keys()) > _MAX_ATTRIBUTES:
-            raise FullParseRequired
 
     def finish(self, site: bytes) -> tuple[bytes, ...]:
         """Return the element hashes of all entries in document order.

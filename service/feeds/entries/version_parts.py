@@ -10,7 +10,7 @@ same. A link to a site's front page and a short text ("Read more on our site") a
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -45,8 +45,9 @@ def split_version(delta: Delta) -> VersionParts:
     """Return the article hashes of new entries and of edited entries in the version that ``delta`` describes."""
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
-    added = [(position, change) for position, change in enumerate(delta.changes) if change.kind == "addition"]
-    edited = [(position, change) for position, change in enumerate(delta.changes) if is_edit(change)]
+    changes = list(enumerate(delta.changes))
+    added = (each for each in changes if each[1].kind == "addition")
+    edited = (each for each in changes if is_edit(each[1]))
     return VersionParts(news=_hash_changes(delta.channel, added), edits=_hash_changes(delta.channel, edited))
 
 
@@ -78,7 +79,7 @@ def article_hashes(entry: Entry) -> tuple[bytes, ...]:
         (b"link+text", link, text),
         (b"title+text", title, text if len(text) >= _MIN_DISTINCTIVE_CHARS else ""),
     )
-    return tuple(_hash_pair(kind, one, other) for kind, one, other in pairs if one and other)
+    return tuple(_hash(f"{one}\0{other}", kind) for kind, one, other in pairs if one and other)
 
 
 def _distinctive_link(link: str) -> str:
@@ -92,26 +93,13 @@ def _words(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def _hash_pair(kind: bytes, one: str, other: str) -> bytes:
-    text = f"{one}\0{other}".encode("utf-8", "replace")
-    return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
+def _hash(text: str, kind: bytes = b"") -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
 
 
-def _hash_changes(channel_id: ChannelId, changes: Sequence[tuple[int, Change]]) -> ArticleHashes | None:
-    if not changes:
-        return None
-    return tuple(
-        (
-            position,
-            (
-                _entry_hash(channel_id, change.entry),
-                *(article_hashes(change.entry) if nth < MAX_HASHED_ARTICLES else ()),
-            ),
-        )
-        for nth, (position, change) in enumerate(changes)
-    )
-
-
-def _entry_hash(channel_id: ChannelId, entry: Entry) -> bytes:
-    text = f"{channel_id} {entry.key}".encode("utf-8", "replace")
-    return hashlib.blake2b(text, digest_size=ARTICLE_HASH_BYTES).digest()
+def _hash_changes(channel_id: ChannelId, changes: Iterable[tuple[int, Change]]) -> ArticleHashes | None:
+    articles: list[tuple[int, tuple[bytes, ...]]] = []
+    for position, change in changes:
+        others = article_hashes(change.entry) if len(articles) < MAX_HASHED_ARTICLES else ()
+        articles.append((position, (_hash(f"{channel_id} {change.entry.key}"), *others)))
+    return tuple(articles) or None

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from service.feeds.pages.line_diff import Hunk, diff_lines
-from service.feeds.pages.page_diff import describe_changes, describe_rewrite
+from service.feeds.pages.page_diff import Hunk, describe_changes, diff_lines
 from service.feeds.pages.volatile_text import (
     MAX_REGIONS,
     PageVersion,
@@ -96,7 +95,7 @@ def detect_page_changes(state: PageState | None, page: ParsedPage, *, url: str, 
 
 
 def _learn_volatile_regions(old: PageVersion, new: PageVersion, now_s: float) -> PageState:
-    hunks = diff_lines(old.lines_without_ages, new.lines_without_ages) or ()
+    hunks = diff_lines(old.lines_without_ages, new.lines_without_ages)
     return PageState(_compress(new.lines), volatile=changed_regions(old, new, hunks, now_s=now_s), seen_s=now_s)
 
 
@@ -109,12 +108,6 @@ def _compare(
     }
     old_stable, new_stable = old.stable_lines(regions), new.stable_lines(regions)
     all_hunks = diff_lines(old_stable, new_stable)
-    revision = state.revision + 1
-    if all_hunks is None:
-        after = msgspec.structs.replace(
-            state, lines=_compress(page.lines), learning_until_s=0.0, revision=revision, recurring={}, seen_s=now_s
-        )
-        return after, (describe_rewrite(old.lines, page, url=url, revision=revision),)
     volatile = _with_change_times(regions, _changed_keys(regions, old, new, all_hunks), now_s)
     hunks = [hunk for hunk in all_hunks if not _is_volatile(regions, new, hunk)]
     if not hunks:
@@ -122,13 +115,15 @@ def _compare(
     reported = [
         hunk for hunk in hunks if not _alternates(state.toggled, _line_hashes(old_stable, new_stable, hunk), now_s)
     ]
-    recurring, promoted = _count_recurring_changes(
-        state.recurring, changed_regions(old, new, reported, now_s=now_s), now_s
-    )
+    revision = state.revision + 1
+    recurring = _count_changes(state.recurring, changed_regions(old, new, reported, now_s=now_s), now_s)
+    for key in [key for key, region in recurring.items() if region.times >= VOLATILE_AFTER_CHANGES]:
+        region = recurring.pop(key)
+        volatile[key] = _merge(volatile[key], region) if key in volatile else region
     after = PageState(
         lines=_compress(page.lines),
         revision=revision,
-        volatile=_add_volatile(volatile, promoted),
+        volatile=dict(list(volatile.items())[-MAX_REGIONS:]),
         recurring=recurring,
         toggled=_count_toggles(state.toggled, old_stable, new_stable, hunks, now_s),
         seen_s=now_s,
@@ -176,28 +171,18 @@ def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s
     }
 
 
-def _count_recurring_changes(
-    before: VolatileRegions, changed: VolatileRegions, now_s: float
-) -> tuple[dict[bytes, VolatileRegion], dict[bytes, VolatileRegion]]:
-    """Return the regions that have changed at every recent poll, and the regions that become volatile now.
+def _count_changes(before: VolatileRegions, changed: VolatileRegions, now_s: float) -> dict[bytes, VolatileRegion]:
+    """Return the regions that have changed at this poll, at ``now_s`` (Unix s), with the number of their changes.
 
-    ``before`` are the regions that had changed at every recent poll before this poll. ``changed`` are the regions that
-    have changed at this poll, at ``now_s`` (Unix s). All are given by their keys; no region is in both results.
+    ``before`` are the regions that had changed at every recent poll before this poll. A region whose first change was
+    over 10 hours ago is counted anew.
     """
-    found: dict[bytes, VolatileRegion] = {}
-    for key, region in changed.items():
-        last = before.get(key)
-        found[key] = region if last is None or now_s - last.since_s > VOLATILE_WITHIN_S else _merge(last, region)
-    promoted = {key: region for key, region in found.items() if region.times >= VOLATILE_AFTER_CHANGES}
-    return {key: region for key, region in found.items() if key not in promoted}, promoted
-
-
-def _add_volatile(volatile: VolatileRegions, promoted: VolatileRegions) -> dict[bytes, VolatileRegion]:
-    merged = {
-        **volatile,
-        **{key: _merge(volatile[key], region) if key in volatile else region for key, region in promoted.items()},
+    return {
+        key: _merge(before[key], region)
+        if key in before and now_s - before[key].since_s <= VOLATILE_WITHIN_S
+        else region
+        for key, region in changed.items()
     }
-    return dict(list(merged.items())[-MAX_REGIONS:])
 
 
 def _merge(earlier: VolatileRegion, later: VolatileRegion) -> VolatileRegion:

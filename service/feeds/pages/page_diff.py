@@ -1,10 +1,12 @@
-"""The description of a page's line differences as :class:`Change` objects for subscribers."""
+"""The line diff of two versions of a page, and its conversion to :class:`Change` objects for subscribers."""
 
 import hashlib
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from service.feeds.pages.line_diff import Hunk
+from rapidfuzz.distance import LCSseq
+
 from service.feeds.parsing.html_text import one_line
 from service.model import Change, Entry, ParsedPage
 
@@ -14,6 +16,42 @@ _TITLE_CHARS = 200
 _CONTEXT_CHARS = 100
 _MANY_LINES = 100
 _MIN_KEPT_SHARE = 0.1
+_MAX_COMPARED_PAIRS = 10_000 * 10_000
+"""Largest number of pairs of lines in a diff, which takes a bit for each pair: 12 MB, and 30 ms."""
+
+
+class Hunk(NamedTuple):
+    """A difference: the lines ``new_start:new_end`` replace the lines ``old_start:old_end`` (indexes from 0)."""
+
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
+
+
+def diff_lines(old: Sequence[str], new: Sequence[str]) -> list[Hunk]:
+    """Return the differences between two texts in order. Between two differences there is at least one common line.
+
+    The common lines are a longest common subsequence. If 10,000 lines or more in each text lie between the common
+    beginning and the common end, these lines are one difference, because a diff of them would take too much memory.
+    """
+    start = _common_length(old, new)
+    tail = _common_length(old[start:][::-1], new[start:][::-1])
+    old_end, new_end = len(old) - tail, len(new) - tail
+    if (old_end - start) * (new_end - start) >= _MAX_COMPARED_PAIRS:
+        return [Hunk(start, old_end, start, new_end)]
+    hunks = []
+    old_start = new_start = 0
+    for block in LCSseq.editops(old, new).as_matching_blocks():
+        if (old_start, new_start) != (block.a, block.b):
+            hunks.append(Hunk(old_start, block.a, new_start, block.b))
+        old_start, new_start = block.a + block.size, block.b + block.size
+    return hunks
+
+
+def _common_length(some: Sequence[str], others: Sequence[str]) -> int:
+    pairs = enumerate(zip(some, others, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(some), len(others)))
 
 
 def describe_changes(
@@ -26,7 +64,7 @@ def describe_changes(
     that a repeated change gets a new key. ``url`` is the link of each change.
     """
     if _is_rewritten(old, page.lines, hunks):
-        return (describe_rewrite(old, page, url=url, revision=revision),)
+        return (_describe_rewrite(old, page, url, revision),)
     changes = [_change(old, page, hunk, url, revision) for hunk in hunks[:MAX_CHANGES]]
     omitted = hunks[MAX_CHANGES:]
     if omitted:
@@ -36,11 +74,7 @@ def describe_changes(
     return tuple(changes)
 
 
-def describe_rewrite(old: Sequence[str], page: ParsedPage, *, url: str, revision: int) -> Change:
-    """Return the single change that is reported if hardly any line is unchanged, or if the diff was abandoned.
-
-    ``url`` is the link of the change. ``revision`` is the number of the page's version and part of the change's key.
-    """
+def _describe_rewrite(old: Sequence[str], page: ParsedPage, url: str, revision: int) -> Change:
     text = _truncate(f"Rewritten: {len(page.lines):,} lines.\n" + "\n".join(page.lines[:BLOCK_CHARS]))
     entry = Entry(_key(revision, 1, text), title=page.title, link=url, summary=text)
     return Change("replacement", entry, 1, _truncate("\n".join(old[:BLOCK_CHARS])))
@@ -76,8 +110,7 @@ def _excerpts(before: str, after: str) -> tuple[str, str]:
     """Return both texts, truncated. If they are long, most of their common beginning is left out."""
     if max(len(before), len(after)) <= BLOCK_CHARS:
         return before, after
-    differing = (index for index, pair in enumerate(zip(before, after, strict=False)) if pair[0] != pair[1])
-    common = next(differing, min(len(before), len(after)))
+    common = _common_length(before, after)
     start = before.rfind(" ", 0, max(0, common - _CONTEXT_CHARS)) + 1
     mark = "…" if start else ""
     return _truncate(mark + before[start:]), _truncate(mark + after[start:])

@@ -24,13 +24,17 @@ _BETWEEN_ATTRIBUTES = re.compile(r"[\s/\"']+")
 def decode_html(body: bytes, content_type: str) -> str:
     """Return the page's source text.
 
-    ``content_type`` is the response's header. The encoding that it declares takes precedence over that in ``<meta>``.
+    ``content_type`` is the value of the response's ``Content-Type`` header. The encoding that it declares takes
+    precedence over that in ``<meta>``.
     """
     return decode_document(body, content_type if "charset" in content_type.lower() else _with_meta(body, content_type))
 
 
 def parse_html(text: str) -> html.HtmlElement | None:
-    """Return the root element without comments, or None for an empty document. Raises :class:`MemoryError`."""
+    """Return the root element of an HTML document without its comments, or None for an empty document.
+
+    Raises :class:`MemoryError` if the document needs more memory than the process may use.
+    """
     # The parser always gets UTF-8, so that no declaration in the document can mislead it.
     parser = html.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_comments=True, remove_pis=True)
     try:
@@ -162,7 +166,12 @@ class _LineExtractor:
         tag = element.tag
         if tag in _BLOCK_ELEMENTS:
             self._end_line()
-            self._on_table_start(tag)
+            if tag in ("table", "tr"):
+                self._flush_row()
+            if tag == "tr":
+                self._row = [[]]
+            elif tag in _CELLS and self._row is not None:
+                self._row.append([])
             self._sections += tag == "section"
         elif tag == "img":
             self._pieces.append(f" {element.get('alt') or ''} ")
@@ -181,15 +190,6 @@ class _LineExtractor:
         self._preformatted -= tag in _PREFORMATTED
         if self._landmarks[-1][0] is element:
             self._landmarks.pop()
-
-    def _on_table_start(self, tag: str) -> None:
-        if tag == "tr":
-            self._flush_row()
-            self._row = [[]]
-        elif tag == "table":
-            self._flush_row()
-        elif tag in _CELLS and self._row is not None:
-            self._row.append([])
 
     def _landmark_of(self, element: etree._Element) -> Landmark | None:
         """Return the landmark that begins with ``element``; None if the element is no landmark.

@@ -15,7 +15,7 @@ from functools import cached_property
 
 import msgspec
 
-from service.feeds.pages.line_diff import Hunk
+from service.feeds.pages.page_diff import Hunk
 
 MAX_REGIONS = 500
 MAX_REGION_LINES = 30
@@ -126,10 +126,9 @@ def changed_regions(
         for key, words, lines in _differing_regions(old, new, hunk):
             if lines > MAX_REGION_LINES:
                 continue
-            before = found.get(key)
-            known = before.words if before else ()
-            merged = tuple(sorted({*known, *words}))[:_MAX_WORDS]
-            found[key] = VolatileRegion(merged, max(lines, before.lines if before else 0), 1, now_s, now_s)
+            before = found.get(key, VolatileRegion((), 0, 0, now_s, now_s))
+            merged = tuple(sorted({*before.words, *words}))[:_MAX_WORDS]
+            found[key] = VolatileRegion(merged, max(lines, before.lines), 1, now_s, now_s)
             if len(found) == MAX_REGIONS:
                 return found
     return found

@@ -43,7 +43,7 @@ _DEFAULT = "cp1252"
 def decode_document(body: bytes, content_type: str) -> str:
     """Return the document's text without a byte order mark; undecodable bytes become U+FFFD.
 
-    ``content_type`` is the response's header, or "".
+    ``content_type`` is the value of the response's ``Content-Type`` header, or "".
     """
     mark = next((mark for mark in _MARKS if body.startswith(mark)), None)
     if mark:

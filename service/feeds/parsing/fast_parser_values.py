@@ -3,55 +3,28 @@
 Each function returns feedparser's value, or raises :class:`FeedparserRequired` where it would not reproduce it.
 """
 
+import contextlib
 import datetime as dt
-import html.entities
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from urllib.parse import urljoin
 from xml.sax.saxutils import escape
 
+import feedparser.datetimes
+import feedparser.urls
+from feedparser.api import StrictFeedParser
 from lxml import etree
 
-from service.feeds.parsing.limits import ABSOLUTE_URL, valid_time_s
+from service.feeds.parsing.feedparser_adapter import to_unix_s
+from service.feeds.parsing.field_limits import ABSOLUTE_URL, valid_time_s
 
-# The namespaces that feedparser treats specially, by the prefix that it uses for them.
-_KNOWN = {
-    "": (
-        "http://backend.userland.com/rss",
-        "http://backend.userland.com/rss2",
-        "http://blogs.law.harvard.edu/tech/rss",
-        "http://purl.org/rss/1.0/",
-        "http://my.netscape.com/rdf/simple/0.9/",
-        "http://www.w3.org/2005/atom",
-        "http://purl.org/rss/1.0/modules/rss091#",
-        "http://purl.org/atom/ns#",
-        "http://purl.org/pie/",
-        "http://purl.org/echo/",
-        "uri/of/echo/namespace#",
-        "http://example.com/necho",
-        "http://example.com/newformat#",
-    ),
-    "cc": ("http://creativecommons.org/ns#license", "http://web.resource.org/cc/"),
-    "content": ("http://purl.org/rss/1.0/modules/content/",),
-    "creativecommons": (
-        "http://cyber.law.harvard.edu/rss/creativecommonsrssmodule.html",
-        "http://backend.userland.com/creativecommonsrssmodule",
-    ),
-    "dc": ("http://purl.org/dc/elements/1.1/",),
-    "dcterms": ("http://purl.org/dc/terms/",),
-    "feedburner": ("http://rssnamespace.org/feedburner/ext/1.0",),
-    "georss": ("http://www.georss.org/georss",),
-    "gml": ("http://www.opengis.net/gml",),
-    "itunes": ("http://www.itunes.com/dtds/podcast-1.0.dtd", "http://example.com/dtds/podcast-1.0.dtd"),
-    "media": ("http://search.yahoo.com/mrss", "http://search.yahoo.com/mrss/"),
-    "psc": ("http://podlove.org/simple-chapters",),
-    "rdf": ("http://www.w3.org/1999/02/22-rdf-syntax-ns#",),
-    "sy": ("http://purl.org/rss/1.0/modules/syndication/",),
-    "xhtml": ("http://www.w3.org/1999/xhtml",),
-    "xml": ("http://www.w3.org/xml/1998/namespace",),
-}
-_PREFIXES = {namespace: prefix for prefix, namespaces in _KNOWN.items() for namespace in namespaces}
+_PREFIXES = {uri.lower(): prefix.lower() for uri, prefix in StrictFeedParser.namespaces.items() if uri}
+_PREFIXES["http://backend.userland.com/rss2"] = ""  # to feedparser, any URI with "backend.userland.com/rss" is RSS
+_METHOD = re.compile(r"_(?:start|end)_(\w+)")
+FEEDPARSER_ELEMENTS = frozenset(found[1].lower() for found in map(_METHOD.fullmatch, dir(StrictFeedParser)) if found)
+"""The names of the elements that feedparser interprets."""
+_HANDLED_PREFIXES = {prefix for prefix, mark, _ in (name.partition("_") for name in FEEDPARSER_ELEMENTS) if mark}
+_HANDLED_PREFIXES |= {"rdf", "sy", "xml"}
 _RSS_1 = ("http://purl.org/rss/1.0/", "http://my.netscape.com/rdf/simple/0.9/")
 _ATOM = "http://www.w3.org/2005/atom"
 _DECLARATION = re.compile(r"xmlns(?::([\w.-]+))?\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
@@ -82,22 +55,16 @@ class ElementNames(dict[str, str]):
         for prefix, uri in declared:
             if prefix and self._prefixes.setdefault(uri, prefix) != prefix and uri.lower() not in _PREFIXES:
                 raise FeedparserRequired
-            self._check(prefix, uri)
+            known = _PREFIXES.get(uri.lower())
+            if known is None and "backend.userland.com/rss" in uri.lower():
+                raise FeedparserRequired
+            if prefix in _HANDLED_PREFIXES and prefix != known:
+                raise FeedparserRequired
         decisive = [uri.lower() for _, uri in declared if uri.lower() in (*_RSS_1, _ATOM)]
         self.is_atom = decisive[:1] == [_ATOM]
 
-    def _check(self, prefix: str, uri: str) -> None:
-        known = _PREFIXES.get(uri.lower())
-        if known is None and "backend.userland.com/rss" in uri.lower():
-            raise FeedparserRequired
-        if prefix in _KNOWN and prefix and prefix != known:
-            raise FeedparserRequired
-
     def __missing__(self, tag: str) -> str:
-        name = self[tag] = self._name(*tag[1:].rsplit("}", 1)) if tag[0] == "{" else self._name("", tag)
-        return name
-
-    def _name(self, namespace: str, local: str) -> str:
+        namespace, local = tag[1:].rsplit("}", 1) if tag[0] == "{" else ("", tag)
         if not local.isascii():  # the characters allowed in a name differ between editions of XML
             raise FeedparserRequired
         prefix = _PREFIXES.get(namespace.lower()) if namespace else ""
@@ -105,7 +72,8 @@ class ElementNames(dict[str, str]):
             prefix = self._prefixes.get(namespace)
             if prefix is None or prefix != prefix.lower():
                 raise FeedparserRequired
-        return f"{prefix}_{local.lower()}" if prefix else local.lower()
+        name = self[tag] = f"{prefix}_{local.lower()}" if prefix else local.lower()
+        return name
 
 
 def read_attributes(element: Element) -> dict[str, str]:
@@ -132,22 +100,13 @@ def _attribute_name(tag: str) -> str:
     return name
 
 
-_TYPES = {"": "text/plain", "text": "text/plain", "plain": "text/plain", "html": "text/html"} | {
-    "xhtml": "application/xhtml+xml"
-}
 _INLINE_TYPES = {"text/plain", "text/html"}
 _XHTML = "application/xhtml+xml"
-_C1 = re.compile("[\x80-\x9f]")
-_END_TAG = re.compile(r"</\w+>")
-_REFERENCE = re.compile(r"&#?\w+;")
-_NAMED = re.compile(r"&(\w+);")
-_TAG_NAME = re.compile(r"</?(\w+)")
-_INLINE_TAGS = {
-    "a", "abbr", "b", "br", "cite", "code", "del", "em", "i", "ins", "p", "q", "small", "span", "strong", "sub", "sup",
-    "tt", "u",
-}  # fmt: skip
+# The characters that Windows-1252 has in place of the control characters of ISO 8859-1.
+_WINDOWS_CHARACTERS = {
+    byte: character for byte in range(0x80, 0xA0) if (character := bytes([byte]).decode("cp1252", "ignore"))
+}
 _IN_ATTRIBUTES = {'"': "&quot;"}
-_SLASHES = re.compile("^([A-Za-z][A-Za-z0-9+-.]*://)/+")
 
 
 def element_text(element: Element) -> str:
@@ -163,45 +122,22 @@ def repair_text(text: str) -> str:
     # Both errors produce characters from U+0080 to U+00BF. In UTF-8 these begin with C2, for which a search is faster.
     if text.isascii() or b"\xc2" not in text.encode():
         return text
-    return _C1.sub(_windows_character, _undo_latin_1(text))
-
-
-def _undo_latin_1(text: str) -> str:
-    try:
-        return text.encode("iso-8859-1").decode()
-    except UnicodeError:
-        return text
-
-
-def _windows_character(found: re.Match[str]) -> str:
-    try:
-        return found[0].encode("iso-8859-1").decode("cp1252")
-    except UnicodeError:
-        return found[0]
+    with contextlib.suppress(UnicodeError):
+        text = text.encode("iso-8859-1").decode()
+    return text.translate(_WINDOWS_CHARACTERS)
 
 
 def resolve_link(base: str, link: str) -> str:
     """Return ``link`` resolved against ``base``; "" if that is impossible."""
     if ABSOLUTE_URL.fullmatch(link):
         return link
-    try:
-        return urljoin(base, _SLASHES.sub(r"\1", link))
-    except ValueError:
-        return ""
+    resolved: str = feedparser.urls._urljoin(base, link)  # noqa: SLF001 - feedparser has no public function for it
+    return resolved
 
 
 def looks_like_html(text: str) -> bool:
-    """Return whether a text of undeclared type is HTML.
-
-    It is HTML if it has end tags or character references, and all of them are defined in HTML.
-    """
-    if "<" not in text and "&" not in text:
-        return False
-    if not _END_TAG.search(text) and not _REFERENCE.search(text):
-        return False
-    if not _INLINE_TAGS.issuperset(name.lower() for name in _TAG_NAME.findall(text)):
-        raise FeedparserRequired
-    return all(name in html.entities.entitydefs for name in _NAMED.findall(text))
+    """Return whether feedparser takes a text of undeclared type for HTML."""
+    return ("<" in text or "&" in text) and bool(StrictFeedParser.looks_like_html(text))
 
 
 def read_text_construct(names: ElementNames, element: Element, default: str, *, may_be_xhtml: bool) -> tuple[str, str]:
@@ -213,8 +149,7 @@ def read_text_construct(names: ElementNames, element: Element, default: str, *, 
     given = read_attributes(element)
     if not given:
         return element_text(element), default
-    kind = given.get("type", default)
-    kind = _TYPES.get(kind, kind)
+    kind: str = StrictFeedParser.map_content_type(given.get("type", default))
     if given.get("mode") == "base64":
         raise FeedparserRequired
     if kind in _INLINE_TYPES:
@@ -249,81 +184,26 @@ def _write_within(names: ElementNames, element: Element, pieces: list[str]) -> N
         pieces.append(escape(child.tail or ""))
 
 
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
-    )
-}
-_ZONES_H = {"gmt": 0, "ut": 0, "utc": 0, "z": 0, "edt": -4, "est": -5, "cdt": -5, "cst": -6} | {
-    "mdt": -6, "mst": -7, "pdt": -7, "pst": -8,
-}  # fmt: skip
-_SHORT_YEAR = 2
-_FIRST_OF_1900S = "90"
-_WEEKDAYS = {"mon", "tue", "wed", "thu", "fri", "sat", "sun"}
-_MAX_DATE_CHARS = 64
-# The most common forms, which only have to be rearranged for Python's parser; that is faster.
-_COMMON_RFC_822 = re.compile(
-    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), ([0-9]{2}) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([0-9]{4}) "
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# The most common forms of dates. Python's parser reads them in half of the time that feedparser's takes.
+_RFC_822 = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), ([0-9]{1,2}) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ([0-9]{4}) "
     r"([0-9]{2}:[0-9]{2}:[0-9]{2}) (GMT|[+-][0-9]{4})"
 )
-_COMMON_RFC_3339 = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:Z|[+-][0-9]{2}:[0-9]{2})")
-_RFC_822 = re.compile(
-    r"(?:([a-z]{3})[a-z]*,? +)?([0-9]{1,2}) +([a-z]{3})[a-z]* +([0-9]{4}|[0-9]{2}) +"
-    r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))? +(?:([a-z]{1,3})|([+-])([0-9]{2})([0-9]{2}))"
-)
 _RFC_3339 = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:[t ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.[0-9]{1,9})?)?(?:z|([+-])([0-9]{2}):([0-9]{2}))?)?"
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})"
 )
 
 
 @lru_cache(maxsize=2)  # many entries state the same date twice
 def parse_date(date: str) -> float | None:
-    """Return the Unix time of a date; None if the date is empty or implausible.
-
-    Raises :class:`FeedparserRequired` for a date in an uncommon form.
-    """
-    if not date:
-        return None
-    if len(date) > _MAX_DATE_CHARS:
-        raise FeedparserRequired
-    try:
-        common = _to_rfc_3339(date)
-        return valid_time_s(dt.datetime.fromisoformat(common).timestamp()) if common else _parse_uncommon_date(date)
-    except ValueError:  # 31 April, a leap second: feedparser interprets these in further ways
-        raise FeedparserRequired from None
-
-
-def _to_rfc_3339(date: str) -> str:
-    """Return a date in the format of RFC 3339; "" if it is not in one of the most common forms."""
-    if _COMMON_RFC_3339.fullmatch(date):
-        return date
-    found = _COMMON_RFC_822.fullmatch(date)
-    if not found:
-        return ""
-    day, month, year, clock, zone = found.groups()
-    return f"{year}-{_MONTHS[month.lower()]:02}-{day}T{clock}{zone if zone != 'GMT' else 'Z'}"
-
-
-def _parse_uncommon_date(date: str) -> float | None:
-    lowered = date.lower()
-    if found := _RFC_3339.fullmatch(lowered):
-        year, month, day, *clock, sign, zone_h, zone_min = found.groups()
-        zone_name = ""
-    elif found := _RFC_822.fullmatch(lowered):
-        weekday, day, month_name, year, *clock, zone_name, sign, zone_h, zone_min = found.groups()
-        if month_name not in _MONTHS or (weekday and weekday not in _WEEKDAYS):
-            raise FeedparserRequired
-        month = _MONTHS[month_name]
-        year = year if len(year) > _SHORT_YEAR else ("19" if year >= _FIRST_OF_1900S else "20") + year
-    else:
-        raise FeedparserRequired
-    if zone_name and zone_name not in _ZONES_H:
-        raise FeedparserRequired
-    hour, minute, second = clock
-    moment = dt.datetime(
-        int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0), tzinfo=dt.UTC
-    )
-    offset_s = _ZONES_H[zone_name] * 3_600 if zone_name else int(zone_h or 0) * 3_600 + int(zone_min or 0) * 60
-    return valid_time_s(moment.timestamp() - (-offset_s if sign == "-" else offset_s))
+    """Return the Unix time of a date; None if the date is empty, invalid or implausible."""
+    with contextlib.suppress(ValueError):  # 31 April, a leap second: feedparser interprets these in further ways
+        if found := _RFC_3339.fullmatch(date):
+            return valid_time_s(dt.datetime.fromisoformat("".join(found.groups())).timestamp())
+        if found := _RFC_822.fullmatch(date):
+            day, month, year, clock, zone = found.groups()
+            number = _MONTHS.index(month.lower()) + 1
+            iso = f"{year}-{number:02}-{day:0>2}T{clock}{zone if zone != 'GMT' else 'Z'}"
+            return valid_time_s(dt.datetime.fromisoformat(iso).timestamp())
+    return to_unix_s(feedparser.datetimes._parse_date(date))  # noqa: SLF001 - as above

@@ -7,7 +7,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
-from service.feeds.parsing.limits import LIST_LENGTH, NAME_CHARS, absolute_link, limit_text, parse_ttl, unique_names
+from service.feeds.parsing.field_limits import (
+    LIST_LENGTH,
+    NAME_CHARS,
+    absolute_link,
+    limit_text,
+    parse_count,
+    unique_names,
+)
 from service.model import FeedMetadata, PollingHints
 
 _PERIODS_S = {
@@ -18,6 +25,7 @@ _PERIODS_S = {
     "yearly": 365 * 86_400.0,
 }
 _MAX_FREQUENCY = 3_600
+_MAX_TTL_MINUTES = 7 * 24 * 60
 _VERSION_CHARS = 20
 _FIRST_ENTRY = re.compile(r"<(?:[\w.-]{1,40}:)?(?:item|entry)[\s>]")
 _SKIPPED_CHARS = 2_000
@@ -27,18 +35,19 @@ _HOURS = 24
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
 
-def read_polling_hints(text: str, found: Mapping[str, object]) -> PollingHints:
+def read_polling_hints(text: str, elements: Mapping[str, object]) -> PollingHints:
     """Return the polling hints of the XML document ``text``, without invalid values.
 
-    ``found`` has the texts of the hint elements by feedparser's element names. ``skipHours`` and ``skipDays`` are read
-    from the text before the first entry, because feedparser returns only the last hour or day.
+    ``elements`` has the texts of the hint elements by feedparser's element names. ``skipHours`` and ``skipDays`` are
+    read from the text before the first entry, because feedparser returns only the last hour or day.
     """
     head = text[: first.start() if (first := _FIRST_ENTRY.search(text)) else None]
     hours = [int(hour) for hour in _HOUR.findall(_within("skipHours", head))]
     days = [day.lower() for day in _DAY.findall(_within("skipDays", head))]
+    ttl_minutes = parse_count(elements.get("ttl"), _MAX_TTL_MINUTES)
     return PollingHints(
-        ttl_s=parse_ttl(found.get("ttl")),
-        update_period_s=_update_period_s(found.get("sy_updateperiod"), found.get("sy_updatefrequency")),
+        ttl_s=60.0 * ttl_minutes if ttl_minutes else None,
+        update_period_s=_update_period_s(elements.get("sy_updateperiod"), elements.get("sy_updatefrequency")),
         # RSS 0.91 counts the hours from 1 to 24, RSS 2.0 from 0 to 23.
         skip_hours=tuple(sorted({hour % _HOURS for hour in hours if hour <= _HOURS})),
         skip_days=tuple(sorted({_WEEKDAYS.index(day) for day in days if day in _WEEKDAYS})),
@@ -53,20 +62,17 @@ def _within(name: str, head: str) -> str:
 
 def _update_period_s(period: object, frequency: object) -> float | None:
     """Return the time between two updates: the period divided by its frequency (RSS 1.0, "Syndication" module)."""
-    if not isinstance(period, str) or period.strip().lower() not in _PERIODS_S:
-        return None
-    times = frequency.strip() if isinstance(frequency, str) else "1"
-    if not times.isascii() or not times.isdigit() or not 0 < int(times[:12]) <= _MAX_FREQUENCY:
-        return None
-    return _PERIODS_S[period.strip().lower()] / int(times)
+    period_s = _PERIODS_S.get(period.strip().lower()) if isinstance(period, str) else None
+    times = parse_count("1" if frequency is None else frequency, _MAX_FREQUENCY)
+    return period_s / times if period_s and times else None
 
 
-def read_metadata(tags: Iterable[object], software: object, version: object) -> FeedMetadata:
+def read_metadata(tags: Iterable[object], generator: object, version: object) -> FeedMetadata:
     """Return a feed's tags and generator.
 
-    ``software`` is the generator's name, and ``version`` its version if the feed states it separately.
+    ``generator`` is the name of the software, and ``version`` its version if the feed states it separately.
     """
-    name, number = limit_text(software, NAME_CHARS), limit_text(version, _VERSION_CHARS)
+    name, number = limit_text(generator, NAME_CHARS), limit_text(version, _VERSION_CHARS)
     return FeedMetadata(unique_names(tags), f"{name} {number}" if name and number and number not in name else name)
 
 

@@ -6,9 +6,7 @@ reference for ``fast_parser``.
 
 import calendar
 import re
-import sys
 import time
-import unicodedata
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +14,7 @@ import feedparser
 
 from service.errors import BrokenFeed
 from service.feeds.parsing.feed_metadata import read_link_relations, read_metadata, read_polling_hints
-from service.feeds.parsing.limits import (
+from service.feeds.parsing.field_limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
     NAME_CHARS,
@@ -28,10 +26,9 @@ from service.feeds.parsing.limits import (
     unique_names,
     valid_time_s,
 )
-from service.model import FeedMetadata, ParsedEntry, ParsedFeed
+from service.model import ParsedEntry, ParsedFeed
 
 _REFERENCE = re.compile(r"&#([0-9]++|[xX][0-9a-fA-F]++);")
-_REFERENCE_DIGITS = 9
 _ENTRY_END = re.compile(r"</(?:item|entry)\s*>")
 
 
@@ -46,6 +43,8 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
     if not result["entries"] and not title and not link:
         raise BrokenFeed("The document looks like a feed, but there is nothing readable in it.")
     related = read_link_relations(((each.get("rel"), each.get("href")) for each in _list_field(about, "links")), url)
+    detail = about.get("generator_detail")
+    version = detail.get("version") if isinstance(detail, dict) else None
     return ParsedFeed(
         title=title,
         link=link,
@@ -54,15 +53,7 @@ def parse(text: str, *, url: str, language: str) -> ParsedFeed:
         entries=tuple(_entry(raw, url) for raw in newest_entries(result["entries"], _date_s)),
         polling_hints=read_polling_hints(text, about),
         **related,
-        metadata=_metadata(about),
-    )
-
-
-def _metadata(about: Any) -> FeedMetadata:
-    detail = about.get("generator_detail")
-    version = detail.get("version") if isinstance(detail, dict) else None
-    return read_metadata(
-        (tag.get("label") or tag.get("term") for tag in _list_field(about, "tags")), about.get("generator"), version
+        metadata=read_metadata(_tag_names(about), about.get("generator"), version),
     )
 
 
@@ -80,15 +71,15 @@ def _without_invalid_references(text: str) -> str:
 
     A single such reference makes feedparser fail.
     """
-    return _REFERENCE.sub(lambda found: found[0] if _is_character(found) else "", text)
+    return _REFERENCE.sub(lambda found: found[0] if _is_valid_reference(found[1]) else "", text)
 
 
-def _is_character(reference: re.Match[str]) -> bool:
-    digits = reference[1]
-    if len(digits) > _REFERENCE_DIGITS:
+def _is_valid_reference(digits: str) -> bool:
+    try:
+        chr(int(digits[1:], 16) if digits[0] in "xX" else int(digits)).encode()
+    except (ValueError, OverflowError):  # also UnicodeEncodeError, for surrogates
         return False
-    number = int(digits[1:], 16) if digits[0] in "xX" else int(digits)
-    return 0 < number <= sys.maxunicode and unicodedata.category(chr(number)) != "Cs"
+    return True
 
 
 def _run_feedparser(text: str, url: str, language: str) -> Any:
@@ -121,7 +112,7 @@ def _entry(raw: Any, url: str) -> ParsedEntry:
         summary=limit_text(raw.get("summary"), TEXT_CHARS),
         content=max(contents, key=len, default=""),
         authors=unique_names(author.get("name") or author.get("email") for author in _list_field(raw, "authors")),
-        tags=unique_names(tag.get("label") or tag.get("term") for tag in _list_field(raw, "tags")),
+        tags=unique_names(_tag_names(raw)),
         published=_time_s(raw, "published"),
         updated=_time_s(raw, "updated"),
         enclosure=absolute_link(next(enclosures, ""), url),
@@ -137,6 +128,10 @@ def _list_field(raw: Any, name: str) -> list[Any]:
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
+def _tag_names(raw: Any) -> list[Any]:
+    return [tag.get("label") or tag.get("term") for tag in _list_field(raw, "tags")]
+
+
 def _title(raw: Any) -> str:
     detail = raw.get("title_detail")
     is_markup = isinstance(detail, dict) and "html" in detail.get("type", "")
@@ -149,7 +144,11 @@ def _date_s(raw: Any) -> float | None:
 
 def _time_s(raw: Any, name: str) -> float | None:
     # dict.get, because feedparser's own substitutes "published" for "updated" and warns.
-    parsed: object = dict.get(raw, f"{name}_parsed")
+    return to_unix_s(dict.get(raw, f"{name}_parsed"))
+
+
+def to_unix_s(parsed: object) -> float | None:
+    """Return the Unix time of a date that feedparser has parsed; None if it is missing or implausible."""
     try:
         return valid_time_s(float(calendar.timegm(parsed))) if isinstance(parsed, time.struct_time) else None
     except (ValueError, OverflowError):

@@ -8,8 +8,7 @@ import msgspec
 
 from service.errors import BrokenFeed, NotAFeed
 from service.feeds.parsing.feed_metadata import read_link_relations
-from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import (
+from service.feeds.parsing.field_limits import (
     FIELD_CHARS,
     MAX_ENTRIES,
     NAME_CHARS,
@@ -19,13 +18,17 @@ from service.feeds.parsing.limits import (
     unique_names,
     valid_time_s,
 )
+from service.feeds.parsing.html_text import one_line
 from service.model import ParsedEntry, ParsedFeed
 
 _VERSION = "jsonfeed.org/version/"
 
 
 def parse(text: str, *, url: str) -> ParsedFeed:
-    """Return the feed. Raises :class:`NotAFeed` for other JSON, :class:`BrokenFeed` for a damaged feed."""
+    """Return the feed in ``text``, which was fetched from ``url``.
+
+    Raises :class:`NotAFeed` for other JSON, and :class:`BrokenFeed` for a damaged feed.
+    """
     try:
         document = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import os
 import resource
+import struct
 import sys
 from typing import Final
 
@@ -67,18 +68,6 @@ _FAIL_WITH_EPERM: Final = 0x00050000 | errno.EPERM
 _KILL_PROCESS: Final = 0x80000000
 
 
-class _Instruction(ctypes.Structure):
-    """The C type ``struct sock_filter``: one instruction of a seccomp filter."""
-
-    _fields_ = (("code", ctypes.c_ushort), ("jt", ctypes.c_ubyte), ("jf", ctypes.c_ubyte), ("k", ctypes.c_uint))
-
-
-class _Program(ctypes.Structure):
-    """The C type ``struct sock_fprog``: a seccomp filter with its length."""
-
-    _fields_ = (("len", ctypes.c_ushort), ("filter", ctypes.POINTER(_Instruction)))
-
-
 def confine() -> Confinement:
     """Give up access to everything except open descriptors; return the means by which the kernel enforces this."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -89,18 +78,23 @@ def confine() -> Confinement:
     instructions = _filter_for(os.uname().machine)
     if instructions is None:
         return "rlimits"
-    program = _Program(len(instructions), instructions)
-    is_filtered = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0
+    # The C types struct sock_filter, of which each instruction is one, and struct sock_fprog.
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
+    program = struct.pack("HP", len(instructions), ctypes.addressof(code))
+    is_filtered = libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0) == 0
     return "seccomp" if is_filtered else "rlimits"
 
 
-def _filter_for(machine: str) -> "ctypes.Array[_Instruction] | None":
-    """Return the seccomp filter for a machine architecture; None if its system calls' numbers are unknown here."""
+def _filter_for(machine: str) -> list[tuple[int, int, int, int]] | None:
+    """Return the seccomp filter for a machine architecture; None if its system calls' numbers are unknown here.
+
+    An instruction consists of its code, the lines to skip if a comparison is true or false, and its operand.
+    """
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None
     column = 0 if machine == "x86_64" else 1
     numbers = [number for each in _PERMITTED_CALLS.values() if (number := each[column]) is not None]
-    lines = [
+    return [
         (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
         (_JUMP_IF_EQUAL, 1, 0, _AUDIT_ARCH[machine]),
         (_RETURN, 0, 0, _KILL_PROCESS),
@@ -110,4 +104,3 @@ def _filter_for(machine: str) -> "ctypes.Array[_Instruction] | None":
         (_RETURN, 0, 0, _FAIL_WITH_EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    return (_Instruction * len(lines))(*(_Instruction(*line) for line in lines))

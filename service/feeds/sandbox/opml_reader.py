@@ -1,25 +1,26 @@
-"""The reader of OPML files, which uses separate parser processes, one file at a time per program."""
+"""The reader of OPML files, which parses one file at a time, each in a parser process of its own."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from service.errors import ParseKilled, ParserBusy, UserError
 from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 
 _MAX_PENDING_FILES = 8
 """Files of up to 5 MiB that are held at once: one is parsed, the others wait or are being loaded."""
 _MAX_WAIT_S = 7.0
+_BUSY = "Other lists of feeds are being read. Try again in a minute."
 
 
 class OpmlReader:
     """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
 
-    A file that has to wait for more than some seconds is refused.
+    A file that has to wait for more than 7 seconds is refused.
     """
 
     def __init__(self) -> None:
-        self._turn = asyncio.Semaphore(1)
+        self._turn = asyncio.Lock()
         self._pending = 0
 
     async def read(self, load: Callable[[], Awaitable[bytes]]) -> OpmlDocument:
@@ -30,26 +31,22 @@ class OpmlReader:
         memory.
         """
         if self._pending >= _MAX_PENDING_FILES:
-            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.")
+            raise ParserBusy(_BUSY)
         self._pending += 1
         try:
             body = await load()
             if len(body) > MAX_OPML_BYTES:
                 raise UserError(f"The file is larger than {MAX_OPML_BYTES:,} bytes.")
-            await self._wait()
-            try:
-                async with ParserPool(1) as parser:
-                    return await parser.parse_opml(body)
-            finally:
-                self._turn.release()
+            return await self._parse(body)
         except ParseKilled as error:
             raise UserError("The file takes more time or memory to read than a list of feeds gets.") from error
         finally:
             self._pending -= 1
 
-    async def _wait(self) -> None:
+    async def _parse(self, body: bytes) -> OpmlDocument:
         try:
-            async with asyncio.timeout(_MAX_WAIT_S):
-                await self._turn.acquire()
+            async with asyncio.timeout(_MAX_WAIT_S) as wait, self._turn, ParserClient() as parser:
+                wait.reschedule(None)
+                return await parser.parse_opml(body)
         except TimeoutError:
-            raise ParserBusy("Other lists of feeds are being read. Try again in a minute.") from None
+            raise ParserBusy(_BUSY) from None

@@ -1,4 +1,4 @@
-"""The program of a parser process: it handles requests from stdin one by one, until stdin is closed.
+"""The program of a parser process, which handles requests from stdin one by one until stdin is closed.
 
 Its time and memory are limited (see ``resource_limits``). If the parent dies, stdin is closed; a busy process then ends
 by its timers at the latest. After all modules are loaded and before the first request is read, the process gives up
@@ -23,10 +23,10 @@ from service.errors import FeedError, UserError, to_fault
 from service.feeds.sandbox.confinement import confine
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
+    Confinement,
     DetectChanges,
     ParseDocument,
     ParseOpml,
-    ParserReady,
     ParserRequest,
     ParserResponse,
     encode_frame,
@@ -36,28 +36,25 @@ from service.feeds.sandbox.resource_limits import CPU_S, WALL_S, cpu_time_s, lim
 _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 
 
-def serve(requests: BinaryIO, responses: BinaryIO) -> None:
+def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> None:
     """Handle each request from ``requests`` and write its response to ``responses``, until ``requests`` is closed.
 
-    The timers that limit the process's time run while a request is handled.
+    ``confinement`` is that of this process. The timers that limit the process's time run while a request is handled.
     """
     decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):
         request = decoder.decode(requests.read(int.from_bytes(length, "big")))
         began_s = cpu_time_s()
         set_timers(min(request.cpu_s, CPU_S) if isinstance(request, DetectChanges) else CPU_S, WALL_S)
-        response = _handle(request)
-        response_frame = encode_frame(msgspec.structs.replace(response, cpu_s=cpu_time_s() - began_s))
+        result = fault = None
+        try:
+            result = _load_handlers()[type(request)](request)
+        except (FeedError, UserError) as error:
+            fault = to_fault(error)
+        frame = encode_frame(ParserResponse(result, fault, confinement, needs_restart(), cpu_time_s() - began_s))
         set_timers(0, 0)
-        responses.write(response_frame)
+        responses.write(frame)
         responses.flush()
-
-
-def _handle(request: ParserRequest) -> ParserResponse[Any]:
-    try:
-        return ParserResponse(_load_handlers()[type(request)](request), needs_restart=needs_restart())
-    except (FeedError, UserError) as error:
-        return ParserResponse(fault=to_fault(error), needs_restart=needs_restart())
 
 
 @functools.cache
@@ -67,7 +64,7 @@ def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
     The first call loads all modules that any document needs (0.3 s).
     """
     # Imported here, because memory is limited before the parsers are loaded.
-    from service.feeds.entries.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
+    from service.feeds.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
 
     for name in _LAZY_IMPORTS:
@@ -92,9 +89,7 @@ def main() -> None:
     _load_handlers()  # before the first document, because the publisher's budget pays for its processor time
     # No module is searched for in directories, which the confined process cannot read.
     sys.meta_path[:] = [BuiltinImporter, FrozenImporter]
-    sys.stdout.buffer.write(encode_frame(ParserReady(confine())))
-    sys.stdout.buffer.flush()
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    serve(sys.stdin.buffer, sys.stdout.buffer, confine())
 
 
 if __name__ == "__main__":

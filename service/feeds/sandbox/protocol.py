@@ -95,26 +95,21 @@ class ParseOpml(msgspec.Struct, frozen=True, array_like=True, tag=True):
 ParserRequest = ParseDocument | DetectChanges | ParseOpml
 
 
-class ParserReady(msgspec.Struct, frozen=True, array_like=True):
-    """The first message of a parser process, which it sends as soon as it is confined."""
-
-    confinement: Confinement
-
-
 Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 
 
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """The result of a request, or the fault that ended it.
 
-    ``needs_restart`` states that the process uses so much memory that it should be replaced. ``cpu_s`` is the processor
-    time that the request took, in seconds.
+    ``confinement`` is that of the process. ``needs_restart`` states that the process uses so much memory that it should
+    be replaced. ``cpu_s`` is the processor time that the request took, in seconds.
     """
 
-    result: Result | None = None
-    fault: Fault | None = None
-    needs_restart: bool = False
-    cpu_s: float = 0.0
+    result: Result | None
+    fault: Fault | None
+    confinement: Confinement
+    needs_restart: bool
+    cpu_s: float
 
 
 def encode_frame(message: Any) -> bytes:

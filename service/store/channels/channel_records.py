@@ -49,7 +49,7 @@ FIELDS = {
     "VERSION": "delta of the version with this number: see service.store.channels.version_log",
     "bN": "deltas of versions 64·N to 64·N + 63",
     "log": "sizes and ages of these blocks",
-    "memory": "change-detection state, a part of the content: see service.feeds.entries.change_detection (msgpack)",
+    "memory": "change-detection state, a part of the content: see service.feeds.change_detection (msgpack)",
     "latest": "latest entries, the other part of the content: see service.location.content_cache",
     "site": "registrable domain that places its subscriptions: see service.store.subscriptions.channel_index",
     "joins": "counter of new subscribers, by which an outdated count of subscribers is recognized",

@@ -193,24 +193,21 @@ async def test_a_node_is_drained_and_restored(store: Store, ada: Visitor) -> Non
 
 
 async def test_a_node_shows_its_metrics(served: tuple[str, web.Application], store: Store, ada: Visitor) -> None:
-    health = await serve_health("127.0.0.1", 0, store.ping)
-    try:
-        async with (
-            worker(store, lambda _: ProbeReply(), metrics_url=f"{health.url}/metrics") as node,
-            ProcessClient() as asked,
-        ):
-            sampler = served[1][METRICS]
-            await sampler._sample(asked)
-            await sampler._sample(asked)
-            page = (await ada.get("/nodes"))[1]
-            assert "of a core" in page
-            assert f"Python {platform.python_version()}" in page
-            async with ada.http.get("/api/v1/nodes") as answer:
-                told = (await answer.json())["loads"][node.id]
-            assert told["memory_bytes"] > 1e6
-            assert told["versions"]["redis_client"] == version("redis")
-    finally:
-        await health.close()
+    async with (
+        serve_health("127.0.0.1", 0, store.ping) as health,
+        worker(store, lambda _: ProbeReply(), metrics_url=f"{health.url}/metrics") as node,
+        ProcessClient() as asked,
+    ):
+        sampler = served[1][METRICS]
+        await sampler._sample(asked)
+        await sampler._sample(asked)
+        page = (await ada.get("/nodes"))[1]
+        assert "of a core" in page
+        assert f"Python {platform.python_version()}" in page
+        async with ada.http.get("/api/v1/nodes") as answer:
+            told = (await answer.json())["loads"][node.id]
+        assert told["memory_bytes"] > 1e6
+        assert told["versions"]["redis_client"] == version("redis")
     async with worker(store, lambda _: ProbeReply(), name="silent", place=0.5):
         assert "No metrics yet" in (await ada.get("/nodes"))[1]
 

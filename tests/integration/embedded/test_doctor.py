@@ -259,12 +259,11 @@ async def announced_bot(configured: settings.Settings, why_not: str) -> AsyncIte
             raise CoronetError(why_not)
 
     store = await connect(configured)
-    health = await serve_health("127.0.0.1", 0, ready)
     try:
-        await store.bot_endpoints.announce(f"{health.url}/metrics")
-        yield
+        async with serve_health("127.0.0.1", 0, ready) as health:
+            await store.bot_endpoints.announce(f"{health.url}/metrics")
+            yield
     finally:
-        await health.close()
         await store.close()
 
 
@@ -300,16 +299,14 @@ async def test_polling_levels_are_those_of_all_workers(clean_redis: str, tmp_pat
     assert await check_polling(effective) == []
     levels = GaugeShare(OWNED_CHANNELS)
     levels.set({"0": 2, "10": 1, "1": 10})
-    health = await serve_health("127.0.0.1", 0, _do_nothing)
     try:
-        async with opened(effective) as store:
+        async with serve_health("127.0.0.1", 0, _do_nothing) as health, opened(effective) as store:
             await store.ring.join("w1", f"{health.url}/metrics", 600.0, lambda _: "0" * 40)
             whole, _ = await check_polling(effective)
             await store.ring.join("w2", "http://127.0.0.1:1/metrics", 600.0, lambda _: "8" * 40)
             partial, _ = await check_polling(effective)
     finally:
         levels.set({})
-        await health.close()
     assert whole.ok
     assert whole.details == "base 4; channels: 2 at level 0, 10 at level 1, 1 at level 10"
     assert partial.ok

@@ -11,19 +11,18 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import FeedError
-from service.feeds.entries.change_detection import parse_document
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.change_detection import parse_document
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
     Document,
     ParsedDocument,
     ParseDocument,
-    ParserReady,
     ParserResponse,
     encode_frame,
 )
 from tests.fuzz.__main__ import KEPT
-from tests.integration.feeds.test_parser_pool import children
+from tests.integration.feeds.test_parser_client import children
 from tests.support.feed_corpus import Sample, damaged, encodings
 from tests.support.feed_documents import item, page, rss
 
@@ -94,7 +93,7 @@ def test_a_confined_process_has_no_access_to_files_network_and_programs(confinem
 
 
 async def test_a_parser_process_is_confined_before_its_first_response() -> None:
-    async with ParserPool(1) as pool:
+    async with ParserClient() as pool:
         await pool.parse_document(Document(rss([item("a")]), URL, {}))
         (child,) = children()
         status = dict(line.split(":\t", 1) for line in Path(f"/proc/{child}/status").read_text().splitlines())
@@ -140,9 +139,9 @@ def _answers(confinement: str, jobs: Iterable[ParseDocument]) -> list[ParserResp
     output = subprocess.run(
         (sys.executable, "-P", "-c", program), input=told, stdout=subprocess.PIPE, check=True
     ).stdout
-    first, *answers = _frames(output)
-    assert msgspec.msgpack.decode(first, type=ParserReady).confinement == confinement
-    return [msgspec.msgpack.decode(each, type=ParserResponse[ParsedDocument]) for each in answers]
+    answers = [msgspec.msgpack.decode(each, type=ParserResponse[ParsedDocument]) for each in _frames(output)]
+    assert {answer.confinement for answer in answers} == {confinement}
+    return answers
 
 
 def _frames(output: bytes) -> Iterable[bytes]:

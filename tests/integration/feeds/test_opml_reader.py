@@ -12,7 +12,7 @@ from service.errors import ParserBusy, TooLarge, UserError
 from service.feeds.opml import MAX_OPML_BYTES, OpmlSubscription, write
 from service.feeds.sandbox import opml_reader
 from service.feeds.sandbox.opml_reader import OpmlReader
-from tests.integration.feeds.test_parser_pool import children
+from tests.integration.feeds.test_parser_client import children
 from tests.support.waiting import until_so
 
 FEEDS = (OpmlSubscription("https://example.org/a", "A"), OpmlSubscription("https://example.org/b", "B", ("News",)))

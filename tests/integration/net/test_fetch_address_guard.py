@@ -38,7 +38,6 @@ async def test_a_name_that_changes_its_address_is_checked_again(
     """DNS rebinding: the address to which the socket connects is checked."""
     async with raw_publisher(answering(ok(b"secret"))) as publisher:
         session = strict_fetcher._session
-        assert session is not None
         asked: list[str] = []
 
         async def resolve(host: str, port: int, **_: object) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ import pytest
 import trustme
 
 from service.errors import BadRedirect, TlsFailed
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from tests.integration.net.conftest import AGENT
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
@@ -30,7 +31,7 @@ def server(certificate: trustme.LeafCert) -> ssl.SSLContext:
 
 
 async def fetch(url: str) -> bytes | None:
-    async with Fetcher(user_agent=AGENT, allow_private=True, extra_ports=()) as fetcher:
+    async with Fetcher(AGENT, AddressGuard(allow_private=True)) as fetcher:
         return (await fetcher.fetch(url)).body
 
 

@@ -23,38 +23,32 @@ async def test_a_ready_process_responds_with_200() -> None:
     async def ready() -> None:
         return
 
-    server = await serve_health("127.0.0.1", 0, ready)
-    try:
+    async with serve_health("127.0.0.1", 0, ready) as server:
         assert await _get(f"{server.url}/livez") == (200, "alive\n")
         assert await _get(f"{server.url}/readyz") == (200, "ready\n")
-    finally:
-        await server.close()
 
 
 async def test_a_process_that_is_not_ready_is_alive_and_has_a_reason() -> None:
     async def ready() -> None:
         raise OperationalError("There is no session with the XMPP server.")
 
-    server = await serve_health("127.0.0.1", 0, ready)
-    try:
+    async with serve_health("127.0.0.1", 0, ready) as server:
         assert await _get(f"{server.url}/livez") == (200, "alive\n")
         assert await _get(f"{server.url}/readyz") == (503, "There is no session with the XMPP server.\n")
-    finally:
-        await server.close()
 
 
 async def test_readiness_does_not_reveal_the_address_of_redis() -> None:
     port = unused_port()
     settings = load({}, redis_url=f"redis://:a-password@127.0.0.1:{port}/3")
     store = open_store(settings)
-    server = await serve_health("127.0.0.1", 0, store.ping)
-    try:
-        async with aiohttp.ClientSession() as session, session.get(f"{server.url}/readyz") as answer:
-            assert (answer.status, await answer.text()) == (503, "Redis does not answer.\n")
-            assert answer.headers["Server"] == "coronet"
-    finally:
-        await server.close()
-        await store.close()
+    async with (
+        serve_health("127.0.0.1", 0, store.ping) as server,
+        aiohttp.ClientSession() as session,
+        session.get(f"{server.url}/readyz") as answer,
+    ):
+        assert (answer.status, await answer.text()) == (503, "Redis does not answer.\n")
+        assert answer.headers["Server"] == "coronet"
+    await store.close()
 
 
 @pytest.mark.parametrize(
@@ -80,16 +74,15 @@ async def test_metrics_need_an_allowed_network_or_the_token(
         return
 
     settings = load({}, metrics_networks=networks, metrics_token=token)
-    server = await serve_health("127.0.0.1", 0, ready, settings=settings)
-    try:
-        async with aiohttp.ClientSession(headers=sent) as session:
-            async with session.get(f"{server.url}/metrics") as answer:
-                assert answer.status == status
-                assert ("coronet_polls_total" in await answer.text()) is (status == 200)
-            async with session.get(f"{server.url}/livez") as answer:
-                assert answer.status == 200
-    finally:
-        await server.close()
+    async with (
+        serve_health("127.0.0.1", 0, ready, settings=settings) as server,
+        aiohttp.ClientSession(headers=sent) as session,
+    ):
+        async with session.get(f"{server.url}/metrics") as answer:
+            assert answer.status == status
+            assert ("coronet_polls_total" in await answer.text()) is (status == 200)
+        async with session.get(f"{server.url}/livez") as answer:
+            assert answer.status == 200
 
 
 async def test_the_console_reads_metrics_of_its_processes_with_the_token() -> None:
@@ -97,15 +90,12 @@ async def test_the_console_reads_metrics_of_its_processes_with_the_token() -> No
         return
 
     settings = load({}, metrics_networks="", metrics_token="a-token")
-    server = await serve_health("127.0.0.1", 0, ready, settings=settings)
-    try:
+    async with serve_health("127.0.0.1", 0, ready, settings=settings) as server:
         async with ProcessClient("a-token") as processes:
             assert "coronet_polls_total" in await processes.metrics(f"{server.url}/metrics")
         async with ProcessClient() as processes:
             with pytest.raises(Unreachable, match="403"):
                 await processes.metrics(f"{server.url}/metrics")
-    finally:
-        await server.close()
 
 
 async def test_metrics_have_the_counters_of_the_process() -> None:
@@ -113,11 +103,8 @@ async def test_metrics_have_the_counters_of_the_process() -> None:
         return
 
     POLLS.labels("counted-here").inc(7)
-    server = await serve_health("127.0.0.1", 0, ready)
-    try:
+    async with serve_health("127.0.0.1", 0, ready) as server:
         status, text = await _get(f"{server.url}/metrics")
-    finally:
-        await server.close()
     assert status == 200
     assert 'coronet_polls_total{outcome="counted-here"} 7.0' in text
 
@@ -134,8 +121,7 @@ async def test_metrics_are_in_the_format_that_the_client_accepts(accept: str, co
     async def ready() -> None:
         return
 
-    server = await serve_health("127.0.0.1", 0, ready)
-    try:
+    async with serve_health("127.0.0.1", 0, ready) as server:
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{server.url}/metrics", headers={"Accept": accept}) as answer,
@@ -143,8 +129,6 @@ async def test_metrics_are_in_the_format_that_the_client_accepts(accept: str, co
             text = await answer.text()
         assert answer.content_type == content_type
         assert text.endswith("# EOF\n") is (content_type == "application/openmetrics-text")
-    finally:
-        await server.close()
 
 
 async def test_a_server_on_every_address_is_named_by_its_host() -> None:
@@ -153,11 +137,8 @@ async def test_a_server_on_every_address_is_named_by_its_host() -> None:
     async def ready() -> None:
         return
 
-    server = await serve_health("0.0.0.0", 0, ready)  # noqa: S104 - the case itself
-    try:
+    async with serve_health("0.0.0.0", 0, ready) as server:  # noqa: S104 - the case itself
         assert server.url.startswith(f"http://{socket.gethostname()}:")
-    finally:
-        await server.close()
 
 
 async def test_a_bound_port_raises_an_error_and_leaves_no_resources() -> None:
@@ -165,9 +146,6 @@ async def test_a_bound_port_raises_an_error_and_leaves_no_resources() -> None:
         return
 
     port = unused_port()
-    server = await serve_health("127.0.0.1", port, ready)
-    try:
+    async with serve_health("127.0.0.1", port, ready):
         with pytest.raises(OperationalError, match=f"port {port}: address already in use"):
-            await serve_health("127.0.0.1", port, ready)
-    finally:
-        await server.close()
+            await serve_health("127.0.0.1", port, ready).__aenter__()

@@ -153,8 +153,8 @@ async def test_only_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch)
 async def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     flood = b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n"
     async with _serve(monkeypatch, WRITE_TIMEOUT_S=0.3) as server, _connect(server, flood) as (reader, _):
-        await until_so(lambda: server.connections, "it is connected")
-        await until_so(lambda: not server.connections, "the connection is ended")
+        await until_so(lambda: server._open, "it is connected")
+        await until_so(lambda: not server._open, "the connection is ended")
         assert await _is_closed(reader)
 
 
@@ -168,7 +168,7 @@ async def test_connections_per_address_are_limited(monkeypatch: pytest.MonkeyPat
         async with _connect(server, _GET, "127.0.0.9") as (reader, _):
             assert await reader.readuntil(b"hello")
         await stack.aclose()
-        await until_so(lambda: not server.connections, "all are closed")
+        await until_so(lambda: not server._open, "all are closed")
         async with _connect(server, _GET) as (reader, _):
             assert await reader.readuntil(b"hello")
 
@@ -178,7 +178,7 @@ async def test_a_full_server_closes_the_longest_waiting_connection(
 ) -> None:
     async with _serve(monkeypatch, MAX_CONNECTIONS=3) as server, AsyncExitStack() as stack:
         slow, _ = await stack.enter_async_context(_connect(server, _POST + b"bo"))
-        await until_so(lambda: server.connections, "it is connected")
+        await until_so(lambda: server._open, "it is connected")
         busy = await stack.enter_async_context(_connect(server, _UPGRADE))
         await busy[0].readuntil(b"\r\n\r\n")
         idle = [await stack.enter_async_context(_connect(server, _GET)) for _ in range(2)]
@@ -200,7 +200,7 @@ async def test_a_fully_busy_server_refuses_new_connections(monkeypatch: pytest.M
             await reader.readuntil(b"\r\n\r\n")
         async with _connect(server, _GET) as (reader, _):
             assert await _is_closed(reader)
-        assert server.connections == 2
+        assert len(server._open) == 2
 
 
 async def test_too_many_pipelined_requests_end_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ async def test_an_invalid_request_logs_no_traceback(
             else:
                 assert (await reader.readline()).split()[1] == b"400"
             writer.close()
-            await until_so(lambda: not server.connections, "the connection is closed")
+            await until_so(lambda: not server._open, "the connection is closed")
     assert [record.getMessage() for record in caplog.records if record.name != "asyncio"] == []
 
 

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from service.errors import LimitReached
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
@@ -105,7 +105,7 @@ async def examined(lanes: ConcurrencyLanes, state: PollState, inner: str = "") -
 @pytest.mark.timeout(60)
 async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_publisher() -> None:
     budgets = ParserTimeBudgets()
-    async with ParserPool(1) as fast, ParserPool(1) as slow:
+    async with ParserClient() as fast, ParserClient() as slow:
         lanes = ConcurrencyLanes(POLL_LIMITS, fast, slow, budgets)
         state, other_state = (poll_state(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
         assert await examined(lanes, state) != []
@@ -124,7 +124,7 @@ async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_p
 
 async def test_a_slowly_fetched_document_is_parsed_in_the_fast_lane() -> None:
     """On a slow machine all fetches are slow: their documents must not wait for one process of low priority."""
-    async with ParserPool(1) as fast, ParserPool(1) as slow:
+    async with ParserClient() as fast, ParserClient() as slow:
         lanes = ConcurrencyLanes(POLL_LIMITS, fast, slow, ParserTimeBudgets())
         state = poll_state("http://x.example/")
         state.slow = True

@@ -6,10 +6,11 @@ import pytest
 
 from service.clock import SystemClock
 from service.errors import LimitReached, ParseKilled
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
@@ -27,11 +28,11 @@ US = "a" * 40
 BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
 
 
-class Parser(ParserPool):
+class Parser(ParserClient):
     """Finds no changes in any document; killed by the body ``deadly``."""
 
     def __init__(self) -> None:
-        super().__init__(1)
+        super().__init__()
         self.deaths = 0
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
@@ -49,16 +50,16 @@ def politeness(store: Store) -> Politeness:
     return Politeness(store.request_budgets, Settings(host_requests_per_s=1000.0))
 
 
-def lanes(fast: ParserPool | None = None) -> ConcurrencyLanes:
+def lanes(fast: ParserClient | None = None) -> ConcurrencyLanes:
     return ConcurrencyLanes(POLL_LIMITS, fast or Parser(), Parser(), ParserTimeBudgets())
 
 
-def poller(store: Store, fetcher: Fetcher, *, fast: ParserPool | None = None) -> Poller:
+def poller(store: Store, fetcher: Fetcher, *, fast: ParserClient | None = None) -> Poller:
     return Poller(fetcher, politeness(store), lanes(fast), store_only_locator(store), SystemClock())
 
 
 def fetcher() -> Fetcher:
-    return Fetcher(user_agent="Coronet/0 (+test)", allow_private=True, extra_ports=())
+    return Fetcher("Coronet/0 (+test)", AddressGuard(allow_private=True))
 
 
 async def test_retry_after_pauses_a_channel_for_every_node(store: Store) -> None:

@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 
 from service.clock import SystemClock
 from service.errors import ParseKilled
-from service.feeds.entries.change_detection import detect_changes
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.change_detection import detect_changes
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, Delta, PollingHints, Validators
@@ -34,11 +34,11 @@ FAR_S = 4_000_000_000.0
 RSS = "Content-Type: application/rss+xml"
 
 
-class Parser(ParserPool):
+class Parser(ParserClient):
     """Parses in this process, at most ``most`` documents at once; killed by a document that contains ``deadly``."""
 
     def __init__(self, most: int = 100) -> None:
-        super().__init__(1)
+        super().__init__()
         self._most = most
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = 10.0) -> DetectionResult:  # noqa: ARG002 - it needs none
@@ -70,7 +70,7 @@ async def reach() -> AsyncIterator[Fetcher]:
         yield opened
 
 
-def poller(store: Store, reach: Fetcher, parser: ParserPool) -> Poller:
+def poller(store: Store, reach: Fetcher, parser: ParserClient) -> Poller:
     lanes = ConcurrencyLanes(POLL_LIMITS, parser, parser, ParserTimeBudgets())
     return Poller(reach, politeness(store), lanes, store_only_locator(store), SystemClock())
 

@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from service.clock import SystemClock
 from service.corona.events import Event
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
@@ -54,7 +54,7 @@ class Worker:
 
 
 @pytest_asyncio.fixture
-async def worker(store: Store, parser: ParserPool) -> AsyncIterator[Worker]:
+async def worker(store: Store, parser: ParserClient) -> AsyncIterator[Worker]:
     async def nobody(*_: Event) -> None:
         return
 

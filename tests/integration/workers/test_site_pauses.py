@@ -16,6 +16,7 @@ from service.embedded.ports import LOOPBACK
 from service.errors import AssignmentPending, LimitReached, RequestsPaused
 from service.feeds.urls import channel_id
 from service.model import Channel, PollResult, Validators
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
@@ -91,7 +92,7 @@ async def site() -> AsyncIterator[Site]:
 async def workers(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Poller]]:
     """Pollers of several workers, for which this machine is a public site."""
     monkeypatch.setattr("workers.polling.politeness.is_loopback", lambda _: False)
-    async with Fetcher(user_agent="Coronet/0 (+test)", allow_private=True, extra_ports=()) as fetcher:
+    async with Fetcher("Coronet/0 (+test)", AddressGuard(allow_private=True)) as fetcher:
         yield [
             Poller(
                 fetcher,

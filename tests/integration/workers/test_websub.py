@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from service.feeds.websub import HubState, HubTopic, next_request_s, record_request
 from service.model import Channel
+from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
@@ -74,7 +75,7 @@ async def node(store: Store, *, allow_private: bool = True, public: bool = True)
     me = await store.ring.join("w1", "", 60.0, lambda _: "a" * 40)
     channel = await make_channel(store, TOPIC, listed=True)
     politeness, clock = Politeness(store.request_budgets, Settings()), LateClock()
-    fetcher = Fetcher(user_agent="Coronet/test (+x)", allow_private=allow_private, extra_ports=(), total_s=5.0)
+    fetcher = Fetcher("Coronet/test (+x)", AddressGuard(allow_private=allow_private), total_s=5.0)
     async with fetcher, console(store) as (url, _):
         hubs = HubSubscriber(store, fetcher, politeness, clock, f"{url}/" if public else "")
         yield Node(me.id, hubs, store, channel, clock)

@@ -13,7 +13,7 @@ from bots.i18n.translator import LANGUAGES, get_translator
 from bots.rooms.room_state import RoomStates
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import OccupantPresence, RoomMessageReceived
-from service.feeds.entries.change_detection import detect_changes
+from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry

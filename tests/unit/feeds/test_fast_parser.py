@@ -2,26 +2,14 @@
 
 from collections.abc import Iterable
 
-import feedparser
 import pytest
 
 from service.errors import FeedError
 from service.feeds.parsing import fast_parser, feedparser_adapter
 from service.feeds.parsing.charset import decode_document
-from service.feeds.parsing.fast_parser_elements import FEED_HANDLERS
-from service.feeds.parsing.fast_parser_values import ElementNames
 from tests.support.feed_corpus import damaged, defects, encodings, wild
 from tests.support.feed_dialects import DIALECTS, URL
 from tests.support.feed_documents import atom, item, rss, typical_atom, typical_rss
-
-HARDLY_USED = {"geom", "georssgeom", "textInput", "creativeCommons_license"}
-"""Names in feedparser's methods that no element, or hardly any, can have."""
-
-
-def methods(*kinds: str) -> set[str]:
-    """Return the names of the elements for which feedparser has methods of these kinds."""
-    known = dir(feedparser.mixin._FeedParserMixin)
-    return {name.removeprefix(kind) for kind in kinds for name in known if name.startswith(kind)}
 
 
 def fast_result(text: str) -> object:
@@ -130,14 +118,3 @@ def test_common_dialects_do_not_require_feedparser(name: str) -> None:
 )
 def test_unusual_documents_require_feedparser(text: str) -> None:
     assert fast_result(text) is None
-
-
-def test_every_element_that_feedparser_handles_has_a_handler() -> None:
-    assert methods("_start_", "_end_") - HARDLY_USED - set(FEED_HANDLERS) == set()
-
-
-def test_every_namespace_that_feedparser_handles_is_known() -> None:
-    with_methods = {name.partition("_")[0] for name in methods("_start_", "_end_") if "_" in name}
-    for uri, prefix in feedparser.mixin._FeedParserMixin.namespaces.items():
-        if uri and (not prefix or prefix.lower() in with_methods):
-            assert ElementNames("")[f"{{{uri}}}thing"] == f"{prefix.lower()}_thing".removeprefix("_")

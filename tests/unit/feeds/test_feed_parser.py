@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, ListOfFeeds, NotAFeed
-from service.feeds.parsing import fast_parser_elements
-from service.feeds.parsing.feed_parser import parse
+from service.feeds.parse import parse
+from service.feeds.parsing import fast_parser
 from service.model import ParsedFeed, PollingHints
 from tests.support.feed_documents import atom, item, json_feed, page, rss
 
@@ -243,7 +243,7 @@ def test_invalid_character_references_are_ignored(title: str) -> None:
     assert len(feed.entries) == 1
 
 
-@pytest.mark.parametrize("name", sorted({*fast_parser_elements.FEED_HANDLERS, "enclosures"} - GIVES_UP))
+@pytest.mark.parametrize("name", sorted({*fast_parser.FEED_HANDLERS, "enclosures"} - GIVES_UP))
 def test_an_element_named_like_a_result_field_of_feedparser_is_ignored(name: str) -> None:
     """Found by fuzzing: feedparser writes the text of an unknown element into the field of that name."""
     for element in (f"<{name}>text</{name}>", f"<{name} pt>text</{name}>", f"<{name} rel='enclosure' href='x'/>"):

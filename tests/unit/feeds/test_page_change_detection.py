@@ -6,7 +6,6 @@ import random
 import msgspec
 import pytest
 
-from service.feeds.pages.line_diff import diff_lines
 from service.feeds.pages.page_change_detection import STABLE_AFTER_S, detect_page_changes
 from service.feeds.pages.page_diff import BLOCK_CHARS, MAX_CHANGES
 from service.feeds.pages.volatile_text import MAX_REGIONS
@@ -188,7 +187,7 @@ def test_the_changed_part_of_a_long_line_is_reported() -> None:
     assert len(change.entry.summary) <= BLOCK_CHARS
 
 
-@pytest.mark.parametrize("after", [[f"new {n}" for n in range(20_000)], list(range(20_000))[::-1]])
+@pytest.mark.parametrize("after", [[f"new {n}" for n in range(20_000)], [*range(1, 20_000), 0]])
 def test_a_total_rewrite_is_one_change_within_the_bound(after: list[object]) -> None:
     state = detect_page_changes(
         None, ParsedPage(lines=tuple(str(n) for n in range(20_000))), url=URL, now_s=START_S
@@ -198,33 +197,6 @@ def test_a_total_rewrite_is_one_change_within_the_bound(after: list[object]) -> 
     assert change.entry.summary.startswith("Rewritten: 20,000 lines.")
     assert len(change.entry.summary) <= BLOCK_CHARS
     assert len(msgspec.msgpack.encode(detected.state)) < 256_000
-
-
-class Counted(str):
-    """A line that counts comparisons."""
-
-    __slots__ = ()
-    comparisons = 0
-
-    def __eq__(self, other: object) -> bool:
-        """Count the comparison."""
-        Counted.comparisons += 1
-        return str.__eq__(self, other)
-
-    __hash__ = str.__hash__
-
-
-@pytest.mark.parametrize("kind", ["rewritten", "shuffled", "two words"])
-def test_diff_takes_linear_time_plus_a_limited_number_of_steps(kind: str) -> None:
-    chance = random.Random(5)  # noqa: S311 - a reproducible shuffle
-    old = [str(n) for n in range(5_000)] if kind != "two words" else chance.choices("ab", k=5_000)
-    new = {"rewritten": [f"{n}!" for n in old], "shuffled": chance.sample(old, 5_000)}.get(
-        kind, chance.choices("ab", k=5_000)
-    )
-    Counted.comparisons = 0
-    hunks = diff_lines(list(map(Counted, old)), list(map(Counted, new)), max_steps=50_000)
-    assert (hunks is None) == (kind != "rewritten")
-    assert Counted.comparisons < 50_000 * 2 + 10 * (len(old) + len(new))
 
 
 def test_the_size_of_the_state_is_limited() -> None:

@@ -21,7 +21,7 @@ def test_every_request_gets_its_response() -> None:
     bodies = [rss([item("a")]), b""]
     jobs = [ParseDocument(Document(body, "https://example.com/", {})) for body in bodies]
     answers = io.BytesIO()
-    serve(io.BytesIO(b"".join(map(encode_frame, jobs))), answers)
+    serve(io.BytesIO(b"".join(map(encode_frame, jobs))), answers, "seccomp")
     answers.seek(0)
     found = []
     while length := answers.read(LENGTH_BYTES):

@@ -7,8 +7,8 @@ import pytest
 
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
 from service.feeds.entries.unchanged_entries import MAX_HASHED_ENTRIES, PreviousDocument
+from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser
-from service.feeds.parsing.feed_parser import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.feed_documents import atom, item, rss, typical_atom, typical_rss
 
@@ -84,16 +84,9 @@ def namespaces(count: int) -> str:
     return "".join(f" xmlns:n{number}='https://example.com/{'x' * 100}/{number}'" for number in range(count))
 
 
-@pytest.mark.parametrize(
-    ("around", "entry"),
-    [
-        (namespaces(30_000), "<item/>"),
-        (namespaces(40), "<item/>"),
-        ("", "<item " + " ".join(f"a{number}=''" for number in range(30)) + "/>"),
-    ],
-)
-def test_entries_with_many_namespaces_or_attributes_are_not_hashed(around: str, entry: str) -> None:
-    text = f"<rss version='2.0'{around}><channel><title>T</title>{entry}{'<item/>' * 99}</channel></rss>"
+@pytest.mark.parametrize("count", [30_000, 40])
+def test_entries_with_many_namespaces_are_not_hashed(count: int) -> None:
+    text = f"<rss version='2.0'{namespaces(count)}><channel><title>T</title>{'<item/>' * 100}</channel></rss>"
     began_s = time.process_time()
     feed = fast_parser.parse(text, url=URL, language="", previous=NO_PREVIOUS)
     assert feed

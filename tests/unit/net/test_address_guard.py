@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from service.net.address_guard import SocketRefused, is_public, refusal_reason, socket_factory
+from service.net.address_guard import AddressGuard, SocketRefused, is_public
 from service.net.client_address import Network
 from service.settings import SettingsInvalid, load
 
@@ -59,10 +59,7 @@ def is_refused(
     extra_ports: tuple[int, ...] = (),
     allowed_networks: tuple[Network, ...] = (),
 ) -> str:
-    reason = refusal_reason(
-        address, port, allow_private=allow_private, extra_ports=extra_ports, allowed_networks=allowed_networks
-    )
-    return reason or ""
+    return AddressGuard(allow_private, extra_ports, allowed_networks).refusal_reason(address, port) or ""
 
 
 @pytest.mark.parametrize("address", PUBLIC)
@@ -100,16 +97,16 @@ def test_default_ports_are_allowed(port: int) -> None:
 
 
 def test_a_refused_address_gets_no_socket() -> None:
-    make = socket_factory(allow_private=False, extra_ports=())
     with pytest.raises(SocketRefused) as caught:
-        make((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 443)))
+        AddressGuard().create_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 443)))
     assert "localhost: 127.0.0.1 is not a public address" in str(caught.value.as_error("localhost"))
     assert str(caught.value.as_error("127.0.0.1")).startswith("127.0.0.1 is not a public address")
 
 
 def test_an_allowed_address_gets_a_socket_of_its_family() -> None:
-    make = socket_factory(allow_private=False, extra_ports=())
-    with make((socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("2606:4700::1111", 443, 0, 0))) as made:
+    with AddressGuard().create_socket(
+        (socket.AF_INET6, socket.SOCK_STREAM, 0, "", ("2606:4700::1111", 443, 0, 0))
+    ) as made:
         assert made.family == socket.AF_INET6
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.net.client_address import Client, ForwardingUnclear, find_client, is_in_networks, network_of
+from service.net.client_address import Client, ForwardingConflict, find_client, is_in_networks, network_of
 
 _PROXIES = tuple(map(ip_network, ("10.0.0.0/8", "2001:db8:aaaa::/48")))
 _EVE = "203.0.113.66"
@@ -62,7 +62,7 @@ def test_the_forwarded_header_is_read_in_the_same_way(elements: tuple[Mapping[st
 
 def test_contradicting_headers_are_refused() -> None:
     assert _address("10.0.0.1", "192.0.2.1", ({"for": "192.0.2.1"},)) == "192.0.2.1"
-    with pytest.raises(ForwardingUnclear):
+    with pytest.raises(ForwardingConflict):
         _address("10.0.0.1", "192.0.2.1", ({"for": "198.51.100.1"},))
 
 

@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from bots.xmpp.file_upload import FileUploader
 from service.errors import AddressRefused, UploadRefused
+from service.net.address_guard import AddressGuard
 from service.net.upload_client import UploadClient
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 
@@ -42,7 +43,7 @@ def slot(url: str, headers: str = "") -> str:
 
 
 def upload_client(own_url: str = "", *, allow_private: bool = False) -> UploadClient:
-    return UploadClient(own_url=own_url, own_host="127.0.0.1" if own_url else "", allow_private=allow_private)
+    return UploadClient(own_url, "127.0.0.1" if own_url else "", AddressGuard(allow_private))
 
 
 def uploader(server: Server, own: UploadClient) -> FileUploader:

@@ -1,6 +1,6 @@
-"""The discovery of the feeds that a page links to (``<link rel=alternate>``); runs in the ``sandbox``.
+"""The autodiscovery of the feeds to which a page links with ``<link rel=alternate>``; runs in the ``sandbox``.
 
-``service.feeds.autodiscovery`` guesses the feed of a page without such links.
+``feed_url_guesses`` has the probable feed URLs of a page without such links.
 """
 
 from urllib.parse import urljoin
@@ -9,8 +9,8 @@ from lxml import html
 
 from service.errors import BadUrl
 from service.feeds.pages.page_lines import decode_html, parse_html
+from service.feeds.parsing.field_limits import FIELD_CHARS
 from service.feeds.parsing.html_text import one_line
-from service.feeds.parsing.limits import FIELD_CHARS
 from service.feeds.urls import canonical_url
 from service.model import FeedLink
 
@@ -35,12 +35,9 @@ def find_feed_links(body: bytes, *, url: str) -> tuple[FeedLink, ...]:
     base = urljoin(url, next((base.get("href") or "" for base in page.iter("base")), ""))
     found: dict[str, FeedLink] = {}
     for link in page.iter("link"):
-        target = _feed_url(link, base)
-        if target and target not in found:
-            found[target] = FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS))
-            if len(found) == MAX_LINKS:
-                break
-    return tuple(found.values())
+        if target := _feed_url(link, base):
+            found.setdefault(target, FeedLink(target, one_line(link.get("title") or "", FIELD_CHARS)))
+    return tuple(found.values())[:MAX_LINKS]
 
 
 def _feed_url(link: html.HtmlElement, base: str) -> str | None:

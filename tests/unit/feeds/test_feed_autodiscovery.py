@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.pages.feed_links import find_feed_links
+from service.feeds.pages.feed_autodiscovery import find_feed_links
 from service.model import FeedLink
 from tests.support.feed_documents import page
 

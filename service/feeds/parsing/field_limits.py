@@ -1,4 +1,4 @@
-"""The limits of the values in a feed document: longer values are truncated, invalid ones ignored."""
+"""The limits of the fields of a parsed feed: longer values are truncated, invalid ones ignored."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,6 @@ LIST_LENGTH = 20
 # Feeds did not exist before 1995; dates from 2100 on are errors or tricks.
 _EARLIEST_S = 788_918_400.0
 _LATEST_S = 4_102_444_800.0
-_MAX_TTL_MINUTES = 7 * 24 * 60
 
 # Absolute URLs that urljoin returns unchanged, whatever the base.
 ABSOLUTE_URL = re.compile(
@@ -29,7 +28,8 @@ ABSOLUTE_URL = re.compile(
     r"(?:/[a-zA-Z0-9._~/:@!$&'()*+,=%-]*)?(?:\?[a-zA-Z0-9._~/:@!$&'()*+,=%-]+)?(?:#[a-zA-Z0-9._~/:@!$&'()*+,=%-]+)?"
 )
 
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # XML 1.0 §2.2
+NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""The characters that XML 1.0 §2.2 forbids."""
 
 
 def limit_text(value: object, max_chars: int) -> str:
@@ -37,7 +37,7 @@ def limit_text(value: object, max_chars: int) -> str:
 
     The result is "" if ``value`` is not a text.
     """
-    return _NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
+    return NOT_XML.sub("", value[:max_chars]).strip() if isinstance(value, str) else ""
 
 
 def absolute_link(value: object, url: str) -> str:
@@ -94,12 +94,8 @@ def valid_time_s(unix_s: float) -> float | None:
     return unix_s if _EARLIEST_S <= unix_s < _LATEST_S else None
 
 
-def parse_ttl(minutes: object) -> float | None:
-    """Return the value of an RSS ``ttl`` element, which is in minutes, in seconds.
-
-    None means that the value is missing, not positive, or above a week.
-    """
-    text = minutes.strip() if isinstance(minutes, str) else ""
-    if not text.isascii() or not text.isdigit() or not 0 < int(text[:12]) <= _MAX_TTL_MINUTES:
-        return None
-    return int(text) * 60.0
+def parse_count(value: object, largest: int) -> int | None:
+    """Return the positive whole number that a text states; None if it is missing, invalid or above ``largest``."""
+    text = value.strip() if isinstance(value, str) else ""
+    number = int(text[:12]) if text.isascii() and text.isdigit() else 0
+    return number if 0 < number <= largest else None

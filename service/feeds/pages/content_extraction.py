@@ -56,7 +56,8 @@ def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -
     if root is None:
         raise EmptyBody("The page is empty.")
     lines = _select_lines(root, selector) if selector else _main_content(page_lines(root))
-    if not lines or (not selector and _is_login(root, lines)):
+    is_short = sum(len(line.text) for line in lines) <= _LOGIN_CHARS
+    if not lines or (is_short and not selector and _asks_for_password(root)):
         raise _empty_page_error(root, selector)
     title = next((element.text_content() for element in root.iter("title")), "")
     return _page(one_line(title, _TITLE_CHARS), lines)
@@ -106,11 +107,6 @@ def _select_lines(root: html.HtmlElement, selector: str) -> list[Line]:
         ) from error
     matches = set(found)
     return page_lines(*(match for match in found if matches.isdisjoint(match.iterancestors())))
-
-
-def _is_login(root: html.HtmlElement, lines: Sequence[Line]) -> bool:
-    """Return whether the page consists of a login form and little else."""
-    return _asks_for_password(root) and sum(len(line.text) for line in lines) <= _LOGIN_CHARS
 
 
 def _asks_for_password(root: html.HtmlElement) -> bool:

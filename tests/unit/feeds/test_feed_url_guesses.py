@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.autodiscovery import likely_feeds
+from service.feeds.feed_url_guesses import likely_feeds
 from service.feeds.urls import canonical_url
 
 _VIDEOS = "https://www.youtube.com/feeds/videos.xml"

@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import EmptyBody, FeedError, NotAFeed
-from service.feeds.pages.extraction import parse_page
+from service.feeds.pages.content_extraction import parse_page
 from service.feeds.pages.page_lines import LINE_CHARS, MAX_LINES, MAX_TEXT_BYTES
 from service.model import ParsedPage
 from tests.support.page_reader import parsed

@@ -12,8 +12,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, NotAFeed, ParseKilled
-from service.feeds.sandbox import parser_pool
-from service.feeds.sandbox.parser_pool import ParserPool
+from service.feeds.sandbox import parser_client
+from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import FeedLink
 from tests.support.feed_documents import item, page, rss
@@ -51,13 +51,13 @@ ENDLESS = {
 
 
 @pytest.fixture
-async def pool() -> AsyncIterator[ParserPool]:
-    async with ParserPool(1) as pool:
-        yield pool
+async def parser() -> AsyncIterator[ParserClient]:
+    async with ParserClient() as parser:
+        yield parser
 
 
-async def read_title(pool: ParserPool, body: bytes = GOOD) -> str:
-    reading = await pool.parse_document(Document(body, URL, {"content-type": "text/xml"}))
+async def read_title(parser: ParserClient, body: bytes = GOOD) -> str:
+    reading = await parser.parse_document(Document(body, URL, {"content-type": "text/xml"}))
     assert reading.feed is not None
     return reading.feed.entries[0].title
 
@@ -92,42 +92,43 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def test_a_feed_is_parsed_and_a_page_has_feed_links(pool: ParserPool) -> None:
-    assert await read_title(pool) == "Title a"
-    reading = await pool.parse_document(Document(page(["/rss"]), URL, {}))
+async def test_a_feed_is_parsed_and_a_page_has_feed_links(parser: ParserClient) -> None:
+    assert await read_title(parser) == "Title a"
+    reading = await parser.parse_document(Document(page(["/rss"]), URL, {}))
     assert (reading.feed, reading.links) == (None, (FeedLink("https://example.com/rss"),))
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"", EmptyBody), (page(), NotAFeed), (b"<rss>", BrokenFeed)])
-async def test_errors_are_raised_with_their_type(pool: ParserPool, body: bytes, kind: type[FeedError]) -> None:
+async def test_errors_are_raised_with_their_type(parser: ParserClient, body: bytes, kind: type[FeedError]) -> None:
     with pytest.raises(kind):
-        await pool.parse_document(Document(body, URL, {}))
+        await parser.parse_document(Document(body, URL, {}))
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-async def test_the_document_after_a_hostile_one_is_parsed(pool: ParserPool, what: str) -> None:
+async def test_the_document_after_a_hostile_one_is_parsed(parser: ParserClient, what: str) -> None:
     with suppress(FeedError):
-        assert (await pool.parse_document(Document(HOSTILE[what], URL, {}))).feed is not None
-    assert await read_title(pool) == "Title a"
+        assert (await parser.parse_document(Document(HOSTILE[what], URL, {}))).feed is not None
+    assert await read_title(parser) == "Title a"
+
+
+async def parse_endless(body: bytes) -> str:
+    """Let a parser parse an endless document; return the title that it then reads from another one."""
+    async with ParserClient() as parser:
+        with pytest.raises(FeedError):
+            await parser.parse_document(Document(rss_with(body), URL, {"content-type": "text/xml"}))
+        return await read_title(parser)
 
 
 async def test_documents_after_endless_ones_are_parsed() -> None:
-    async with ParserPool(len(ENDLESS)) as pool:  # at once, because each is worked on for seconds
-        hostile = [
-            pool.parse_document(Document(rss_with(each), URL, {"content-type": "text/xml"}))
-            for each in ENDLESS.values()
-        ]
-        answers = dict(zip(ENDLESS, await asyncio.gather(*hostile, return_exceptions=True), strict=True))
-        assert [what for what, answer in answers.items() if not isinstance(answer, FeedError)] == []
-        titles = await asyncio.gather(*(read_title(pool) for _ in ENDLESS))
+    titles = await asyncio.gather(*map(parse_endless, ENDLESS.values()))  # at once, because each takes seconds
     assert set(titles) == {"Title a"}
 
 
-async def test_a_process_is_reused_although_its_parent_is_large(pool: ParserPool) -> None:
+async def test_a_process_is_reused_although_its_parent_is_large(parser: ParserClient) -> None:
     ballast = bytearray(b"x" * 200_000_000)
-    await read_title(pool)
+    await read_title(parser)
     (child,) = children()
-    await read_title(pool)
+    await read_title(parser)
     assert children() == [child]
     assert len(ballast) == 200_000_000
 
@@ -137,59 +138,56 @@ def kills() -> float:
 
 
 async def test_an_idle_process_is_stopped_and_another_one_replaces_it(
-    pool: ParserPool, monkeypatch: pytest.MonkeyPatch
+    parser: ParserClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parser_pool, "_IDLE_TIMEOUT_S", 0.05)
-    document = Document(GOOD, URL, {})
-    await pool.parse_document(document)
-    (first,) = pool._idle
-    await until_so(lambda: not first.is_alive, "the idle process has ended")
-    assert pool._idle == []
-    assert (await pool.parse_document(document)).feed is not None
+    monkeypatch.setattr(parser_client, "_IDLE_TIMEOUT_S", 0.05)
+    await read_title(parser)
+    await until_so(lambda: not children(), "the idle process has ended")
+    assert await read_title(parser) == "Title a"
 
 
-async def test_a_stopped_process_is_killed_after_the_timeout(pool: ParserPool) -> None:
+async def test_a_stopped_process_is_killed_after_the_timeout(parser: ParserClient) -> None:
     before = kills()
-    await read_title(pool)
+    await read_title(parser)
     os.kill(children()[0], signal.SIGSTOP)
     with pytest.raises(ParseKilled, match="longer"):
-        await pool.detect_changes(DetectChanges((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), timeout_s=0.3)
-    assert await read_title(pool) == "Title a"
+        await parser.detect_changes(DetectChanges((Document(GOOD, URL, {}),), b"", URL, "feed", 0.0), timeout_s=0.3)
+    assert await read_title(parser) == "Title a"
     assert kills() == before + 1
 
 
-async def test_cancellation_kills_the_process(pool: ParserPool) -> None:
-    await read_title(pool)
+async def test_cancellation_kills_the_process(parser: ParserClient) -> None:
+    await read_title(parser)
     (child,) = children()
     idle = cpu_ticks(child)
-    reading = asyncio.ensure_future(pool.parse_document(Document(HOSTILE["100,000 attributes"], URL, {})))
+    reading = asyncio.ensure_future(parser.parse_document(Document(HOSTILE["100,000 attributes"], URL, {})))
     await until_so(lambda: cpu_ticks(child) > idle + 20, "the child works on it")
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert state(child) == ""
-    assert await read_title(pool) == "Title a"
+    assert await read_title(parser) == "Title a"
 
 
-async def test_repeatedly_killed_processes_leave_no_resources(pool: ParserPool) -> None:
-    await read_title(pool)
+async def test_repeatedly_killed_processes_leave_no_resources(parser: ParserClient) -> None:
+    await read_title(parser)
     before = descriptors()
     for _ in range(15):
-        reading = asyncio.ensure_future(read_title(pool, HOSTILE["100,000 attributes"]))
+        reading = asyncio.ensure_future(read_title(parser, HOSTILE["100,000 attributes"]))
         await until_so(children, "a child works on it")
         os.kill(children()[0], signal.SIGKILL)
         with pytest.raises(ParseKilled):
             await reading
-    assert await read_title(pool) == "Title a"
+    assert await read_title(parser) == "Title a"
     assert len(children()) == 1
     assert descriptors() == before
 
 
-async def test_the_pool_size_is_never_exceeded() -> None:
-    async with ParserPool(2) as pool:
+async def test_a_parser_has_one_process_until_it_is_closed() -> None:
+    async with ParserClient() as parser:
         assert children() == []
-        titles = await asyncio.gather(*(read_title(pool) for _ in range(8)))
-        assert len(children()) == 2
+        titles = await asyncio.gather(*(read_title(parser) for _ in range(8)))
+        assert len(children()) == 1
     assert set(titles) == {"Title a"}
     assert children() == []
 
@@ -197,12 +195,12 @@ async def test_the_pool_size_is_never_exceeded() -> None:
 async def test_a_killed_parent_leaves_no_process() -> None:
     program = (
         "import asyncio, sys\n"
-        "from service.feeds.sandbox.parser_pool import ParserPool\n"
+        "from service.feeds.sandbox.parser_client import ParserClient\n"
         "from service.feeds.sandbox.protocol import Document\n"
         "async def main():\n"
-        "    async with ParserPool(1) as pool:\n"
-        f"        await pool.parse_document(Document({GOOD!r}, {URL!r}, {{}}))\n"
-        "        print(pool._idle[0]._process.pid, 'feedparser' in sys.modules, flush=True)\n"
+        "    async with ParserClient() as parser:\n"
+        f"        await parser.parse_document(Document({GOOD!r}, {URL!r}, {{}}))\n"
+        "        print(parser._process.pid, 'feedparser' in sys.modules, flush=True)\n"
         "        await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
@@ -219,6 +217,6 @@ async def test_a_killed_parent_leaves_no_process() -> None:
     await until_so(lambda: state(int(pid)) == "", "the child ends")
 
 
-async def test_a_page_that_exceeds_the_memory_limit_is_not_truncated(pool: ParserPool) -> None:
+async def test_a_page_that_exceeds_the_memory_limit_is_not_truncated(parser: ParserClient) -> None:
     with pytest.raises(ParseKilled):
-        await pool.parse_document(Document(b"<html>" + b"<p>x" * 1_200_000, URL, {"content-type": "text/html"}))
+        await parser.parse_document(Document(b"<html>" + b"<p>x" * 1_200_000, URL, {"content-type": "text/html"}))

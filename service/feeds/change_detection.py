@@ -1,4 +1,4 @@
-"""The functions that a parser process executes: detect the changes of a channel, or parse an unknown document.
+"""The functions that a parser process executes, which detect a channel's changes or parse an unknown document.
 
 The *baseline* of a channel is the encoded state by which its changes are detected: an ``entry_identity.IdentityState``
 for a feed, a ``page_change_detection.PageState`` for a page. A baseline that cannot be decoded, because another version
@@ -11,10 +11,10 @@ import msgspec
 
 from service.errors import NotAFeed
 from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
-from service.feeds.pages.extraction import parse_page
-from service.feeds.pages.feed_links import find_feed_links
+from service.feeds.pages.content_extraction import parse_page
+from service.feeds.pages.feed_autodiscovery import find_feed_links
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
-from service.feeds.parsing.feed_parser import parse
+from service.feeds.parse import parse
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, ParsedDocument, ParseDocument
 from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Entry, FeedLink, ParsedFeed

@@ -1,0 +1,194 @@
+"""The client of a parser process, in which a malicious document can end nothing but that process (guarantee I7).
+
+The client's own process loads neither feedparser nor lxml. The parser process runs ``parser_process`` as a child. It is
+started on demand and handles one request after the other. It is killed if a document exceeds its time or memory
+(``resource_limits``), and after two minutes without a request.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Self, cast
+
+import msgspec
+import structlog
+
+import service
+from service.errors import OperationalError, ParseKilled, from_fault
+from service.feeds.opml import OpmlDocument
+from service.feeds.sandbox.protocol import (
+    LENGTH_BYTES,
+    MAX_FRAME_BYTES,
+    Confinement,
+    DetectChanges,
+    DetectionResult,
+    Document,
+    ParsedDocument,
+    ParseDocument,
+    ParseOpml,
+    ParserRequest,
+    ParserResponse,
+    Result,
+    encode_frame,
+)
+from service.observability.metrics import PARSE_KILLS, PARSER_WITHOUT_SECCOMP
+
+PARSE_TIMEOUT_S = 12.0
+"""Longer than the process's own timer of 10 s, for a process whose timer does not run (stopped, or starved)."""
+_IDLE_TIMEOUT_S = 120.0
+"""A process takes about 41 MB, and 0.2 s of processor time to start."""
+_PACKAGES = str(Path(service.__file__).parent.parent)
+_log = structlog.get_logger(__name__)
+_EXIT_REASONS = {
+    -signal.SIGPROF: "took more processor time than one document gets",
+    -signal.SIGALRM: "took longer than one document may",
+}
+
+
+class ParserClient:
+    """Parses documents in a child process, one at a time; an async context manager that kills the process on exit.
+
+    ``niceness`` is the scheduling priority of the process, as in ``nice(1)``. ``cpu_s`` is the processor time of all
+    requests so far, in seconds. ``confinement`` is that of the process; None before the first response.
+    """
+
+    def __init__(self, niceness: int = 0) -> None:
+        self.cpu_s = 0.0
+        self.confinement: Confinement | None = None
+        self._niceness = niceness
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        """Return the client. The first request starts the process."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Kill the process."""
+        await self._end_process()
+
+    async def parse_document(self, document: Document, selector: str = "") -> ParsedDocument:
+        """Parse a document of unknown type, after waiting for other requests.
+
+        ``selector`` (CSS) limits a page to the matching elements. Raises the errors of
+        :func:`~service.feeds.change_detection.parse_document`, :class:`ParseKilled` if the document exceeded
+        its time or memory, and :class:`OperationalError` if the process cannot be started.
+        """
+        return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
+
+    async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
+        """Detect the changes that documents of a channel show, after waiting for other requests.
+
+        Raises :class:`ParseKilled` if it takes longer than ``timeout_s``, not counting the wait for other requests. The
+        other errors are those of :meth:`parse_document`.
+        """
+        return await self._request(request, ParserResponse[DetectionResult], timeout_s)
+
+    async def parse_opml(self, body: bytes) -> OpmlDocument:
+        """Parse an OPML file, after waiting for other requests.
+
+        Raises :class:`UserError` for a file that is not OPML. The other errors are those of :meth:`parse_document`.
+        """
+        return await self._request(ParseOpml(body), ParserResponse[OpmlDocument])
+
+    async def _request(
+        self, request: ParserRequest, kind: type[ParserResponse[Result]], timeout_s: float = PARSE_TIMEOUT_S
+    ) -> Result:
+        async with self._turn:
+            self._cancel_idle_timer()
+            began_s = time.monotonic()
+            try:
+                response = await self._exchange(request, kind, timeout_s)
+            except BaseException as error:
+                limit_s = request.cpu_s if isinstance(request, DetectChanges) else PARSE_TIMEOUT_S
+                self.cpu_s += min(time.monotonic() - began_s, limit_s)
+                # Also if cancelled: the process would go on with a document whose result nobody awaits.
+                await self._end_process()
+                if isinstance(error, ParseKilled):
+                    PARSE_KILLS.inc()
+                raise
+            self._record_confinement(response.confinement)
+            self.cpu_s += response.cpu_s
+            if response.needs_restart:
+                await self._end_process()
+            else:
+                self._idle_timer = asyncio.get_running_loop().call_later(_IDLE_TIMEOUT_S, self._on_idle)
+        if response.fault is not None:
+            raise from_fault(response.fault)
+        return cast("Result", response.result)
+
+    async def _exchange(
+        self, request: ParserRequest, kind: type[ParserResponse[Result]], timeout_s: float
+    ) -> ParserResponse[Result]:
+        if self._process is None or self._process.returncode is not None:
+            self._process = await _start_process(self._niceness)
+        process, stdin, stdout = self._process, self._process.stdin, self._process.stdout
+        assert stdin is not None  # noqa: S101 - the process was started with pipes
+        assert stdout is not None  # noqa: S101 - see above
+        try:
+            async with asyncio.timeout(timeout_s):
+                stdin.write(encode_frame(request))
+                await stdin.drain()
+                length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "big")
+                if length > MAX_FRAME_BYTES:
+                    raise ParseKilled("The document made the parser send an invalid response.")
+                return msgspec.msgpack.decode(await stdout.readexactly(length), type=kind)
+        except TimeoutError as error:
+            raise ParseKilled("The document took longer than one document may.") from error
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:
+            await self._end_process()
+            reason = _EXIT_REASONS.get(process.returncode or 0, "crashed the parser or used too much memory")
+            raise ParseKilled(f"The document {reason}.") from error
+
+    def _record_confinement(self, confinement: Confinement) -> None:
+        if confinement != self.confinement:
+            self.confinement = confinement
+            PARSER_WITHOUT_SECCOMP.set(confinement != "seccomp")
+            if confinement != "seccomp":
+                _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
+
+    def _cancel_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+
+    def _on_idle(self) -> None:
+        self._kill()
+        self._process = None
+
+    def _kill(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            # Not Process.kill(), which may collect the exit status that the event loop waits for.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
+
+    async def _end_process(self) -> None:
+        """Kill the process, if there is one, and wait for its end."""
+        self._cancel_idle_timer()
+        self._kill()
+        if self._process is not None:
+            await self._process.wait()
+
+
+async def _start_process(niceness: int) -> asyncio.subprocess.Process:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",  # do not import modules from the current directory
+            "-m",
+            "service.feeds.sandbox.parser_process",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={"PYTHONPATH": _PACKAGES, "LANG": "C.UTF-8"},  # without this process's secrets
+        )
+    except OSError as error:
+        raise OperationalError(f"A parser process cannot be started: {error.strerror}.") from error
+    if niceness:
+        with contextlib.suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, process.pid, niceness)
+    return process
