@@ -1,4 +1,4 @@
-"""Request and response helpers of all handlers: application keys, templates, JSON, forms, and static files.
+"""Request and response helpers of all handlers: application keys, templates, JSON, and static files.
 
 Only static files are compressed. Pages contain secrets next to parts of their URL, so a compressed page's size could
 reveal the secrets (BREACH).
@@ -151,11 +151,6 @@ def read_log_cursor(request: web.Request) -> str:
     if cursor and not _STREAM_CURSOR.fullmatch(cursor):
         raise UserError(INVALID_CURSOR)
     return cursor
-
-
-async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the stripped fields of the posted form. If a field is repeated, its last value counts."""
-    return {name: str(value).strip() for name, value in (await request.post()).items()}
 
 
 async def static_file(request: web.Request) -> web.Response:

@@ -18,7 +18,7 @@ from service.console.auth.accounts import (
     set_zone,
 )
 from service.console.auth.middleware import SESSION_COOKIE, cookie_path, own_origin, set_cookie
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import redisplay_on_error
 from service.console.rendering import CLOCK, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of

@@ -1,6 +1,6 @@
 """The page Settings and its API operations: own time zone, sessions, API keys, password, invitations and accounts."""
 
-from contextlib import suppress
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -11,15 +11,14 @@ from service.console.auth import accounts
 from service.console.auth.accounts import MIN_PASSWORD_CHARS, AccountView
 from service.console.auth.login import change_password, open_session, password_link
 from service.console.auth.roles import SCOPES, Permission, admin_access, read_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.idempotency_middleware import RESPONSE_IS_SECRET
 from service.console.openapi import Operations
 from service.console.pages.people import Invitation, invite
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, read_form, render, time_zone
+from service.console.rendering import CLOCK, PRINCIPAL, STORE, render, time_zone
 from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
 
-_MAX_KEY_NAME_CHARS: Final = 64
 _MAX_KEYS: Final = 50
 """Maximum number of API keys per account."""
 _OWN_ACCESS: Final = Permission(Role.VIEWER, "access:write")
@@ -243,12 +242,10 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
     request[AUDIT_DETAIL] = f"{body.name}: {' '.join(body.scopes)}"
     request[RESPONSE_IS_SECRET] = True
     store, principal = request.app[STORE], request[PRINCIPAL]
-    if not body.scopes:
-        raise UserError(f"Choose at least one scope: {', '.join(SCOPES)}.")
     if unknown := [scope for scope in body.scopes if scope not in SCOPES]:
         raise UserError(f"“{unknown[0]}” is not a scope. Choose from: {', '.join(SCOPES)}.")
-    if not 0 < len(body.name) <= _MAX_KEY_NAME_CHARS or not body.name.isprintable():
-        raise UserError(f"Give the API key a name of 1 to {_MAX_KEY_NAME_CHARS} printable characters.")
+    if not body.name.isprintable():
+        raise UserError("The name of an API key consists of printable characters.")
     account = await store.accounts.get(principal.name) if principal.name else None
     if account is None:
         raise UserError("An API key belongs to an account. Log in to create one.")
@@ -339,41 +336,29 @@ async def set_zone(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther("/settings?done=zone")
 
 
-async def end_session(request: web.Request) -> web.Response:
-    """End a session."""
-    with suppress(web.HTTPNotFound):
-        await delete_session(request)
-    raise web.HTTPSeeOther("/settings?done=session")
+end_session = redirect_after(delete_session, "/settings?done=session", page)
+revoke_key = redirect_after(delete_key, "/settings?done=key", page)
+remove_account = redirect_after(delete_account, "/settings?done=removed#accounts", page)
 
 
 @redisplay_on_error(page)
 async def create_key(request: web.Request) -> web.Response:
     """Create an API key for your own account and show it once."""
     form = await request.post()
-    scopes = tuple(str(scope) for scope in form.getall("scope", ()))
-    created = await post_key(request, AddKey(str(form.get("name", "")).strip(), scopes))
+    fields = {"name": str(form.get("name", "")).strip(), "scopes": form.getall("scope", ())}
+    problem = "Give the API key a name of 1 to 64 characters, and choose at least one scope."
+    created = await post_key(request, convert_fields(fields, AddKey, problem))
     description = f"API key “{created.key.name}”. Send it as “Authorization: Bearer …”."
     return await page(request, secret=created.token, secret_description=description)
-
-
-async def revoke_key(request: web.Request) -> web.Response:
-    """Revoke an API key."""
-    with suppress(web.HTTPNotFound):
-        await delete_key(request)
-    raise web.HTTPSeeOther("/settings?done=key")
 
 
 @redisplay_on_error(page)
 async def create_invitation(request: web.Request) -> web.Response:
     """Create an invitation to the bot and show its code once."""
     form = await read_form(request)
-    uses, days = form.get("uses", ""), form.get("days", "")
-    request[AUDIT_DETAIL] = f"{uses} people, {days} days"
-    try:
-        invitation = msgspec.convert({"uses": uses, "days": days}, Invitation, strict=False)
-    except msgspec.ValidationError:
-        raise UserError("Enter how many people can use the invitation, and for how many days it is valid.") from None
-    code = (await invite(request, invitation)).code
+    fields = {name: form.get(name, "") for name in ("uses", "days")}
+    problem = "Enter how many people can use the invitation, and for how many days it is valid."
+    code = (await invite(request, convert_fields(fields, Invitation, problem))).code
     description = "Invitation. People who send this to the bot can use it."
     return await page(request, secret=f"invite {code}", secret_description=description)
 
@@ -382,10 +367,9 @@ async def create_invitation(request: web.Request) -> web.Response:
 async def create_account(request: web.Request) -> web.Response:
     """Create an account and show the link for choosing its password."""
     form = await read_form(request)
-    name = form.get("name", "")
-    request[AUDIT_DETAIL] = f"{name}: {form.get('role', '')}"
-    created = await post_account(request, AddAccount(name, _parse_role(form.get("role", ""))))
-    return await page(request, secret=created.link, secret_description=_describe_link(name))
+    account = AddAccount(form.get("name", ""), _read_role(form))
+    created = await post_account(request, account)
+    return await page(request, secret=created.link, secret_description=_describe_link(account.name))
 
 
 @redisplay_on_error(page)
@@ -398,22 +382,12 @@ async def create_password_link(request: web.Request) -> web.Response:
 @redisplay_on_error(page)
 async def set_role(request: web.Request) -> web.Response:
     """Change the role of an account, from its next request on."""
-    await patch_account(request, SetRole(_parse_role((await read_form(request)).get("role", ""))))
+    await patch_account(request, SetRole(_read_role(await read_form(request))))
     raise web.HTTPSeeOther("/settings?done=role#accounts")
 
 
-@redisplay_on_error(page)
-async def remove_account(request: web.Request) -> web.Response:
-    """Remove an account with its sessions and API keys."""
-    await delete_account(request)
-    raise web.HTTPSeeOther("/settings?done=removed#accounts")
-
-
-def _parse_role(text: str) -> Role:
-    try:
-        return Role(text)
-    except ValueError:
-        raise UserError(f"Choose a role: {', '.join(Role)}.") from None
+def _read_role(form: Mapping[str, str]) -> Role:
+    return convert_fields({"role": form.get("role")}, SetRole, f"Choose a role: {', '.join(Role)}.").role
 
 
 def _describe_link(name: str) -> str:

@@ -13,10 +13,11 @@ from aiohttp import hdrs, web
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import write_access
 from service.console.channel_queries import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
-from service.console.error_responses import public_message, redisplay_on_error, status_of
+from service.console.error_responses import public_message, status_of
+from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.pages import channel as channel_page
-from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, read_form, render
+from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import admin_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import NotFound, UserError
 from service.feeds.urls import canonical_url, channel_id
 from service.model import ChannelId, UserId
@@ -175,10 +175,7 @@ async def send(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther("/announcements")
 
 
-async def stop(request: web.Request) -> web.Response:
-    """Stop an announcement."""
-    await stop_announcement(request)
-    raise web.HTTPSeeOther("/announcements")
+stop = redirect_after(stop_announcement, "/announcements")
 
 
 async def _start(request: web.Request, draft: AnnouncementDraft, number: int) -> AnnouncementView:
@@ -261,9 +258,6 @@ def _parse(form: Mapping[str, str]) -> AnnouncementDraft:
         for name in ("text", "text_de", "text_fr", "text_es", "language", "host", "channel")
     }
     values |= {"to": form.get("to", "all"), "addresses": form.get("addresses", "").split()}
-    try:
-        return msgspec.convert(values | {"minutes": form.get("minutes", "") or "10"}, AnnouncementDraft, strict=False)
-    except msgspec.ValidationError as error:
-        raise UserError(
-            f"Enter a text of at most {_MAX_TEXT_CHARS:,} characters, and 1 to {_MAX_MINUTES:,} minutes."
-        ) from error
+    values |= {"minutes": form.get("minutes", "") or "10"}
+    problem = f"Enter a text of at most {_MAX_TEXT_CHARS:,} characters, and 1 to {_MAX_MINUTES:,} minutes."
+    return convert_fields(values, AnnouncementDraft, problem)

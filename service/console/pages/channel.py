@@ -17,7 +17,7 @@ from service.console.channel_queries import (
     requested_channel,
 )
 from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
-from service.console.error_responses import public_message, redisplay_on_error
+from service.console.error_responses import public_message
 from service.console.formatting import (
     describe_bounds,
     format_duration,
@@ -25,9 +25,10 @@ from service.console.formatting import (
     outcome_label,
     parse_duration,
 )
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render, time_zone
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, render, time_zone
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.entry_registration import remove_channel
 from service.errors import CoronetError, UserError
@@ -174,11 +175,7 @@ async def content_page(request: web.Request) -> web.Response:
     return render(request, "channel_content.html", channel=channel, content=found)
 
 
-@redisplay_on_error(page)
-async def poll(request: web.Request) -> web.Response:
-    """Poll the channel now and show it."""
-    await poll_channel(request)
-    raise web.HTTPSeeOther(f"/channels/{request.match_info['cid']}?polled=1")
+poll = redirect_after(poll_channel, "/channels/{cid}?polled=1", page)
 
 
 async def trace(request: web.Request) -> web.StreamResponse:
@@ -237,10 +234,10 @@ async def set_bounds(request: web.Request) -> web.Response:
         for name in ChannelBounds.__struct_fields__
         if (text := form.get(name, "")[:_MAX_FIELD_CHARS])
     }
-    try:
-        bounds = await _bounds_before(request, cid) if form.get("undo") else msgspec.convert(values, ChannelBounds)
-    except msgspec.ValidationError as error:
-        raise UserError(f"Invalid bounds: {error}") from error
+    if form.get("undo"):
+        bounds = await _bounds_before(request, cid)
+    else:
+        bounds = convert_fields(values, ChannelBounds, "Invalid bounds: {}")
     await _set_bounds(request, cid, bounds)
     raise web.HTTPSeeOther(f"/channels/{cid}#bounds")
 
@@ -259,10 +256,7 @@ async def remove_form(request: web.Request) -> web.Response:
     return render(request, "channel_remove.html", channel=channel, subscribers=subscribers)
 
 
-async def remove(request: web.Request) -> web.Response:
-    """Remove the channel and all subscriptions to it."""
-    await delete_channel(request)
-    raise web.HTTPSeeOther("/channels?removed=1")
+remove = redirect_after(delete_channel, "/channels?removed=1")
 
 
 async def _show_again(request: web.Request, cid: ChannelId) -> web.Response:

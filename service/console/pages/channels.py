@@ -17,6 +17,7 @@ from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelQuery, next_cursor, page_start
 from service.console.channel_queries import ChannelPage, channel_views, page_numbers
 from service.console.formatting import parse_duration
+from service.console.forms import convert_fields
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, STORE, read_limit, render
 from service.entry_registration import remove_channel
@@ -214,10 +215,7 @@ def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
     sort = fields.get("sort", "id")
     values = {name: fields.get(name, "")[:_MAX_QUERY_CHARS] for name in ("state", "tag", "site")}
     values |= {"text": fields.get("q", "")[:_MAX_QUERY_CHARS], "sort": sort.removeprefix("-")}
-    try:
-        return msgspec.convert(values | {"reverse": sort.startswith("-")}, ChannelQuery)
-    except msgspec.ValidationError as error:
-        raise UserError(f"Invalid search: {error}") from error
+    return convert_fields(values | {"reverse": sort.startswith("-")}, ChannelQuery, "Invalid search: {}")
 
 
 def _query_fields(query: ChannelQuery) -> dict[str, str]:

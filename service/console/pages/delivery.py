@@ -14,6 +14,7 @@ from aiohttp import web
 
 from service.console import metrics_sampler
 from service.console.auth.roles import read_access, write_access
+from service.console.forms import redirect_after
 from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.rendering import CLOCK, METRICS, STORE, read_limit, read_log_cursor, render
 from service.model import ChannelId, UserId
@@ -161,16 +162,8 @@ async def page(request: web.Request) -> web.Response:
     )
 
 
-async def requeue(request: web.Request) -> web.Response:
-    """Queue the content of a dead letter for delivery again."""
-    await requeue_dead_letter(request)
-    raise web.HTTPSeeOther("/delivery")
-
-
-async def drop(request: web.Request) -> web.Response:
-    """Delete a dead letter."""
-    await delete_dead_letter(request)
-    raise web.HTTPSeeOther("/delivery")
+requeue = redirect_after(requeue_dead_letter, "/delivery")
+drop = redirect_after(delete_dead_letter, "/delivery")
 
 
 async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:

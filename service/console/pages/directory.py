@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from service.console.auth.roles import read_access
-from service.console.error_responses import public_message
+from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import CLOCK, SETTINGS, STORE, render
 from service.discovery.av_pairs import ContentKind, Pair
@@ -35,7 +35,7 @@ from service.discovery.partial.strategies import (
 from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.ranking import ScoreParts
-from service.errors import CoronetError, NotFound, StoreUnavailable
+from service.errors import NotFound
 from service.model import ChannelId, Entry
 from service.search import Searcher, SearchExplanation
 from service.store import Store
@@ -350,18 +350,9 @@ async def get_directory_metrics(request: web.Request) -> DirectoryMetrics:
     return await measure(request.app[STORE], request.query.get("pair", ""))
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show the directory. If the query has a search, show its results and how it was answered."""
-    query = request.query.get("q", "").strip()[:_MAX_QUERY_CHARS]
-    result: SearchResult | None = None
-    error, status = "", 200
-    if query:
-        try:
-            result = await _search(request, query)
-        except StoreUnavailable:
-            raise
-        except CoronetError as failure:
-            error, status = public_message(failure), 422
+async def _page(
+    request: web.Request, status: int = 200, *, error: str = "", result: SearchResult | None = None
+) -> web.Response:
     matrices, directories = await asyncio.gather(get_matrices(request), get_directories(request))
     metrics: DirectoryMetrics | None = None
     if "measure" in request.query:
@@ -371,7 +362,7 @@ async def page(request: web.Request) -> web.Response:
         request,
         "directory.html",
         status,
-        query=query,
+        query=_query(request),
         result=result,
         matrices=matrices.items,
         max_matrices=_MAX_MATRICES,
@@ -380,6 +371,17 @@ async def page(request: web.Request) -> web.Response:
         metrics=metrics,
         error=error,
     )
+
+
+@redisplay_on_error(_page)
+async def page(request: web.Request) -> web.Response:
+    """Show the directory. If the query has a search, show its results and how it was answered."""
+    query = _query(request)
+    return await _page(request, result=await _search(request, query) if query else None)
+
+
+def _query(request: web.Request) -> str:
+    return request.query.get("q", "").strip()[:_MAX_QUERY_CHARS]
 
 
 async def measure(store: Store, pair: str) -> DirectoryMetrics:

@@ -7,12 +7,12 @@ import msgspec
 from aiohttp import web
 
 from service.console.auth.roles import read_access
-from service.console.error_responses import public_message
+from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import CLOCK, SETTINGS, STORE, read_limit, render
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT
-from service.errors import CoronetError, StoreUnavailable, UserError
+from service.errors import UserError
 from service.model import ChannelId
 from service.search import Searcher
 
@@ -45,6 +45,7 @@ class Discovered(msgspec.Struct, frozen=True):
 _ORDERS: Final = get_args(DiscoverOrder)
 _PAGE_LIMIT: Final = 20
 _MAX_VALUE_CHARS: Final = 100
+_NO_ANSWER: Final = DiscoverAnswer((), (), (), has_more=False)
 
 
 @operation(
@@ -77,16 +78,10 @@ async def _discover(request: web.Request, default_limit: int) -> DiscoverAnswer:
     return await searcher.discover(cast("DiscoverOrder", order), language, topic, limit)
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show popular or new channels."""
+async def _page(
+    request: web.Request, status: int = 200, *, error: str = "", answer: DiscoverAnswer = _NO_ANSWER
+) -> web.Response:
     query = {name: request.query.get(name, "").strip()[:_MAX_VALUE_CHARS] for name in ("order", "language", "topic")}
-    answer, error, status = DiscoverAnswer((), (), (), has_more=False), "", 200
-    try:
-        answer = await _discover(request, _PAGE_LIMIT)
-    except StoreUnavailable:
-        raise
-    except CoronetError as failure:
-        error, status = public_message(failure), 422
 
     def link(**changes: str) -> str:
         """Return the URL of this page with these parameters changed."""
@@ -106,6 +101,12 @@ async def page(request: web.Request) -> web.Response:
         error=error,
         now_s=request.app[CLOCK].wall_s(),
     )
+
+
+@redisplay_on_error(_page)
+async def page(request: web.Request) -> web.Response:
+    """Show popular or new channels."""
+    return await _page(request, answer=await _discover(request, _PAGE_LIMIT))
 
 
 def _listing(answer: DiscoverAnswer) -> Discovered:

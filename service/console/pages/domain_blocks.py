@@ -10,9 +10,9 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, read_form, render
+from service.console.rendering import CLOCK, PRINCIPAL, STORE, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url, host_of
 from service.store.coordination.request_budgets import HostBlock
@@ -63,16 +63,14 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
     return render(request, "domain_blocks.html", status, blocked=dict(sorted(blocked.items())), error=error)
 
 
+allow = redirect_after(allow_domain, "/blocked-domains", page)
+
+
 @redisplay_on_error(page)
-async def change(request: web.Request) -> web.Response:
-    """Block or unblock a domain."""
+async def block(request: web.Request) -> web.Response:
+    """Block a domain: the bot ignores its users, and sends them nothing."""
     form = await read_form(request)
-    name = _parse_domain(form.get("name", "").strip())
-    if form.get("action") == "allow":
-        request[AUDIT_DETAIL] = f"allow {name}"
-        await request.app[STORE].blocked_user_domains.remove(name)
-    else:
-        await _block(request, name, form.get("why", "")[:_MAX_REASON_CHARS])
+    await _block(request, _parse_domain(form.get("name", "")), form.get("why", "")[:_MAX_REASON_CHARS])
     raise web.HTTPSeeOther("/blocked-domains")
 
 

@@ -16,10 +16,10 @@ from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelRow
 from service.console.channel_queries import channel_views, page_numbers
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, read_limit, render
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_limit, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.model import ChannelId, PollResult
@@ -259,7 +259,9 @@ async def change(request: web.Request) -> web.Response:
     elif action == "usual":
         await store.request_budgets.clear_site_rate(site)
     else:
-        await store.request_budgets.set_site_rate(site, _parse_rate(text))
+        problem = f"Enter requests per second from {_MIN_RATE_PER_S:g} to {_MAX_RATE_PER_S:g}."
+        limit = convert_fields({"requests_per_s": text}, SetHost, problem)
+        await store.request_budgets.set_site_rate(site, limit.requests_per_s)
     raise web.HTTPSeeOther(f"/hosts/{site}")
 
 
@@ -274,12 +276,7 @@ async def block(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther(f"/hosts/{site}#blocked")
 
 
-async def allow(request: web.Request) -> web.Response:
-    """Unblock a host or domain."""
-    name = request[AUDIT_DETAIL] = (await read_form(request)).get("name", "")[:_MAX_HOST_CHARS]
-    if not await request.app[STORE].blocked_hosts.remove(name):
-        return await site_page(request, 404, error=f"“{name}” is not blocked.")
-    raise web.HTTPSeeOther(f"/hosts/{_requested_site(request)}#blocked")
+allow = redirect_after(allow_host, "/hosts/{host}#blocked", site_page)
 
 
 async def _block(request: web.Request, name: str, why: str) -> None:
@@ -312,13 +309,6 @@ async def _poll_results(store: Store, cache: ChannelCache, site: str) -> dict[st
 
 def _rows_of(cache: ChannelCache, site: str) -> list[ChannelRow]:
     return [row for row in cache.rows.values() if row.site == site]
-
-
-def _parse_rate(text: str) -> float:
-    try:
-        return msgspec.convert({"requests_per_s": text}, SetHost, strict=False).requests_per_s
-    except msgspec.ValidationError as error:
-        raise UserError(f"Enter requests per second from {_MIN_RATE_PER_S:g} to {_MAX_RATE_PER_S:g}.") from error
 
 
 def _requested_site(request: web.Request) -> str:

@@ -12,6 +12,7 @@ from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelQuery
 from service.console.channel_queries import ChannelDetail, channel_detail
 from service.console.charts import regions, ring_svg
+from service.console.forms import redirect_after
 from service.console.metrics_sampler import Load
 from service.console.openapi import Operations
 from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, METRICS, STORE, render
@@ -57,7 +58,10 @@ async def drain_node(request: web.Request) -> None:
 @operation("POST", "/workers/{worker}/restore", write_access("fleet"), 404)
 async def restore_worker(request: web.Request) -> None:
     """Restore a drained worker so that it joins the ring again."""
-    await _restore(request, request.match_info["worker"])
+    worker = request.match_info["worker"]
+    request[AUDIT_DETAIL] = worker[:100]
+    if not await request.app[STORE].ring.restore(worker):
+        raise web.HTTPNotFound(text="There is no drained worker with this name.")
 
 
 async def page(request: web.Request) -> web.Response:
@@ -113,19 +117,5 @@ def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tupl
     return sorted(by_versions.items())
 
 
-async def drain(request: web.Request) -> web.Response:
-    """Drain a node: other nodes take over its channels now, and its worker stays out of the ring until restored."""
-    await drain_node(request)
-    raise web.HTTPSeeOther("/nodes")
-
-
-async def restore(request: web.Request) -> web.Response:
-    """Restore a drained worker so that it joins the ring again."""
-    await _restore(request, str((await request.post()).get("worker", "")))
-    raise web.HTTPSeeOther("/nodes")
-
-
-async def _restore(request: web.Request, worker: str) -> None:
-    request[AUDIT_DETAIL] = worker[:100]
-    if not await request.app[STORE].ring.restore(worker):
-        raise web.HTTPNotFound(text="There is no drained worker with this name.")
+drain = redirect_after(drain_node, "/nodes")
+restore = redirect_after(restore_worker, "/nodes")

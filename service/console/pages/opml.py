@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console.auth.roles import read_access, write_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import redisplay_on_error
 from service.console.openapi import File, Operations
 from service.console.rendering import OPML_READER, STORE, render
 from service.errors import LimitReached, PublisherError, UserError

@@ -15,11 +15,11 @@ from aiohttp import web
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access, write_access
 from service.console.channel_cache import INVALID_CURSOR
-from service.console.error_responses import public_message, redisplay_on_error, status_of
+from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.delivery import Deliveries, recent_deliveries
-from service.console.rendering import SETTINGS, STORE, read_form, read_limit, render
-from service.errors import CoronetError, NotFound, StoreUnavailable, UserError
+from service.console.rendering import SETTINGS, STORE, read_limit, render
+from service.errors import NotFound, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
@@ -104,8 +104,8 @@ class CommandDryRun(msgspec.Struct, frozen=True):
 async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
     """Dry-run commands as a person: get the bot's replies and their effects without executing anything."""
     request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
-    person = await get_person(request)
-    return CommandDryRun(await _dry_run(request.app[STORE], person, body.commands))
+    previews = await request.app[STORE].dry_runs.dry_run((await get_person(request)).jid, body.commands)
+    return CommandDryRun(tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews))
 
 
 @operation(
@@ -156,6 +156,7 @@ async def delete_person(request: web.Request) -> None:
 @operation("POST", "/invitations", write_access("people"))
 async def invite(request: web.Request, body: Invitation) -> InvitationCode:
     """Create an invitation to a bot with the setting who_may_use=invited."""
+    request[AUDIT_DETAIL] = f"{body.uses} people, {body.days:g} days"
     return InvitationCode(await request.app[STORE].invitations.create(body.uses, body.days * DAY_S))
 
 
@@ -214,37 +215,31 @@ async def forget_form(request: web.Request) -> web.Response:
     return render(request, "person_delete.html", person=await get_person(request))
 
 
-async def forget(request: web.Request) -> web.Response:
-    """Delete a person with all their subscriptions and data."""
-    await delete_person(request)
-    raise web.HTTPSeeOther("/people?forgotten=1")
+forget = redirect_after(delete_person, "/people?forgotten=1")
 
 
-async def dry_run_page(request: web.Request) -> web.Response:
-    """Dry-run a command as a person and show the bot's reply."""
-    form, person = await request.post(), await get_person(request)
-    before = [str(text)[:_MAX_COMMAND_CHARS] for text in form.getall("before", [])]
-    text = str(form.get("command", "")).strip()[:_MAX_COMMAND_CHARS]
-    request[AUDIT_DETAIL] = f"{len(before) + 1} commands"
-    lines: tuple[DryRunLine, ...] = ()
-    status, error = 200, ""
-    try:
-        if not text:
-            raise UserError("Enter a command as for the bot, for example “list”, “why #1” or a URL.")
-        if len(before) >= _MAX_COMMANDS:
-            raise UserError(f"A dry run has at most {_MAX_COMMANDS} commands. Start a new one.")
-        lines = await _dry_run(request.app[STORE], person, (*before, text))
-    except StoreUnavailable:
-        raise
-    except CoronetError as failed:
-        status, error = status_of(failed), public_message(failed)
-    commands = [line.command for line in lines] or before
+async def _dry_run_page(
+    request: web.Request, status: int = 200, *, error: str = "", lines: Sequence[DryRunLine] = ()
+) -> web.Response:
+    commands = [line.command for line in lines] or await _earlier_commands(request)
+    person = await get_person(request)
     return render(request, "person_dry_run.html", status, person=person, lines=lines, commands=commands, error=error)
 
 
-async def _dry_run(store: Store, person: Person, commands: Sequence[str]) -> tuple[DryRunLine, ...]:
-    previews = await store.dry_runs.dry_run(person.jid, tuple(commands))
-    return tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews)
+@redisplay_on_error(_dry_run_page)
+async def dry_run_page(request: web.Request) -> web.Response:
+    """Dry-run a command as a person and show the bot's reply."""
+    before = await _earlier_commands(request)
+    text = (await read_form(request)).get("command", "")[:_MAX_COMMAND_CHARS]
+    if not text:
+        raise UserError("Enter a command as for the bot, for example “list”, “why #1” or a URL.")
+    if len(before) >= _MAX_COMMANDS:
+        raise UserError(f"A dry run has at most {_MAX_COMMANDS} commands. Start a new one.")
+    return await _dry_run_page(request, lines=(await rehearse(request, Commands((*before, text)))).lines)
+
+
+async def _earlier_commands(request: web.Request) -> list[str]:
+    return [str(text)[:_MAX_COMMAND_CHARS] for text in (await request.post()).getall("before", [])]
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:

@@ -12,9 +12,10 @@ from service.console.auth.roles import admin_access, read_access
 from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.charts import Curve, wait_curves_svg
 from service.console.formatting import format_duration, parse_duration
+from service.console.forms import convert_fields, read_form
 from service.console.openapi import Operations
 from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel, SlowChannel
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render
+from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import UserError
@@ -218,10 +219,7 @@ def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
     for name in ("delay_s", "longest_wait_s"):
         if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
             values[name] = parse_duration(text)
-    try:
-        return msgspec.convert(values, FleetObjective)
-    except msgspec.ValidationError as error:
-        raise UserError(f"Invalid policy: {error}") from error
+    return convert_fields(values, FleetObjective, "Invalid policy: {}")
 
 
 def _parse_number(text: str) -> float:

@@ -4,10 +4,10 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import read_form, redisplay_on_error
 from service.console.metrics_sampler import growth, key_group_moves
 from service.console.openapi import ActionResult, Operations
-from service.console.rendering import METRICS, SETTINGS, STORE, read_form, render
+from service.console.rendering import METRICS, SETTINGS, STORE, render
 from service.operations import shards
 from service.operations.shards import Shards
 

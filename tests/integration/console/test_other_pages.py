@@ -188,7 +188,7 @@ async def test_a_node_is_drained_and_restored(store: Store, ada: Visitor) -> Non
         assert await store.ring.nodes() == []
         assert await store.ring.record_if_drained("north")
         assert "stay out of the ring" in (await ada.get("/nodes"))[1]
-        assert await ada.post("/nodes/restore", worker="north") == (303, "/nodes")
+        assert await ada.post("/nodes/north/restore") == (303, "/nodes")
         assert not await store.ring.record_if_drained("north")
 
 

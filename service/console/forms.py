@@ -1,0 +1,73 @@
+"""HTML forms: reading their fields, and the response to a change: a redirect, or the form again with the error."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import web
+
+from service.console.auth.middleware import Handler
+from service.console.error_responses import public_message, status_of
+from service.errors import CoronetError, StoreUnavailable, UserError
+
+_Kind = TypeVar("_Kind")
+_Page = Callable[..., Awaitable[web.StreamResponse]]
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the stripped fields of the posted form. If a field is repeated, its last value counts."""
+    return {name: str(value).strip() for name, value in (await request.post()).items()}
+
+
+def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str) -> _Kind:
+    """Return the fields of a form or a URL's query as an object of the type ``kind``.
+
+    Raises :class:`UserError` with the text ``problem``, in which ``{}`` stands for msgspec's reason.
+    """
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise UserError(problem.format(error)) from error
+
+
+def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
+    """Return a decorator for form handlers: if a handler raises a :class:`CoronetError`, the form is shown again.
+
+    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. ``HTTPNotFound``
+    is treated like a CoronetError; :class:`StoreUnavailable` is passed on.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except StoreUnavailable:
+                raise
+            except CoronetError as error:
+                return await page(request, status_of(error), error=public_message(error))
+            except web.HTTPNotFound as error:
+                return await page(request, error.status, error=error.text)
+
+        return handle
+
+    return decorate
+
+
+def redirect_after(
+    operation: Callable[[web.Request], Awaitable[object]], target: str, page: _Page | None = None
+) -> Handler:
+    """Return the handler of a form without fields, which executes an API operation and redirects to ``target``.
+
+    ``target`` is a path in which the request's path parameters are replaced, for example ``/channels/{cid}``. If
+    ``page`` is given, it shows the form again after an error (see :func:`redisplay_on_error`).
+    """
+
+    @wraps(operation)
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await operation(request)
+        raise web.HTTPSeeOther(target.format_map({name: quote(text) for name, text in request.match_info.items()}))
+
+    return redisplay_on_error(page)(handle) if page else handle
