@@ -45,7 +45,7 @@ _MIN_SILENCE_S = 15.0
 """A shorter silence is not reported: after a worker dies, others need two leases to take over its channels."""
 
 Sort = Literal["id", "title", "subscribers", "news", "version", "site", "failing", "added"]
-State = Literal["polled", "failing", "idle", "paused", "blocked", "moved"]
+State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 """``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and is not listed.
 ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
 """

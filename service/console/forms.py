@@ -6,7 +6,7 @@ from typing import TypeVar
 from urllib.parse import quote
 
 import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from service.console.auth.middleware import Handler
 from service.console.error_responses import public_message, status_of
@@ -17,8 +17,12 @@ _Page = Callable[..., Awaitable[web.StreamResponse]]
 
 
 async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the stripped fields of the posted form. If a field is repeated, its last value counts."""
-    return {name: str(value).strip() for name, value in (await request.post()).items()}
+    """Return the stripped fields of the posted form, or of the URL's query if the request is not a POST.
+
+    If a field is repeated, its last value counts.
+    """
+    fields = await request.post() if request.method == hdrs.METH_POST else request.query
+    return {name: str(value).strip() for name, value in fields.items()}
 
 
 def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str) -> _Kind:

@@ -131,7 +131,7 @@ async def stop_announcement(request: web.Request) -> None:
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the form and the announcements so far. ``error`` is the message of a failed change."""
-    form = await read_form(request) if request.method == "POST" else {}
+    form = await read_form(request)
     return render(
         request,
         "announcements.html",
@@ -152,7 +152,7 @@ async def preview(request: web.Request) -> web.Response:
     request[AUDIT_DETAIL] = draft.description()
     found = _preview(draft, len(await _recipients(request, draft)))
     number = await request.app[STORE].announcements.reserve_number()
-    fields = {name: value for name, value in form.items() if name not in {"csrf", "number"}}
+    fields = {name: value for name, value in form.items() if name != "csrf"} | {"number": str(number)}
     return render(
         request,
         "announcement_preview.html",

@@ -5,7 +5,7 @@ A bulk change works for a limited time per request and reports how many channels
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, cast, get_args
 from urllib.parse import urlencode
 
@@ -14,10 +14,10 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_cache import ChannelQuery, next_cursor, page_start
+from service.console.channel_cache import ChannelQuery, State, next_cursor, page_start
 from service.console.channel_queries import ChannelPage, channel_views, page_numbers
 from service.console.formatting import parse_duration
-from service.console.forms import convert_fields
+from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, STORE, read_limit, render
 from service.entry_registration import remove_channel
@@ -46,7 +46,6 @@ _COLUMNS: Final = {
     "added": "Added",
 }
 """Sort orders of the list and the titles of their columns."""
-_STATES: Final = ("polled", "failing", "paused", "blocked", "idle", "moved")
 
 _Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
@@ -121,68 +120,14 @@ async def get_channels(request: web.Request) -> ChannelPage:
     return ChannelPage(await channel_views(app[STORE], page_ids), next_cursor(ids, start + len(page_ids)), len(ids))
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show the list of channels."""
-    return await _page(request, request.query)
-
-
-async def change_selected(request: web.Request) -> web.Response:
-    """Change the selected channels."""
-    form = await request.post()
-    fields = {name: str(value) for name, value in form.items()}
-    # "tag" is the tag to add or remove, "tag_was" the one that the list was filtered by.
-    query = {**fields, "tag": fields.get("tag_was", "")}
-    if fields.get("action") not in get_args(Action):
-        raise UserError("Choose an action for the channels.")
-
-    try:
-        return await _change_selected(request, fields, [str(cid) for cid in form.getall("channel", [])], query)
-    except UserError as error:
-        return await _page(request, query, 422, error=str(error))
-
-
-async def _change_selected(
-    request: web.Request, fields: Mapping[str, str], checked: Sequence[str], query: Mapping[str, str]
+async def page(
+    request: web.Request, status: int = 200, *, error: str = "", result: BulkResult | None = None
 ) -> web.Response:
-    ids = await _selected_ids(request, checked, query)
-    if not ids:
-        raise UserError("Select some channels first.")
-    if fields["action"] == "remove" and fields.get("sure") != "1":
-        return await _confirm_removal(request, ids, query)
-    for_s = parse_duration(fields["for"]) if fields.get("for", "").strip() else 0.0
-    bulk = BulkChange(cast("Action", fields["action"]), tuple(ids), fields.get("tag", ""), for_s)
-    result = await change_many(request.app[STORE], bulk)
-    await request.app[CHANNEL_CACHE].reload(ids)
-    request[AUDIT_DETAIL] = f"{bulk.action} {bulk.tag}: {result.done} channels"
-    return await _page(request, query, result=result, action=bulk.action)
+    """Show the list of channels.
 
-
-async def _selected_ids(request: web.Request, checked: Sequence[str], query: Mapping[str, str]) -> list[ChannelId]:
-    """Return the ids of the channels that were selected in a list.
-
-    These are the channels with ids in ``checked``, or, if everything was selected, all that match the list's ``query``.
-    Unknown ids are left out.
+    ``result`` is the result of a change to the selected channels; ``error`` is the message of a failed one.
     """
-    await request.app[CHANNEL_CACHE].refresh()
-    if query.get("all") == "1":
-        return list(request.app[CHANNEL_SEARCH].find(_parse_query(query))[:_MAX_SELECTED])
-    return [cid for cid in checked[:_MAX_SELECTED] if cid in request.app[CHANNEL_CACHE].rows]
-
-
-async def _confirm_removal(request: web.Request, ids: list[ChannelId], query: Mapping[str, str]) -> web.Response:
-    listed = await request.app[STORE].channels.get_many(ids[:_LISTED_IN_CONFIRMATION])
-    return render(
-        request,
-        "channels_remove.html",
-        ids=ids,
-        names=[channel.title or channel.url for channel in listed if channel is not None],
-        subscriptions=sum(map(request.app[CHANNEL_CACHE].subscribers, ids)),
-        selects_all=query.get("all") == "1",
-        query=_query_fields(_parse_query(query)),
-    )
-
-
-async def _page(request: web.Request, fields: Mapping[str, str], status: int = 200, **values: object) -> web.Response:
+    fields = await read_form(request)
     query = _parse_query({"sort": "title", **fields})
     await request.app[CHANNEL_CACHE].refresh()
     search = request.app[CHANNEL_SEARCH]
@@ -195,9 +140,10 @@ async def _page(request: web.Request, fields: Mapping[str, str], status: int = 2
         status,
         channels=await channel_views(request.app[STORE], page_ids),
         query=query,
+        fields=_query_fields(query) | {"page": str(number)},
         link=lambda **changes: _link(query, **changes),
         columns=_COLUMNS,
-        states=_STATES,
+        states=get_args(State),
         tags=search.tags(),
         total=len(ids),
         total_unfiltered=len(request.app[CHANNEL_CACHE].rows),
@@ -206,8 +152,44 @@ async def _page(request: web.Request, fields: Mapping[str, str], status: int = 2
         pages=pages,
         intervals={cid: request.app[CHANNEL_CACHE].rows[cid].update_interval_s for cid in page_ids},
         removed="removed" in fields,
-        **({"error": "", "result": None, "action": ""} | values),
+        action=fields.get("action"),
+        result=result,
+        error=error,
     )
+
+
+@redisplay_on_error(page)
+async def change_selected(request: web.Request) -> web.Response:
+    """Change the selected channels: those that are checked, or all that match the list's search."""
+    form, store, cache = await read_form(request), request.app[STORE], request.app[CHANNEL_CACHE]
+    action, query = form.get("action"), _parse_query(form)
+    if action not in get_args(Action):
+        raise UserError("Choose an action for the channels.")
+    await cache.refresh()
+    if selects_all := form.get("all") == "1":
+        ids = request.app[CHANNEL_SEARCH].find(query)[:_MAX_SELECTED]
+    else:
+        checked = map(str, (await request.post()).getall("channel", []))
+        ids = [cid for cid in checked if cid in cache.rows][:_MAX_SELECTED]
+    if not ids:
+        raise UserError("Select some channels first.")
+    if action == "remove" and form.get("sure") != "1":
+        listed = await store.channels.get_many(ids[:_LISTED_IN_CONFIRMATION])
+        return render(
+            request,
+            "channels_remove.html",
+            ids=ids,
+            names=[channel.title or channel.url for channel in listed if channel is not None],
+            subscriptions=sum(map(cache.subscribers, ids)),
+            hidden=_query_fields(query) | {"sure": "1"} | ({"all": "1"} if selects_all else {}),
+            checked=[] if selects_all else ids,
+        )
+    for_s = parse_duration(form["for"]) if form.get("for") else 0.0
+    bulk = BulkChange(cast("Action", action), tuple(ids), form.get("new_tag", ""), for_s)
+    result = await change_many(store, bulk)
+    await cache.reload(ids)
+    request[AUDIT_DETAIL] = f"{bulk.action} {bulk.tag}: {result.done} channels"
+    return await page(request, result=result)
 
 
 def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
