@@ -5,6 +5,7 @@ can therefore be missing, not the attempt.
 """
 
 import secrets
+import time
 from typing import Final
 
 import msgspec
@@ -13,7 +14,7 @@ from aiohttp import web
 
 from service.console.auth.middleware import PERMISSIONS, SAFE_METHODS, WITHOUT_STORE, Handler
 from service.console.error_responses import status_of
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, local_path
+from service.console.rendering import PRINCIPAL, STORE, local_path
 from service.errors import CoronetError, StoreUnavailable
 from service.net.http_server import client_of
 from service.store.console.audit import AuditedAction
@@ -40,7 +41,7 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     summary = (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]
     entry = AuditedAction(
-        request.app[CLOCK].wall_s(),
+        time.time(),
         principal.name,
         principal.key,
         client_of(request).address,
@@ -70,7 +71,7 @@ async def record_action(request: web.Request, by: str, action: str, key: str = "
     Such an action happens before login, or makes the store usable again. ``by`` is the account's name. ``key`` is the
     name of the API key; "" without a key.
     """
-    now_s = request.app[CLOCK].wall_s()
+    now_s = time.time()
     entry = AuditedAction(now_s, by, key, client_of(request).address, action, local_path(request), 200)
     entry_id = secrets.token_hex(8)
     await request.app[STORE].audit_log.begin(entry_id, entry)

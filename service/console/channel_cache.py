@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
+from cachetools import TTLCache
 
 from service.corona.polling_limits import PollingLimits
 from service.corona.rhythm import publishing_clock
@@ -30,6 +31,7 @@ from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
 from service.store.subscriptions.keyspaces import channel_prefix
+from service.tasks import cancel_and_wait
 
 INVALID_CURSOR: Final = "This cursor is not valid. Start again without one."
 
@@ -97,12 +99,8 @@ class ChannelCache:
     def __init__(self, store: Store, default_interval_s: float) -> None:
         """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
         self.rows: dict[ChannelId, ChannelRow] = {}
-        self.complete = False
-        """Whether all channels have been read once."""
         self.membership_version = 0
         """Increases when channels are added or removed."""
-        self.version = 0
-        """Increases with every change."""
         self.unpolled: tuple[ChannelId, ...] = ()
         """Channels that should be polled but have not been for three poll intervals."""
         self._store = store
@@ -112,7 +110,6 @@ class ChannelCache:
         """When a channel's host was last seen to be blocked (Unix s)."""
         self._counts: Counter[bytes] = Counter()
         self._bucket_sizes: list[int] = []
-        self._buckets: dict[str, list[ChannelId]] = {}
         self._background_task: asyncio.Task[None] | None = None
         self._refresh_task: asyncio.Task[None] | None = None
         self._reread_task: asyncio.Task[None] | None = None
@@ -139,24 +136,17 @@ class ChannelCache:
         """The number of all subscriptions to all channels."""
         return self._counts.total()
 
-    async def refresh(self, timeout_s: float = _REFRESH_TIMEOUT_S) -> None:
+    async def refresh(self) -> None:
         """Update the rows.
 
-        If this takes longer than ``timeout_s`` seconds, the method returns, and reading continues in the background.
+        If this takes longer than ``_REFRESH_TIMEOUT_S``, the method returns, and reading continues in the background.
         Raises :class:`service.errors.StoreUnavailable`.
         """
         if self._refresh_task is None or self._refresh_task.done():
             self._refresh_task = _start_reading(self._refresh())
-        done, _ = await asyncio.wait({self._refresh_task}, timeout=timeout_s)
+        done, _ = await asyncio.wait({self._refresh_task}, timeout=_REFRESH_TIMEOUT_S)
         for task in done:
             task.result()
-
-    async def reload(self, ids: Sequence[ChannelId]) -> None:
-        """Read these channels again, after a request has changed them.
-
-        Raises :class:`service.errors.StoreUnavailable`.
-        """
-        await self._read(ids)
 
     def start(self) -> None:
         """Start refreshing in the background."""
@@ -172,17 +162,14 @@ class ChannelCache:
 
     async def close(self) -> None:
         """Stop reading channels, including in the background."""
-        for task in (self._background_task, self._refresh_task, self._reread_task):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
+        tasks = (self._background_task, self._refresh_task, self._reread_task)
+        await cancel_and_wait(*(task for task in tasks if task is not None))
 
     async def _refresh(self) -> None:
         removed, added = await self._changed_membership()
         for cid in removed:
             self._drop(cid)
-        await self._read(added)
-        self.complete = True
+        await self.reload(added)
         self._blocked_names = frozenset(await self._store.blocked_hosts.all())
         self._blocked_sites = frozenset(map(site_of, self._blocked_names))
         now_s = time.monotonic()
@@ -190,12 +177,11 @@ class ChannelCache:
             self._counts = await self._store.keyspaces.count_all()
             self._counted_s = time.monotonic()
             self._count_took_s = self._counted_s - now_s
-            self.version += 1
         await self._find_unpolled()
         if (self._reread_task is None or self._reread_task.done()) and now_s - self._reread_s > _MIN_INTERVAL_S:
             self._reread_task = _start_reading(self._reread_all())
 
-    async def _changed_membership(self) -> tuple[set[ChannelId], list[ChannelId]]:
+    async def _changed_membership(self) -> tuple[list[ChannelId], list[ChannelId]]:
         """Return the ids of removed channels and the ids of added channels.
 
         The channel registry consists of buckets of ids. Only buckets whose size has changed are read.
@@ -203,25 +189,19 @@ class ChannelCache:
         sizes = await self._store.channels.bucket_sizes(REGISTRY_BUCKETS)
         before = self._bucket_sizes or [0] * len(sizes)
         changed = [bucket for bucket, was, size in zip(REGISTRY_BUCKETS, before, sizes, strict=True) if was != size]
-        removed, added = set[ChannelId](), list[ChannelId]()
-        registered = await self._store.channels.ids_in_buckets(changed) if changed else []
-        buckets: dict[str, list[ChannelId]] = {bucket: [] for bucket in changed}
-        for cid in registered:
-            buckets[cid[:2]].append(cid)
-        for bucket, ids in buckets.items():
-            known = set(self._buckets.get(bucket, ()))
-            removed |= known.difference(ids)
-            added += [cid for cid in ids if cid not in self.rows]
-        self._buckets |= buckets
+        if not changed:
+            return [], []
+        registered = dict.fromkeys(await self._store.channels.ids_in_buckets(changed))
         self._bucket_sizes = sizes
-        return removed, added
+        removed = [cid for cid in self.rows if cid[:2] in changed and cid not in registered]
+        return removed, [cid for cid in registered if cid not in self.rows]
 
     async def _reread_all(self) -> None:
         """Read all channels again, with pauses so that reading takes only ``_TIME_SHARE`` of the time."""
         ids = list(self.rows)
         for start in range(0, len(ids), _BATCH_SIZE):
             started_s = time.monotonic()
-            await self._read(ids[start : start + _BATCH_SIZE])
+            await self.reload(ids[start : start + _BATCH_SIZE])
             await asyncio.sleep((time.monotonic() - started_s) / _TIME_SHARE if len(ids) > _BATCH_SIZE else 0)
         self._reread_s = time.monotonic()
         await self._find_unpolled()
@@ -245,7 +225,7 @@ class ChannelCache:
             elif row.paused_until_s > now_s:
                 counts["paused"] += 1
             else:
-                counts["failing" if row.failing_since_s > 0 else "active"] += 1
+                counts["failing" if row.failing_since_s else "active"] += 1
         for state, count in counts.items():
             CHANNELS.labels(state).set(count)
         SUBSCRIPTIONS.set(self.subscriptions)
@@ -266,7 +246,8 @@ class ChannelCache:
         else:
             self._overdue.pop(row.id, None)
 
-    async def _read(self, ids: Sequence[ChannelId]) -> None:
+    async def reload(self, ids: Sequence[ChannelId]) -> None:
+        """Read these channels, which are new or have changed. Raises :class:`service.errors.StoreUnavailable`."""
         for start in range(0, len(ids), _BATCH_SIZE):
             now_s = time.time()
             batch = ids[start : start + _BATCH_SIZE]
@@ -282,7 +263,6 @@ class ChannelCache:
                 self._check_overdue(found, row, now_s)
                 if row != self.rows.get(cid):
                     self.membership_version += cid not in self.rows
-                    self.version += 1
                     self.rows[cid] = row
 
     def _drop(self, cid: ChannelId) -> None:
@@ -290,7 +270,6 @@ class ChannelCache:
         self._last_blocked_s.pop(cid, None)
         if self.rows.pop(cid, None) is not None:
             self.membership_version += 1
-            self.version += 1
 
 
 def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -357,12 +336,6 @@ _SORT_KEYS: Final[Mapping[Sort, Callable[[ChannelCache, ChannelRow], Any]]] = {
     "added": lambda _, row: -row.created_s,
 }
 """Sort keys; channels with equal keys are sorted by title."""
-_STATE_PREFILTERS: Final[Mapping[str, Callable[[ChannelRow, float], bool]]] = {
-    "failing": lambda row, _: row.failing_since_s > 0,
-    "paused": lambda row, now_s: row.paused_until_s > now_s,
-    "moved": lambda row, _: row.moved,
-}
-"""Cheap necessary conditions of rare states, given a row and the current time."""
 
 
 class ChannelQuery(msgspec.Struct, frozen=True):
@@ -404,13 +377,13 @@ class ChannelSearch:
 
     def __init__(self, cache: ChannelCache) -> None:
         self._cache = cache
-        self._orders: dict[Sort, _Order] = {}
+        self._orders = TTLCache[tuple[Sort, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
 
     def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
         """Return the ids of all channels that match, in the order of the query."""
         order = self._sorted_ids(query.sort)
         ids: Sequence[ChannelId] = order[::-1] if query.reverse else order
-        cache, rows, text, now_s = self._cache, self._cache.rows, query.text.casefold().strip(), time.time()
+        rows, text, now_s = self._cache.rows, query.text.casefold().strip(), time.time()
         if text:
             ids = [cid for cid in ids if text in rows[cid].search_text]
         if query.site:
@@ -418,49 +391,25 @@ class ChannelSearch:
         if query.tag:
             ids = [cid for cid in ids if query.tag in rows[cid].tags]
         if query.state:
-            prefilter = _STATE_PREFILTERS.get(query.state)
-            if prefilter is not None:
-                ids = [cid for cid in ids if prefilter(rows[cid], now_s)]
-            ids = [
-                cid
-                for cid in ids
-                if channel_state(rows[cid], cache.subscribers(cid), now_s, is_blocked=cache.is_blocked(rows[cid]))
-                == query.state
-            ]
+            ids = [cid for cid in ids if self._state(rows[cid], now_s) == query.state]
         return ids
 
     def tags(self) -> Sequence[str]:
         """Return all tags in use, sorted."""
         return sorted({tag for row in self._cache.rows.values() for tag in row.tags})
 
+    def _state(self, row: ChannelRow, now_s: float) -> State:
+        subscribers = 0 if row.listed else self._cache.subscribers(row.id)  # which decide nothing if it is listed
+        return channel_state(row, subscribers, now_s, is_blocked=self._cache.is_blocked(row))
+
     def _sorted_ids(self, sort: Sort) -> list[ChannelId]:
-        cache, known = self._cache, self._orders.get(sort)
-        now_s = time.monotonic()
-        if known is not None and known.is_valid(cache, now_s):
-            return known.ids
-        # Sorting is stable, and faster if the input is nearly sorted already.
-        if sort in {"id", "title"}:
-            before = [cid for cid in known.ids if cid in cache.rows] if known else []
-            added = cache.rows.keys() - set(before) if len(before) < len(cache.rows) else ()
-            start: Sequence[ChannelId] = [*before, *added]
-        else:
-            start = self._sorted_ids("title")
-        rows, key = cache.rows, _SORT_KEYS[sort]
-        ids = sorted(start, key=lambda cid: key(cache, rows[cid]))
-        self._orders[sort] = _Order(ids, cache.membership_version, cache.version, now_s)
+        cache, order = self._cache, (sort, self._cache.membership_version)
+        ids = self._orders.get(order)
+        if ids is None:
+            start = cache.rows if sort in {"id", "title"} else self._sorted_ids("title")
+            ids = sorted(start, key=lambda cid: _SORT_KEYS[sort](cache, cache.rows[cid]))
+            self._orders[order] = ids
         return ids
-
-
-class _Order(msgspec.Struct, frozen=True):
-    ids: list[ChannelId]
-    membership_version: int
-    version: int
-    created_s: float
-
-    def is_valid(self, cache: ChannelCache, now_s: float) -> bool:
-        """Return whether this sorted list still has the same channels as the cache, sorted by recent values."""
-        is_recent = self.version == cache.version or now_s - self.created_s < _ORDER_TTL_S
-        return self.membership_version == cache.membership_version and is_recent
 
 
 def page_start(ids: Sequence[ChannelId], cursor: str) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import structlog
 from aiohttp import web
 
-from service.clock import Clock, SystemClock
 from service.console import websub_callback
 from service.console.audit_middleware import audit_changes
 from service.console.auth import login
@@ -32,7 +31,6 @@ from service.console.pages.overview import default_poll_interval_s, render_updat
 from service.console.rendering import (
     CHANNEL_CACHE,
     CHANNEL_SEARCH,
-    CLOCK,
     METRICS,
     OPML_READER,
     SETTINGS,
@@ -105,9 +103,7 @@ async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamR
     return await handler(request)
 
 
-def make_app(
-    settings: Settings, store: Store, clock: Clock, check_ready: ReadinessCheck | None = None
-) -> web.Application:
+def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | None = None) -> web.Application:
     """Return the console's application for an open store, which the application does not close.
 
     ``check_ready`` is the check for ``/readyz``; None means that the console is ready while Redis responds.
@@ -116,10 +112,9 @@ def make_app(
     app = web.Application(middlewares=middlewares, client_max_size=LARGEST_BODY_BYTES)
     app[SETTINGS] = settings
     app[STORE] = store
-    app[CLOCK] = clock
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
     app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
-    app[METRICS] = MetricsSampler(store, clock, settings.metrics_token.get_secret_value())
+    app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
@@ -193,7 +188,7 @@ class ConsoleProgram(HostedProgram):
         Raises :class:`OperationalError` if the address is in use.
         """
         settings, store = self._settings, self._store
-        app = make_app(settings, store, SystemClock(), process.check_ready)
+        app = make_app(settings, store, process.check_ready)
         async with serve_http(
             app,
             settings.console_bind,

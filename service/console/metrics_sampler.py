@@ -6,18 +6,21 @@ overview is rendered once per sample for all watchers.
 
 import asyncio
 import re
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final
 
 import msgspec
 import structlog
 
-from service.clock import Clock
 from service.errors import CoronetError, Unreachable
 from service.net.internal_clients import ProcessClient
 from service.operations.store_gauges import update_store_gauges
 from service.store import Store
+from service.tasks import cancel_and_wait
 
 _PREFIXES: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
 _POLLS: Final = "coronet_polls_total"
@@ -115,11 +118,6 @@ def growth(before: Counts, after: Counts) -> dict[str, float]:
     return increases
 
 
-def add_counts(first: Counts, second: Counts) -> dict[str, float]:
-    """Return the sum of both values of each metric, by the metric's name."""
-    return {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {*first, *second}}
-
-
 def polls_by_outcome(counts: Counts) -> dict[str, float]:
     """Return the number of polls by outcome, without outcomes that have not occurred."""
     return {outcome: value for outcome, value in _by_label(counts, _POLLS, "outcome").items() if value > 0}
@@ -186,18 +184,16 @@ def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     )
 
 
-def thin_out(
-    samples: Iterable[Sample], now_s: float, fine_s: float, coarse_s: float, retention_s: float
-) -> list[Sample]:
+def thin_out(samples: Iterable[Sample], now_s: float) -> list[Sample]:
     """Return the samples to keep at the Unix time ``now_s``, oldest first.
 
-    All samples up to the age ``fine_s`` are kept. Of the older samples up to the age ``retention_s``, one is kept in
-    each period of ``coarse_s``. All three are in seconds.
+    All samples up to the age ``_FINE_S`` are kept. Of the older samples up to the age ``_RETENTION_S``, one is kept in
+    each period of ``_COARSE_S``.
     """
     kept: list[Sample] = []
     for sample in samples:
-        is_old = now_s - sample.at_s > fine_s
-        if now_s - sample.at_s > retention_s or (is_old and kept and sample.at_s - kept[-1].at_s < coarse_s):
+        is_old = now_s - sample.at_s > _FINE_S
+        if now_s - sample.at_s > _RETENTION_S or (is_old and kept and sample.at_s - kept[-1].at_s < _COARSE_S):
             continue
         kept.append(sample)
     return kept
@@ -206,7 +202,7 @@ def thin_out(
 class MetricsSampler:
     """Takes samples in the background, and passes each update of the live overview to all its watchers."""
 
-    def __init__(self, store: Store, clock: Clock, metrics_token: str = "") -> None:
+    def __init__(self, store: Store, metrics_token: str) -> None:
         """Create a sampler that takes no samples before :meth:`start`.
 
         ``metrics_token`` is sent with the requests for metrics; "" means that no token is sent.
@@ -216,13 +212,11 @@ class MetricsSampler:
         self.loads: dict[str, Load] = {}
         """The load of each process, by the URL of its metrics."""
         self._store = store
-        self._clock = clock
         self._metrics_token = metrics_token
         self._counts: dict[str, Counts] = {}
         """The latest counts of each process, by the URL of its metrics."""
         self._references: dict[str, tuple[Sample, Sample]] = {}
         """An older and a newer earlier sample of each process, from which its load is computed."""
-        self._total: Counts = {}
         self._watchers = 0
         self._update = b""
         self._sampled = asyncio.Event()
@@ -246,8 +240,7 @@ class MetricsSampler:
     async def close(self) -> None:
         """Stop sampling and end all :meth:`watch` iterators."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await cancel_and_wait(self._task)
         self._update = b""
         self._sampled.set()
 
@@ -288,10 +281,8 @@ class MetricsSampler:
         self._watcher_joined.clear()
         await asyncio.sleep(_MIN_INTERVAL_S)
         interval_s = _WATCHED_INTERVAL_S if self._watchers else _IDLE_INTERVAL_S
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._watcher_joined.wait(), interval_s)
-        except TimeoutError:
-            return
 
     async def _sample(self, processes: ProcessClient) -> None:
         nodes, bots, waiting, _ = await asyncio.gather(
@@ -300,19 +291,16 @@ class MetricsSampler:
             self._store.outbox.count_waiting(),
             update_store_gauges(self._store),
         )
-        urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
-        urls = urls[:_MAX_PROCESSES]
-        now_s = self._clock.wall_s()
-        scraped = await asyncio.gather(*(_scrape(processes, url) for url in urls))
-        for url, counts in zip(urls, scraped, strict=True):
+        urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))[:_MAX_PROCESSES]
+        now_s = time.time()
+        scraped = dict(zip(urls, await asyncio.gather(*(_scrape(processes, url) for url in urls)), strict=True))
+        total, before = Counter[str](self.samples[-1].counts if self.samples else ()), self._counts
+        self._counts = {url: known for url, counts in scraped.items() if (known := counts or before.get(url))}
+        for url, counts in scraped.items():
             # The counts of a new process are not added: it is unknown when they were counted.
-            increases = growth(self._counts.get(url, counts), counts)
-            self._total = add_counts(self._total, increases)
-            self._counts[url] = counts or self._counts.get(url, counts)
-        self._counts = {url: self._counts[url] for url in urls}
-        self._update_loads({url: counts for url, counts in zip(urls, scraped, strict=True) if counts}, now_s)
-        sample = Sample(now_s, self._total, waiting)
-        self.samples = thin_out([*self.samples, sample], now_s, _FINE_S, _COARSE_S, _RETENTION_S)
+            total.update(growth(before.get(url, counts), counts))
+        self._update_loads({url: counts for url, counts in scraped.items() if counts}, now_s)
+        self.samples = thin_out([*self.samples, Sample(now_s, total, waiting)], now_s)
 
     def _update_loads(self, scraped: Mapping[str, Counts], now_s: float) -> None:
         self.loads, references, self._references = {}, self._references, {}

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import mimetypes
 import re
+import time
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -18,7 +19,6 @@ import msgspec
 from aiohttp import hdrs, web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from service.clock import Clock
 from service.console import formatting
 from service.console.auth.roles import Principal
 from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelSearch
@@ -31,7 +31,6 @@ from service.store.console.accounts import Role
 
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
-CLOCK: Final = web.AppKey("clock", Clock)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
 METRICS: Final = web.AppKey("pulse", MetricsSampler)
 CHANNEL_SEARCH: Final = web.AppKey("search", ChannelSearch)
@@ -95,7 +94,7 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
         .render(
             values,
             path=local_path(request),
-            now_s=request.app[CLOCK].wall_s(),
+            now_s=time.time(),
             zone=time_zone(request),
             account_name=principal.name if principal else "",
             can_operate=principal is not None and principal.role.covers(Role.OPERATOR),

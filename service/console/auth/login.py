@@ -1,6 +1,7 @@
 """Pages for the setup of the first account, for setting a password by invitation, and for login and logout."""
 
 import math
+import time
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from service.console.auth.accounts import (
 )
 from service.console.auth.middleware import SESSION_COOKIE, cookie_path, own_origin, set_cookie
 from service.console.forms import redisplay_on_error
-from service.console.rendering import CLOCK, PRINCIPAL, SETTINGS, STORE, render
+from service.console.rendering import PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store import Store
@@ -76,7 +77,7 @@ async def setup(request: web.Request) -> web.Response:
         raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
     check_name(name)
     check_password(fields["password"], fields["again"])
-    account = Account(await request.app[PASSWORDS].hash(fields["password"]), request.app[CLOCK].wall_s())
+    account = Account(await request.app[PASSWORDS].hash(fields["password"]), time.time())
     if not await accounts.create_first(token, name, account):
         raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
     await record_action(request, name, "Create the first account.")

@@ -1,5 +1,6 @@
 """The page Settings and its API operations: own time zone, sessions, API keys, password, invitations and accounts."""
 
+import time
 from collections.abc import Mapping
 from typing import Annotated, Final
 
@@ -15,7 +16,7 @@ from service.console.forms import convert_fields, read_form, redirect_after, red
 from service.console.idempotency_middleware import RESPONSE_IS_SECRET
 from service.console.openapi import Operations
 from service.console.pages.people import Invitation, invite
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, render, time_zone
+from service.console.rendering import PRINCIPAL, STORE, render, time_zone
 from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
 
@@ -167,7 +168,7 @@ async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
     """
     request[AUDIT_DETAIL] = f"{body.name}: {body.role}"
     request[RESPONSE_IS_SECRET] = True
-    now_s = request.app[CLOCK].wall_s()
+    now_s = time.time()
     token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role, now_s)
     return PasswordLink(password_link(request, token))
 
@@ -255,7 +256,7 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
     if sum(key.account == principal.name for key in (await get_keys(request)).items) >= _MAX_KEYS:
         raise UserError(f"An account can have at most {_MAX_KEYS} API keys. Revoke one that is no longer used.")
     scopes = tuple(scope for scope in SCOPES if scope in body.scopes)
-    now_s = request.app[CLOCK].wall_s()
+    now_s = time.time()
     key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, now_s)
     return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 

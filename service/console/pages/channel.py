@@ -1,6 +1,7 @@
 """The page of one channel and its API operations: state, schedule, versions, and the actions on the channel."""
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,7 +29,7 @@ from service.console.formatting import (
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, render, time_zone
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render, time_zone
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.entry_registration import remove_channel
 from service.errors import CoronetError, UserError
@@ -130,7 +131,7 @@ async def poll_channel(request: web.Request) -> PollResult:
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one channel. ``error`` is the message of a failed change."""
-    store, now_s = request.app[STORE], request.app[CLOCK].wall_s()
+    store, now_s = request.app[STORE], time.time()
     detail, nodes = await asyncio.gather(channel_detail(store, request.match_info["cid"]), store.ring.nodes())
     moved_to = detail.channel.moved_to
     successor = await store.channels.get(moved_to) if moved_to else None

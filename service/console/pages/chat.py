@@ -4,7 +4,6 @@ The browser uses XMPP over WebSocket (RFC 7395). The console proxies the WebSock
 so that the page connects only to its own origin.
 """
 
-import asyncio
 import contextlib
 from typing import Final
 
@@ -14,6 +13,7 @@ from service.console.auth.middleware import own_origins
 from service.console.rendering import SETTINGS, render
 from service.errors import Unreachable
 from service.net.internal_clients import connect_websocket
+from service.tasks import run_until_one_ends
 
 SUBPROTOCOL: Final = "xmpp"
 MAX_FRAME_BYTES: Final = 512 * 1024
@@ -54,21 +54,11 @@ async def socket(request: web.Request) -> web.StreamResponse:
         async with connect_websocket(url, SUBPROTOCOL, MAX_FRAME_BYTES) as server:
             browser = web.WebSocketResponse(protocols=[SUBPROTOCOL], max_msg_size=MAX_FRAME_BYTES, heartbeat=30)
             await browser.prepare(request)
-            await _proxy(browser, server)
+            await run_until_one_ends(_forward(browser, server), _forward(server, browser))
             await browser.close()
             return browser
     except Unreachable as error:
         raise web.HTTPBadGateway(text=f"The XMPP server does not answer: {error}. Is it running?") from error
-
-
-async def _proxy(browser: Socket, server: Socket) -> None:
-    tasks = [asyncio.create_task(_forward(*pair)) for pair in ((browser, server), (server, browser))]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _forward(sender: Socket, receiver: Socket) -> None:

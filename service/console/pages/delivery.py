@@ -7,6 +7,7 @@ message, but not its text, which is private.
 """
 
 import asyncio
+import time
 from typing import Final, Literal
 
 import msgspec
@@ -16,7 +17,7 @@ from service.console import metrics_sampler
 from service.console.auth.roles import read_access, write_access
 from service.console.forms import redirect_after
 from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.rendering import CLOCK, METRICS, STORE, read_limit, read_log_cursor, render
+from service.console.rendering import METRICS, STORE, read_limit, read_log_cursor, render
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
@@ -150,7 +151,7 @@ def _no_letter() -> web.HTTPNotFound:
 async def page(request: web.Request) -> web.Response:
     """Show people with undelivered messages, and dead letters."""
     waiting, letters = await asyncio.gather(get_delivery(request), get_dead_letters(request))
-    counts, _ = request.app[METRICS].recent_growth(request.app[CLOCK].wall_s())
+    counts, _ = request.app[METRICS].recent_growth(time.time())
     return render(
         request,
         "delivery.html",

@@ -9,7 +9,7 @@ from aiohttp import web
 from service.console.auth.roles import read_access
 from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
-from service.console.rendering import CLOCK, SETTINGS, STORE, read_limit, render
+from service.console.rendering import SETTINGS, STORE, read_limit, render
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT
 from service.errors import UserError
@@ -99,7 +99,6 @@ async def _page(
         link=link,
         next_limit=MAX_LIMIT if answer.has_more and len(answer.hits) < MAX_LIMIT else 0,
         error=error,
-        now_s=request.app[CLOCK].wall_s(),
     )
 
 

@@ -3,6 +3,7 @@
 The bot does not answer these users, and sends them nothing. Their subscriptions remain and continue after the block.
 """
 
+import time
 from typing import Annotated, Final
 
 import msgspec
@@ -12,7 +13,7 @@ from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, render
+from service.console.rendering import PRINCIPAL, STORE, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url, host_of
 from service.store.coordination.request_budgets import HostBlock
@@ -76,9 +77,7 @@ async def block(request: web.Request) -> web.Response:
 
 async def _block(request: web.Request, name: str, why: str) -> None:
     request[AUDIT_DETAIL] = f"{name}: {why}"
-    await request.app[STORE].blocked_user_domains.add(
-        name, HostBlock(request[PRINCIPAL].name, request.app[CLOCK].wall_s(), why)
-    )
+    await request.app[STORE].blocked_user_domains.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))
 
 
 def _parse_domain(text: str) -> str:

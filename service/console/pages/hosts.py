@@ -4,6 +4,7 @@ A site is a registrable domain with all its hosts. Its request limit applies to 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -19,7 +20,7 @@ from service.console.channel_queries import channel_views, page_numbers
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_limit, render
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_limit, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.model import ChannelId, PollResult
@@ -281,9 +282,7 @@ allow = redirect_after(allow_host, "/hosts/{host}#blocked", site_page)
 
 async def _block(request: web.Request, name: str, why: str) -> None:
     request[AUDIT_DETAIL] = f"{name}: {why}"
-    await request.app[STORE].blocked_hosts.add(
-        name, HostBlock(request[PRINCIPAL].name, request.app[CLOCK].wall_s(), why)
-    )
+    await request.app[STORE].blocked_hosts.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))
 
 
 async def _poll_results(store: Store, cache: ChannelCache, site: str) -> dict[str, object]:

@@ -4,7 +4,9 @@ All watchers of the page get the same stream of updates, which is rendered once.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
@@ -16,7 +18,7 @@ from service.console.auth.roles import read_access
 from service.console.formatting import count, duration, is_success, outcome_label, percent
 from service.console.metrics_sampler import Delays, Sample, growth
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, CLOCK, METRICS, SETTINGS, STORE, TEMPLATES, render
+from service.console.rendering import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES, render
 from service.model import ChannelId, PollResult
 from service.settings import Settings
 from service.store import Store
@@ -70,7 +72,7 @@ async def get_overview(request: web.Request) -> Overview:
 
 async def overview(app: web.Application) -> Overview:
     """Return the key figures of the fleet. Raises StoreUnavailable."""
-    store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], app[CLOCK].wall_s()
+    store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], time.time()
     nodes, waiting, users, aims, _ = await asyncio.gather(
         store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), cache.refresh()
     )
@@ -118,12 +120,10 @@ async def stream(request: web.Request) -> web.StreamResponse:
     await response.write(
         f"retry: {_RECONNECT_DELAY_MS}\n".encode() + _points(sampler.samples, await overview(request.app))
     )
-    try:
+    with suppress(TimeoutError, ConnectionResetError):
         async with asyncio.timeout(_STREAM_DURATION_S):
             async for update in sampler.watch():
                 await response.write(update)
-    except (TimeoutError, ConnectionResetError):
-        pass
     return response
 
 

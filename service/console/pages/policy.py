@@ -1,6 +1,7 @@
 """The page Policy and its API operations: the fleet's polling policy, a preview of changes, their history and undo."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,7 +16,7 @@ from service.console.formatting import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form
 from service.console.openapi import Operations
 from service.console.policy_preview import ChannelDelays, ChannelLoad, Outcome, PolicyModel, SlowChannel
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, render
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import UserError
@@ -145,7 +146,7 @@ async def _set(request: web.Request, aims: FleetObjective | None, seen: int | No
 @operation("POST", "/policy/what-if", read_access("fleet"))
 async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPreview:
     """Preview the effect of another policy on the current channels without changing it."""
-    now_s = request.app[CLOCK].wall_s()
+    now_s = time.time()
     return await _preview(request.app[STORE], request.app[SETTINGS], request.app[CHANNEL_CACHE], body, now_s)
 
 

@@ -98,10 +98,10 @@ def test_an_empty_histogram_has_no_delays() -> None:
 def test_old_samples_are_thinned_out_and_the_oldest_dropped(times_s: list[float]) -> None:
     now_s = 5_000.0
     samples = [Sample(at_s, {}, 0) for at_s in sorted(times_s)]
-    kept = thin_out(samples, now_s, 300.0, 30.0, 3_600.0)
+    kept = thin_out(samples, now_s)
     assert [each for each in samples if now_s - each.at_s <= 300.0] == [
         each for each in kept if now_s - each.at_s <= 300
     ]
     assert all(now_s - each.at_s <= 3_600.0 for each in kept)
     assert len(kept) <= 3_300 / 30 + 1 + sum(now_s - each.at_s <= 300.0 for each in samples)
-    assert thin_out(kept, now_s, 300.0, 30.0, 3_600.0) == kept
+    assert thin_out(kept, now_s) == kept
