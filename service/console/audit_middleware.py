@@ -12,7 +12,8 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from service.console.auth.middleware import PERMISSIONS, SAFE_METHODS, WITHOUT_STORE, Handler
+from service.console.auth.middleware import ACCESS, SAFE_METHODS, WITHOUT_STORE, Handler
+from service.console.auth.roles import Permission
 from service.console.error_responses import status_of
 from service.console.rendering import PRINCIPAL, STORE, local_path
 from service.errors import CoronetError, StoreUnavailable
@@ -35,8 +36,8 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
     store.
     """
     principal = request.get(PRINCIPAL)
-    required = request.app[PERMISSIONS].get(request.match_info.handler)
-    only_reads = request.method in SAFE_METHODS or (required is not None and required.scope.endswith(":read"))
+    access = request.app[ACCESS].get(request.match_info.handler)
+    only_reads = request.method in SAFE_METHODS or (isinstance(access, Permission) and access.scope.endswith(":read"))
     if principal is None or only_reads or request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     summary = (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]

@@ -4,7 +4,6 @@ They return the API's response types; templates render the same types.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -27,7 +26,6 @@ from service.store.channels.admin_settings import AdministeredChannel, PollRate
 from service.store.coordination.fleet_policy import BoundsRevision
 from service.store.coordination.requests import ContentSource
 
-_ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10
 _EXPLANATION_TIMEOUT_S = 1.0
@@ -164,7 +162,7 @@ class ContentView(msgspec.Struct, frozen=True):
 
 async def requested_channel(request: web.Request) -> Channel:
     """Return the channel whose id is in the request's path. Raises ``HTTPNotFound`` if it does not exist."""
-    channel = await request.app[STORE].channels.get(_checked_id(request.match_info["cid"]))
+    channel = await request.app[STORE].channels.get(request.match_info["cid"])
     if channel is None:
         raise _no_such_channel()
     return channel
@@ -179,9 +177,8 @@ def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, 
     return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
 
 
-async def channel_detail(store: Store, text: str) -> ChannelDetail:
-    """Return the details of the channel with the id ``text``. Raises ``HTTPNotFound`` if it does not exist."""
-    cid = _checked_id(text)
+async def channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
+    """Return the details of the channel ``cid``. Raises ``HTTPNotFound`` if it does not exist."""
     ring, found, (state,), poll_rates = await asyncio.gather(
         store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
     )
@@ -268,12 +265,6 @@ def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
         bound_by=why.bound,
         next_poll_at=next_s if next_s < inf else None,
     )
-
-
-def _checked_id(text: str) -> ChannelId:
-    if not _ID.fullmatch(text):
-        raise _no_such_channel()
-    return text
 
 
 def _no_such_channel() -> web.HTTPNotFound:

@@ -13,15 +13,13 @@ from service.console.auth import login
 from service.console.auth.accounts import Passwords
 from service.console.auth.login import PASSWORDS, setup_link
 from service.console.auth.middleware import (
-    PERMISSIONS,
-    PUBLIC,
-    WEBHOOKS,
+    ACCESS,
     WITHOUT_STORE,
     Handler,
+    OpenAccess,
     add_security_headers,
     authorize,
 )
-from service.console.auth.roles import Permission
 from service.console.channel_cache import ChannelCache, ChannelSearch
 from service.console.error_responses import handle_errors
 from service.console.idempotency_middleware import replay_repeated
@@ -39,7 +37,7 @@ from service.console.rendering import (
     static_file,
     templates,
 )
-from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
+from service.console.routes import OPERATIONS, PREFIX, get_openapi, routes
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.host_process import HostedProgram, HostProcess, NotReady
@@ -118,36 +116,18 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
-    health = health_routes(check_ready or store.ping, settings)
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
-    public = [
-        *health,
-        web.get("/static/{path:.+}", static_file),
-        web.get("/login", login.login_form),
-        web.post("/login", login.login),
-        web.get("/setup", login.setup_form),
-        web.post("/setup", login.setup),
-        web.get("/join", login.join_form),
-        web.post("/join", login.join),
-        web.get(f"{PREFIX}/openapi.json", get_openapi),
-    ]
-    hooks = [
-        web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),
-        web.post(websub_callback.PATH, websub_callback.receive),
-    ]
-    app[PUBLIC] = frozenset([*(route.handler for route in public), login.enter])
-    app[WEBHOOKS] = frozenset(route.handler for route in hooks)
+    health = health_routes(check_ready or store.ping, settings)
+    base_path = settings.console_base_path
+    operations = ((each.permission, web.route(each.method, PREFIX + each.path, each.handler)) for each in OPERATIONS)
+    pages = ((access, route) for access, found in routes().items() for route in found)
+    served = [*((OpenAccess.PUBLIC, route) for route in health), *pages, *operations]
+    app[ACCESS] = {route.handler: access for access, route in served} | {login.enter: OpenAccess.PUBLIC}
     without_store = (each.handler for each in OPERATIONS if each.without_store)
     app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), static_file, get_openapi, *without_store])
-    closed = pages()
-    app[PERMISSIONS] = {
-        **{route.handler: Permission(role) for role, routes in closed.items() for route in routes},
-        **{each.handler: each.permission for each in OPERATIONS},
-    }
-    operations = [web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS]
-    routes = [*public, *hooks, *(route for routes in closed.values() for route in routes), *operations]
-    base_path = settings.console_base_path
-    app.add_routes([web.RouteDef(each.method, base_path + each.path, each.handler, each.kwargs) for each in routes])
+    for _, route in served:
+        path = base_path + route.path.replace("{cid}", "{cid:[0-9a-f]{40}}")
+        app.add_routes([web.RouteDef(route.method, path, route.handler, route.kwargs)])
     if base_path:
         app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
     app.on_response_prepare.append(add_security_headers)

@@ -1,4 +1,4 @@
-"""Routes of the console: pages by the role that they require, and the JSON API with its document and reference page."""
+"""Routes of the console: pages by who may use them, and the JSON API with its document and reference page."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -7,7 +7,10 @@ from typing import Any, Final
 from aiohttp import web
 from markupsafe import Markup
 
+from service.console import websub_callback
 from service.console.auth import login
+from service.console.auth.middleware import OpenAccess
+from service.console.auth.roles import Permission
 from service.console.openapi import Operation, build_document
 from service.console.pages import (
     about,
@@ -30,7 +33,7 @@ from service.console.pages import (
     shards,
 )
 from service.console.pages import channel as channel_page
-from service.console.rendering import SETTINGS, json_response, render, templates
+from service.console.rendering import SETTINGS, json_response, render, static_file, templates
 from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
@@ -57,10 +60,24 @@ OPERATIONS: Final[Sequence[Operation]] = (
 )
 
 
-def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
-    """Return the routes of all pages by the role that they require."""
+def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
+    """Return the routes of all pages, by who may use them."""
     return {
-        Role.VIEWER: [
+        OpenAccess.PUBLIC: [
+            web.get("/static/{path:.+}", static_file),
+            web.get("/login", login.login_form),
+            web.post("/login", login.login),
+            web.get("/setup", login.setup_form),
+            web.post("/setup", login.setup),
+            web.get("/join", login.join_form),
+            web.post("/join", login.join),
+            web.get(f"{PREFIX}/openapi.json", get_openapi),
+        ],
+        OpenAccess.WEBHOOK: [
+            web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),
+            web.post(websub_callback.PATH, websub_callback.receive),
+        ],
+        Permission(Role.VIEWER): [
             web.get("/", overview.page),
             web.get("/live", overview.stream, allow_head=False),
             web.get("/channels", channels.page),
@@ -88,7 +105,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/settings/keys/{key}/revoke", account_settings.revoke_key),
             web.post("/logout", login.logout),
         ],
-        Role.OPERATOR: [
+        Permission(Role.OPERATOR): [
             web.post("/settings/invitations", account_settings.create_invitation),
             web.get("/channels/add", add_channel.add_form),
             web.post("/channels/add", add_channel.preview),
@@ -117,7 +134,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/delivery/{letter}/requeue", delivery.requeue),
             web.post("/delivery/{letter}/drop", delivery.drop),
         ],
-        Role.ADMIN: [
+        Permission(Role.ADMIN): [
             web.get("/chat", chat.page),
             web.get("/chat/xmpp", chat.socket, allow_head=False),
             web.get("/people/{user}/forget", people.forget_form),

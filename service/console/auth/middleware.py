@@ -1,7 +1,6 @@
 """Authorization middleware: authentication, permissions and CSRF checks; also the security headers of every response.
 
-A route is closed unless ``app[PUBLIC]`` or ``app[WEBHOOKS]`` contains its handler. A closed route requires the
-permission in ``app[PERMISSIONS]`` for its handler; without an entry, the handler is refused to everybody.
+``app[ACCESS]`` states who may use each handler. A handler without an entry is refused to everybody.
 
 Browsers authenticate with a session cookie, API clients with an API key. A change made with a cookie must also have an
 ``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with a
@@ -13,6 +12,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum
 from typing import Final
 from urllib.parse import quote, urljoin
 
@@ -25,17 +25,21 @@ from service.store.console.accounts import Role
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-PUBLIC: Final = web.AppKey("public", frozenset[Handler])
-"""Handlers that need no authentication."""
 
-WEBHOOKS: Final = web.AppKey("hooks", frozenset[Handler])
-"""Handlers that other services call and that authenticate the caller themselves, without cookies."""
+class OpenAccess(Enum):
+    """Access without an account."""
+
+    PUBLIC = "public"
+    """The handler needs no authentication."""
+    WEBHOOK = "webhook"
+    """The handler is called by other services and authenticates them itself, without cookies."""
+
+
+ACCESS: Final = web.AppKey("access", Mapping[Handler, Permission | OpenAccess])
+"""The permission that each handler requires, or that it requires none."""
 
 WITHOUT_STORE: Final = web.AppKey("without store", frozenset[Handler])
 """Handlers that also work while the store is refused (``StoreIdentityMismatch``)."""
-
-PERMISSIONS: Final = web.AppKey("needs", Mapping[Handler, Permission])
-"""The permission that each closed handler requires."""
 
 API_PREFIX: Final = "/api/"
 SESSION_COOKIE: Final = "coronet_session"
@@ -101,10 +105,11 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     """
     if request.match_info.handler not in request.app[WITHOUT_STORE]:
         request.app[STORE].identity.check()
-    if request.match_info.handler in request.app[WEBHOOKS]:
+    access = request.app[ACCESS].get(request.match_info.handler)
+    if access is OpenAccess.WEBHOOK:
         return await handler(request)
     uses_key = False
-    if request.match_info.handler in request.app[PUBLIC]:
+    if access is OpenAccess.PUBLIC:
         cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
     else:
         cookie = request.cookies.get(SESSION_COOKIE, "")
@@ -116,10 +121,10 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     request[CSRF] = csrf_token(cookie)
     if request.method not in SAFE_METHODS and not uses_key:
         await _check_csrf(request)
-    if PRINCIPAL in request and request.match_info.http_exception is None:
-        _check_permission(request)
+    if access is not OpenAccess.PUBLIC and request.match_info.http_exception is None:
+        _check_permission(request[PRINCIPAL], access)
     response = await handler(request)
-    if PRINCIPAL not in request and isinstance(response, web.Response) and response.content_type == "text/html":
+    if access is OpenAccess.PUBLIC and isinstance(response, web.Response) and response.content_type == "text/html":
         set_cookie(request, response, FORM_COOKIE, cookie, max_age_s=3600)
     return response
 
@@ -145,8 +150,7 @@ async def _principal_of_key(request: web.Request) -> Principal | None:
     return Principal(key.account, account.role, key.name, frozenset(key.scopes), account.zone)
 
 
-def _check_permission(request: web.Request) -> None:
-    principal, required = request[PRINCIPAL], request.app[PERMISSIONS].get(request.match_info.handler)
+def _check_permission(principal: Principal, required: Permission | None) -> None:
     if required is None:
         raise web.HTTPForbidden(text="This route declares no permission, so nobody may use it.")
     if not principal.role.covers(required.role):

@@ -35,7 +35,6 @@ from service.entry_registration import remove_channel
 from service.errors import CoronetError, UserError
 from service.feeds.websub import Status
 from service.model import ChannelId, PollResult
-from service.store.coordination.requests import ProgressReply
 
 _HUB_LABELS: Final[Mapping[Status, str]] = {
     "wanted": "Subscription pending",
@@ -185,23 +184,21 @@ async def trace(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson"})
     await response.prepare(request)
 
-    async def write(line: TraceLine) -> None:
-        await response.write(msgspec.json.encode(line) + b"\n")
-
-    async def on_step(step: ProgressReply) -> None:
-        await write(TraceLine(step.text, step.elapsed_s))
+    async def write(text: str, after_s: float = 0.0, *, success: bool | None = None) -> None:
+        await response.write(msgspec.json.encode(TraceLine(text, after_s, success)) + b"\n")
 
     ring = await request.app[STORE].ring.view()
     owner = ring.owner(channel.id)
     name = next((node.name for node in ring.nodes if node.id == owner), "")
-    await write(TraceLine(f"Sending the request to {name}, the channel's owner." if name else "Looking for a worker."))
+    await write(f"Sending the request to {name}, the channel's owner." if name else "Looking for a worker.")
     try:
-        result = await request.app[STORE].worker_requests.poll_now(channel.id, on_progress=on_step)
+        result = await request.app[STORE].worker_requests.poll_now(
+            channel.id, on_progress=lambda step: write(step.text, step.elapsed_s)
+        )
     except CoronetError as error:
-        await write(TraceLine(public_message(error), success=False))
+        await write(public_message(error), success=False)
     else:
-        success = is_success(result.outcome)
-        await write(TraceLine(f"{outcome_label(result.outcome)}. {result.detail}".strip(), success=success))
+        await write(f"{outcome_label(result.outcome)}. {result.detail}".strip(), success=is_success(result.outcome))
     await response.write_eof()
     return response
 
