@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from math import inf
 from sys import intern
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -46,7 +46,6 @@ _MISSED_INTERVALS = 3
 _MIN_SILENCE_S = 15.0
 """A shorter silence is not reported: after a worker dies, others need two leases to take over its channels."""
 
-Sort = Literal["id", "title", "subscribers", "news", "version", "site", "failing", "added"]
 State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 """``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and is not listed.
 ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
@@ -325,7 +324,7 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
     )
 
 
-_SORT_KEYS: Final[Mapping[Sort, Callable[[ChannelCache, ChannelRow], Any]]] = {
+_SORT_KEYS: Final[Mapping[str, Callable[[ChannelCache, ChannelRow], Any]]] = {
     "id": lambda _, row: row.id,
     "title": lambda _, row: row.search_text,
     "subscribers": lambda cache, row: -cache.subscribers(row.id),
@@ -342,15 +341,15 @@ class ChannelQuery(msgspec.Struct, frozen=True):
     """A search for channels, and the order of the results.
 
     ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
-    site. A condition of "" matches every channel.
+    site. A condition of "" matches every channel. A ``sort`` order with a leading ``-`` is reversed. In a URL, the text
+    is the field ``q``.
     """
 
-    text: str = ""
+    text: str = msgspec.field(name="q", default="")
     state: State | Literal[""] = ""
     tag: str = ""
     site: str = ""
-    sort: Sort = "id"
-    reverse: bool = False
+    sort: Annotated[str, msgspec.Meta(pattern=f"^-?({'|'.join(_SORT_KEYS)})$")] = "id"
 
 
 def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
@@ -377,12 +376,12 @@ class ChannelSearch:
 
     def __init__(self, cache: ChannelCache) -> None:
         self._cache = cache
-        self._orders = TTLCache[tuple[Sort, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
+        self._orders = TTLCache[tuple[str, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
 
     def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
         """Return the ids of all channels that match, in the order of the query."""
-        order = self._sorted_ids(query.sort)
-        ids: Sequence[ChannelId] = order[::-1] if query.reverse else order
+        order = self._sorted_ids(query.sort.removeprefix("-"))
+        ids: Sequence[ChannelId] = order[::-1] if query.sort.startswith("-") else order
         rows, text, now_s = self._cache.rows, query.text.casefold().strip(), time.time()
         if text:
             ids = [cid for cid in ids if text in rows[cid].search_text]
@@ -402,7 +401,7 @@ class ChannelSearch:
         subscribers = 0 if row.listed else self._cache.subscribers(row.id)  # which decide nothing if it is listed
         return channel_state(row, subscribers, now_s, is_blocked=self._cache.is_blocked(row))
 
-    def _sorted_ids(self, sort: Sort) -> list[ChannelId]:
+    def _sorted_ids(self, sort: str) -> list[ChannelId]:
         cache, order = self._cache, (sort, self._cache.membership_version)
         ids = self._orders.get(order)
         if ids is None:

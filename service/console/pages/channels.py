@@ -3,8 +3,6 @@
 A bulk change works for a limited time per request and reports how many channels are left.
 """
 
-import asyncio
-import time
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, cast, get_args
 from urllib.parse import urlencode
@@ -14,14 +12,15 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
+from service.console.bulk_changes import change_each
 from service.console.channel_cache import ChannelQuery, State, next_cursor, page_start
 from service.console.channel_queries import ChannelPage, channel_views, page_numbers
-from service.console.formatting import parse_duration
+from service.console.formatting import parse_duration, short_id
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, STORE, read_limit, render
 from service.entry_registration import remove_channel
-from service.errors import CoronetError, StoreUnavailable, UserError
+from service.errors import StoreUnavailable, UserError
 from service.model import ChannelId
 from service.store import Store
 
@@ -36,7 +35,6 @@ _LISTED_IN_CONFIRMATION: Final = 10
 _MAX_TAGS: Final = 20
 _MAX_TAG_CHARS: Final = 40
 _TIME_LIMIT_S: Final = 20.0
-_CONCURRENCY: Final = 16
 _MAX_PROBLEMS: Final = 20
 _COLUMNS: Final = {
     "title": "Channel",
@@ -194,17 +192,13 @@ async def change_selected(request: web.Request) -> web.Response:
 
 def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
     """Return the search in the query of a URL or the fields of a form. Raises :class:`UserError`."""
-    sort = fields.get("sort", "id")
-    values = {name: fields.get(name, "")[:_MAX_QUERY_CHARS] for name in ("state", "tag", "site")}
-    values |= {"text": fields.get("q", "")[:_MAX_QUERY_CHARS], "sort": sort.removeprefix("-")}
-    return convert_fields(values | {"reverse": sort.startswith("-")}, ChannelQuery, "Invalid search: {}")
+    limited = {name: text[:_MAX_QUERY_CHARS] for name, text in fields.items()}
+    return convert_fields(limited, ChannelQuery, "Invalid search: {}")
 
 
 def _query_fields(query: ChannelQuery) -> dict[str, str]:
     """Return the non-empty URL fields of a search; the inverse of :func:`_parse_query`."""
-    sort = f"{'-' if query.reverse else ''}{query.sort}"
-    values = {"q": query.text, "state": query.state, "tag": query.tag, "site": query.site, "sort": sort}
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in msgspec.to_builtins(query).items() if value}
 
 
 def _link(query: ChannelQuery, **changes: object) -> str:
@@ -212,7 +206,7 @@ def _link(query: ChannelQuery, **changes: object) -> str:
 
     If ``changes`` sets the sort order that the list already has, the order is reversed.
     """
-    if changes.get("sort") == query.sort and "page" not in changes and not query.reverse:
+    if changes.get("sort") == query.sort and "page" not in changes:
         changes["sort"] = f"-{query.sort}"
     fields = {name: str(value) for name, value in {**_query_fields(query), **changes}.items() if value}
     return f"/channels?{urlencode(fields)}"
@@ -225,24 +219,11 @@ async def change_many(store: Store, bulk: BulkChange) -> BulkResult:
     """
     if bulk.action in {"tag", "untag"}:
         bulk = msgspec.structs.replace(bulk, tag=_parse_tag(bulk.tag))
-    remaining, until_s = iter(bulk.channels), time.monotonic() + _TIME_LIMIT_S
-    done: list[ChannelId] = []
-    problems: list[str] = []
-
-    async def work() -> None:
-        while time.monotonic() < until_s and (cid := next(remaining, None)) is not None:
-            try:
-                await _change_one(store, bulk, cid)
-            except StoreUnavailable:
-                raise
-            except CoronetError as error:
-                problems.append(f"{cid[:8]}: {error}")
-            else:
-                done.append(cid)
-
-    await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
-    left = len(bulk.channels) - len(done) - len(problems)
-    return BulkResult(len(done), left, tuple(problems[:_MAX_PROBLEMS]))
+    done, failed = await change_each(
+        bulk.channels, lambda cid: _change_one(store, bulk, cid), _TIME_LIMIT_S, fatal=StoreUnavailable
+    )
+    problems = tuple(f"{short_id(cid)}: {error}" for cid, error in failed[:_MAX_PROBLEMS])
+    return BulkResult(done, len(bulk.channels) - done - len(failed), problems)
 
 
 async def _change_one(store: Store, bulk: BulkChange, cid: ChannelId) -> None:
