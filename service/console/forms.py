@@ -1,5 +1,6 @@
 """HTML forms: reading their fields, and the response to a change: a redirect, or the form again with the error."""
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from typing import TypeVar
@@ -8,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.auth.middleware import Handler
+from service.console.auth.middleware import CSRF_FIELD, Handler
 from service.console.error_responses import public_message, status_of
 from service.errors import CoronetError, StoreUnavailable, UserError
 
@@ -19,10 +20,10 @@ _Page = Callable[..., Awaitable[web.StreamResponse]]
 async def read_form(request: web.Request) -> dict[str, str]:
     """Return the stripped fields of the posted form, or of the URL's query if the request is not a POST.
 
-    If a field is repeated, its last value counts.
+    The CSRF token is left out. If a field is repeated, its last value counts.
     """
     fields = await request.post() if request.method == hdrs.METH_POST else request.query
-    return {name: str(value).strip() for name, value in fields.items()}
+    return {name: str(value).strip() for name, value in fields.items() if name != CSRF_FIELD}
 
 
 def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str) -> _Kind:
@@ -61,17 +62,20 @@ def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
 
 
 def redirect_after(
-    operation: Callable[[web.Request], Awaitable[object]], target: str, page: _Page | None = None
+    operation: Callable[..., Awaitable[object]], target: str, page: _Page | None = None, problem: str = "{}"
 ) -> Handler:
-    """Return the handler of a form without fields, which executes an API operation and redirects to ``target``.
+    """Return the handler of a form that executes an API operation and redirects to ``target``.
 
-    ``target`` is a path in which the request's path parameters are replaced, for example ``/channels/{cid}``. If
-    ``page`` is given, it shows the form again after an error (see :func:`redisplay_on_error`).
+    ``target`` is a path in which the request's path parameters are replaced, for example ``/channels/{cid}``. If the
+    operation has a body, it is made of those fields that are not empty; ``problem`` is the message if they are invalid
+    (see :func:`convert_fields`). ``page``, if given, shows the form again after an error (:func:`redisplay_on_error`).
     """
+    bodies = [each.annotation for each in inspect.signature(operation).parameters.values()][1:]
 
     @wraps(operation)
     async def handle(request: web.Request) -> web.StreamResponse:
-        await operation(request)
+        fields = {name: text for name, text in (await read_form(request)).items() if text}
+        await operation(request, *(convert_fields(fields, kind, problem) for kind in bodies))
         raise web.HTTPSeeOther(target.format_map({name: quote(text) for name, text in request.match_info.items()}))
 
     return redisplay_on_error(page)(handle) if page else handle

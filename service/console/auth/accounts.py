@@ -22,6 +22,10 @@ from service.store.console.accounts import Account, Role
 from service.users.quiet_hours import find_time_zones
 
 NAME_PATTERN: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
+INVALID_NAME: Final = (
+    "An account name has 1 to 32 characters: lowercase letters, digits, dots, hyphens and underscores. "
+    "It starts with a letter or a digit."
+)
 MIN_PASSWORD_CHARS: Final = 10
 MAX_PASSWORD_CHARS: Final = 1024
 
@@ -59,10 +63,7 @@ def make_view(name: str, account: Account) -> AccountView:
 def check_name(name: str) -> None:
     """Raise :class:`UserError` if ``name`` is not a valid account name."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise UserError(
-            "An account name has 1 to 32 characters: lowercase letters, digits, dots, hyphens and underscores. "
-            "It starts with a letter or a digit."
-        )
+        raise UserError(INVALID_NAME)
 
 
 def check_password(password: str, repeated: str) -> None:

@@ -1,7 +1,7 @@
 """The page Settings and its API operations: own time zone, sessions, API keys, password, invitations and accounts."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -168,8 +168,7 @@ async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
     """
     request[AUDIT_DETAIL] = f"{body.name}: {body.role}"
     request[RESPONSE_IS_SECRET] = True
-    now_s = time.time()
-    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role, now_s)
+    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role, time.time())
     return PasswordLink(password_link(request, token))
 
 
@@ -216,9 +215,8 @@ async def delete_session(request: web.Request) -> None:
 
     An API key cannot end sessions of other admins, or of other accounts with more rights than its scopes.
     """
-    session_id = request.match_info["session"]
-    accounts = {each.id: each.account for each in (await get_sessions(request)).items}
-    await _check_can_end(request, accounts.get(session_id), "There is no such session. It may have expired.")
+    session_id, sessions = request.match_info["session"], (await get_sessions(request)).items
+    await _check_can_end(request, session_id, sessions, "There is no such session. It may have expired.")
     await request.app[STORE].sessions.end(session_id)
 
 
@@ -256,8 +254,7 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
     if sum(key.account == principal.name for key in (await get_keys(request)).items) >= _MAX_KEYS:
         raise UserError(f"An account can have at most {_MAX_KEYS} API keys. Revoke one that is no longer used.")
     scopes = tuple(scope for scope in SCOPES if scope in body.scopes)
-    now_s = time.time()
-    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, now_s)
+    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, time.time())
     return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 
 
@@ -267,9 +264,8 @@ async def delete_key(request: web.Request) -> None:
 
     An API key cannot revoke keys of other admins, or of other accounts with more rights than its scopes.
     """
-    key_id = request.match_info["key"]
-    accounts = {each.id: each.account for each in (await get_keys(request)).items}
-    await _check_can_end(request, accounts.get(key_id), "There is no such API key. It may have been revoked.")
+    key_id, keys = request.match_info["key"], (await get_keys(request)).items
+    await _check_can_end(request, key_id, keys, "There is no such API key. It may have been revoked.")
     await request.app[STORE].api_keys.revoke(key_id)
 
 
@@ -277,12 +273,13 @@ def _can_see(request: web.Request, account: str) -> bool:
     return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
 
 
-async def _check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
-    """Raise :class:`PermissionDenied` if an API key must not end a session or revoke a key of the account ``owner``.
+async def _check_can_end(request: web.Request, id_: str, items: Sequence[Session | KeyView], missing: str) -> None:
+    """Raise :class:`PermissionDenied` if an API key must not end the session or revoke the key ``id_`` of ``items``.
 
-    An API key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``. If ``owner`` is
-    None, the session or key does not exist, and HTTPNotFound with the text ``missing`` is raised.
+    An API key must not do so if it has fewer rights than the owner of the session or key, unless the key belongs to the
+    same account. If there is no such item, HTTPNotFound with the text ``missing`` is raised.
     """
+    owner = next((each.account for each in items if each.id == id_), None)
     if owner is None:
         raise web.HTTPNotFound(text=missing)
     account, principal = await request.app[STORE].accounts.get(owner), request[PRINCIPAL]
@@ -329,14 +326,8 @@ async def set_password(request: web.Request) -> web.Response:
     return await open_session(request, request[PRINCIPAL].name, account, "/settings?done=password")
 
 
-@redisplay_on_error(page)
-async def set_zone(request: web.Request) -> web.Response:
-    """Set the time zone in which pages show times to you."""
-    form = await read_form(request)
-    await put_my_zone(request, SetZone(form.get("browsers") or form.get("zone", "")))
-    raise web.HTTPSeeOther("/settings?done=zone")
-
-
+set_zone = redirect_after(put_my_zone, "/settings?done=zone", page, "Enter a time zone like Europe/Berlin.")
+set_role = redirect_after(patch_account, "/settings?done=role#accounts", page, f"Choose a role: {', '.join(Role)}.")
 end_session = redirect_after(delete_session, "/settings?done=session", page)
 revoke_key = redirect_after(delete_key, "/settings?done=key", page)
 remove_account = redirect_after(delete_account, "/settings?done=removed#accounts", page)
@@ -356,10 +347,8 @@ async def create_key(request: web.Request) -> web.Response:
 @redisplay_on_error(page)
 async def create_invitation(request: web.Request) -> web.Response:
     """Create an invitation to the bot and show its code once."""
-    form = await read_form(request)
-    fields = {name: form.get(name, "") for name in ("uses", "days")}
     problem = "Enter how many people can use the invitation, and for how many days it is valid."
-    code = (await invite(request, convert_fields(fields, Invitation, problem))).code
+    code = (await invite(request, convert_fields(await read_form(request), Invitation, problem))).code
     description = "Invitation. People who send this to the bot can use it."
     return await page(request, secret=f"invite {code}", secret_description=description)
 
@@ -367,8 +356,7 @@ async def create_invitation(request: web.Request) -> web.Response:
 @redisplay_on_error(page)
 async def create_account(request: web.Request) -> web.Response:
     """Create an account and show the link for choosing its password."""
-    form = await read_form(request)
-    account = AddAccount(form.get("name", ""), _read_role(form))
+    account = convert_fields(await read_form(request), AddAccount, accounts.INVALID_NAME)
     created = await post_account(request, account)
     return await page(request, secret=created.link, secret_description=_describe_link(account.name))
 
@@ -378,17 +366,6 @@ async def create_password_link(request: web.Request) -> web.Response:
     """Create a link with which an account's holder chooses a new password."""
     created = await post_account_link(request)
     return await page(request, secret=created.link, secret_description=_describe_link(request.match_info["name"]))
-
-
-@redisplay_on_error(page)
-async def set_role(request: web.Request) -> web.Response:
-    """Change the role of an account, from its next request on."""
-    await patch_account(request, SetRole(_read_role(await read_form(request))))
-    raise web.HTTPSeeOther("/settings?done=role#accounts")
-
-
-def _read_role(form: Mapping[str, str]) -> Role:
-    return convert_fields({"role": form.get("role")}, SetRole, f"Choose a role: {', '.join(Role)}.").role
 
 
 def _describe_link(name: str) -> str:

@@ -153,7 +153,7 @@ async def preview(request: web.Request) -> web.Response:
     request[AUDIT_DETAIL] = draft.description()
     found = _preview(draft, len(await _recipients(request, draft)))
     number = await request.app[STORE].announcements.reserve_number()
-    fields = {name: value for name, value in form.items() if name != "csrf"} | {"number": str(number)}
+    fields = form | {"number": str(number)}
     return render(
         request,
         "announcement_preview.html",

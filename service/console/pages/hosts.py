@@ -17,7 +17,7 @@ from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelRow
 from service.console.channel_queries import channel_views, page_numbers
-from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
+from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_limit, render
@@ -193,6 +193,7 @@ async def get_host(request: web.Request) -> Host:
 @operation("PUT", "/hosts/{host}", write_access("channels"))
 async def put_host(request: web.Request, body: SetHost) -> Host:
     """Set the request limit of a host's site."""
+    request[AUDIT_DETAIL] = f"{body.requests_per_s:g}"
     await request.app[STORE].request_budgets.set_site_rate(_requested_site(request), body.requests_per_s)
     return await get_host(request)
 
@@ -244,25 +245,26 @@ async def site_page(request: web.Request, status: int = 200, *, error: str = "")
     )
 
 
-@redisplay_on_error(site_page)
-async def change(request: web.Request) -> web.Response:
-    """Set or reset the request limit of a site, or pause or resume all its channels."""
-    store, site, form = request.app[STORE], _requested_site(request), await read_form(request)
-    action, text = form.get("action", ""), form.get("requests_per_s", "")[:20]
-    request[AUDIT_DETAIL] = f"{action} {text}".strip()
-    if action in {"pause", "resume"}:
-        await request.app[CHANNEL_CACHE].refresh()
-        ids = [row.id for row in _rows_of(request.app[CHANNEL_CACHE], site)][:_MAX_PAUSED]
-        await store.admin_settings.pause(ids, PAUSE_UNTIL_RESUMED_S if action == "pause" else 0)
-        await request.app[CHANNEL_CACHE].reload(ids)
-        if action == "resume":
-            await store.request_budgets.end_site_pause(site)
-    elif action == "usual":
-        await store.request_budgets.clear_site_rate(site)
-    else:
-        problem = f"Enter requests per second from {_MIN_RATE_PER_S:g} to {_MAX_RATE_PER_S:g}."
-        limit = convert_fields({"requests_per_s": text}, SetHost, problem)
-        await store.request_budgets.set_site_rate(site, limit.requests_per_s)
+set_limit = redirect_after(
+    put_host,
+    "/hosts/{host}",
+    site_page,
+    f"Enter requests per second from {_MIN_RATE_PER_S:g} to {_MAX_RATE_PER_S:g}.",
+)
+reset_limit = redirect_after(delete_host, "/hosts/{host}", site_page)
+
+
+async def pause(request: web.Request) -> web.Response:
+    """Pause all channels of a site, or resume them."""
+    store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
+    resumes = "resume" in await read_form(request)
+    request[AUDIT_DETAIL] = "resume" if resumes else "pause"
+    await cache.refresh()
+    ids = [row.id for row in _rows_of(cache, site)][:_MAX_PAUSED]
+    await store.admin_settings.pause(ids, 0 if resumes else PAUSE_UNTIL_RESUMED_S)
+    await cache.reload(ids)
+    if resumes:
+        await store.request_budgets.end_site_pause(site)
     raise web.HTTPSeeOther(f"/hosts/{site}")
 
 

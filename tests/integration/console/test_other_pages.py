@@ -112,18 +112,18 @@ async def test_a_site_shows_poll_results_and_its_limit_can_be_set(store: Store, 
     assert 'href="/hosts/example.org"' in (await ada.get("/hosts"))[1]
     _, text = await ada.get("/hosts/example.org")
     assert "50 %" in text
-    assert await ada.post("/hosts/example.org", action="set", requests_per_s="0.5") == (303, "/hosts/example.org")
+    assert await ada.post("/hosts/example.org/limit", requests_per_s="0.5") == (303, "/hosts/example.org")
     assert await store.request_budgets.site_rate("example.org") == 0.5
     assert "set by an admin" in (await ada.get("/hosts/example.org"))[1]
-    await ada.post("/hosts/example.org", action="usual")
+    await ada.post("/hosts/example.org/limit/reset")
     assert await store.request_budgets.site_rate("example.org") is None
-    assert (await ada.post("/hosts/example.org", action="set", requests_per_s="-1"))[0] == 422
+    assert (await ada.post("/hosts/example.org/limit", requests_per_s="-1"))[0] == 422
     assert "requests resume slowly" not in text
     await store.request_budgets.pause_site("example.org", 3600.0)
     assert "requests resume slowly" in (await ada.get("/hosts/example.org"))[1]
-    await ada.post("/hosts/example.org", action="pause")
+    await ada.post("/hosts/example.org/pause")
     assert await store.request_budgets.paused_s(channel.id) > 3600
-    await ada.post("/hosts/example.org", action="resume")
+    await ada.post("/hosts/example.org/pause", resume="1")
     assert await store.request_budgets.site_paused_s("example.org") == 0.0
     assert await store.request_budgets.paused_s(channel.id) == 0
 
