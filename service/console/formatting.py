@@ -18,7 +18,7 @@ from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import PollingHints
-from service.operations.polling_state import BOUND_LABELS
+from service.operations.polling_state import BOUND_LABELS, bound_shares
 from service.users.quiet_hours import local_datetime
 
 _MINUTE_S = 60
@@ -274,6 +274,7 @@ FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     for function in (
         *(count, duration, ago, size, percent, requests, instant, clock, short_id, is_success, outcome_label),
         *(state_label, web_address, differences, describe_polling_hints, describe_schedule, bound_label),
-        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level),
+        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level, format_duration),
+        bound_shares,
     )
 }

@@ -85,7 +85,8 @@ def time_zone(request: web.Request) -> str:
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
     """Return the HTML page that ``template`` renders with ``values``.
 
-    The template also gets the path, the current time, the account's name, time zone and rights, and the CSRF token.
+    The template also gets the request, the path on this console, the settings, the current time, the account's name,
+    time zone and rights, and the CSRF token.
     """
     principal = request.get(PRINCIPAL)
     text = (
@@ -93,6 +94,8 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
         .get_template(template)
         .render(
             values,
+            request=request,
+            settings=request.app[SETTINGS],
             path=local_path(request),
             now_s=time.time(),
             zone=time_zone(request),
@@ -100,7 +103,6 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
             can_operate=principal is not None and principal.role.covers(Role.OPERATOR),
             can_administer=principal is not None and principal.role.covers(Role.ADMIN),
             csrf=request.get(CSRF, ""),
-            has_chat=bool(request.app[SETTINGS].chat_websocket_url),
         )
     )
     return web.Response(status=status, text=text, content_type="text/html")

@@ -152,15 +152,12 @@ async def preview(request: web.Request) -> web.Response:
     draft = _parse(form)
     request[AUDIT_DETAIL] = draft.description()
     found = _preview(draft, len(await _recipients(request, draft)))
-    number = await request.app[STORE].announcements.reserve_number()
-    fields = form | {"number": str(number)}
     return render(
         request,
         "announcement_preview.html",
         draft=draft,
         preview=found,
-        fields=fields,
-        number=number,
+        fields=form | {"number": str(await request.app[STORE].announcements.reserve_number())},
         languages=LANGUAGES,
     )
 

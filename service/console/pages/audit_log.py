@@ -36,7 +36,4 @@ async def get_log(request: web.Request) -> AuditLogPage:
 
 async def page(request: web.Request) -> web.Response:
     """Show a page of the audit log."""
-    log = await get_log(request)
-    return render(
-        request, "log.html", entries=log.items, is_first=not request.query.get("cursor"), next_cursor=log.next
-    )
+    return render(request, "log.html", log=await get_log(request))

@@ -149,7 +149,6 @@ async def page(
         number=number,
         pages=pages,
         intervals={cid: request.app[CHANNEL_CACHE].rows[cid].update_interval_s for cid in page_ids},
-        removed="removed" in fields,
         action=fields.get("action"),
         result=result,
         error=error,

@@ -29,16 +29,9 @@ Socket = web.WebSocketResponse | ClientWebSocketResponse
 
 async def page(request: web.Request) -> web.Response:
     """Show the XMPP client, logged in to the first account of `coronet up`."""
-    settings = request.app[SETTINGS]
-    if not settings.chat_websocket_url:
+    if not request.app[SETTINGS].chat_websocket_url:
         raise web.HTTPNotFound(text="The chat page is only available with `coronet up`.")
-    response = render(
-        request,
-        "chat.html",
-        jid=settings.chat_jid,
-        password=settings.chat_password.get_secret_value(),
-        bot_jid=settings.xmpp_jid,
-    )
+    response = render(request, "chat.html")
     response.headers["Content-Security-Policy"] = _POLICY
     return response
 

@@ -157,7 +157,6 @@ async def page(request: web.Request) -> web.Response:
         "delivery.html",
         waiting=waiting,
         letters=letters,
-        is_first=not request.query.get("cursor"),
         messages=metrics_sampler.message_count(counts),
         delays=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
     )

@@ -218,7 +218,6 @@ async def page(request: web.Request) -> web.Response:
         number=number,
         pages=pages,
         link=lambda page: f"/hosts?{urlencode({'page': page, 'q': query})}",
-        default_per_s=request.app[SETTINGS].host_requests_per_s,
     )
 
 
@@ -237,9 +236,7 @@ async def site_page(request: web.Request, status: int = 200, *, error: str = "")
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(cache.subscribers(row.id) for row in rows),
-        set_per_s=await store.request_budgets.site_rate(site),
-        paused_s=await store.request_budgets.site_paused_s(site),
-        default_per_s=request.app[SETTINGS].host_requests_per_s,
+        limit=await get_host(request),
         blocked={name: block for name, block in (await store.blocked_hosts.all()).items() if site_of(name) == site},
         error=error,
     )

@@ -18,7 +18,7 @@ from service.console.channel_cache import INVALID_CURSOR
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.delivery import Deliveries, recent_deliveries
-from service.console.rendering import SETTINGS, STORE, read_limit, render
+from service.console.rendering import STORE, read_limit, render
 from service.errors import NotFound, UserError
 from service.model import UserId
 from service.store import Store
@@ -168,9 +168,7 @@ async def page(request: web.Request) -> web.Response:
         "people.html",
         query=query,
         people=await _find(request.app[STORE], query, _cursor(request), _PAGE_SIZE),
-        is_first=not _cursor(request),
         total=await request.app[STORE].users.count(),
-        deleted="forgotten" in request.query,
     )
 
 
@@ -193,7 +191,6 @@ async def person_page(request: web.Request, status: int = 200, *, error: str = "
         channels=channels,
         messages=log.items,
         user_settings=user_settings,
-        default_max=request.app[SETTINGS].max_subscriptions_per_user,
         error=error,
     )
 

@@ -21,7 +21,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import UserError
 from service.model import ChannelId
-from service.operations.polling_state import bound_shares, one_bound_warning
+from service.operations.polling_state import one_bound_warning
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot, Revision
@@ -269,12 +269,9 @@ async def _page(
         fields=fields | dict(entered or {}),
         is_preview=aims != present.aims,
         preview=preview,
-        poll_interval_s=request.app[SETTINGS].poll_interval_s,
         picture=wait_curves_svg(curves),
         error=error,
-        applied="applied" in request.query,
         describe_aims=describe_aims,
-        bound_shares=bound_shares,
     )
 
 
