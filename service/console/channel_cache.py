@@ -130,6 +130,11 @@ class ChannelCache:
             for name in host_and_parent_domains(host_of(row.search_text.rpartition("\n")[2]))
         )
 
+    def state(self, row: ChannelRow, now_s: float) -> State:
+        """Return the state of a channel at the Unix time ``now_s``."""
+        subscribers = 0 if row.listed else self.subscribers(row.id)  # they decide nothing about a listed channel
+        return channel_state(row, subscribers, now_s, is_blocked=self.is_blocked(row))
+
     @property
     def subscriptions(self) -> int:
         """The number of all subscriptions to all channels."""
@@ -390,16 +395,12 @@ class ChannelSearch:
         if query.tag:
             ids = [cid for cid in ids if query.tag in rows[cid].tags]
         if query.state:
-            ids = [cid for cid in ids if self._state(rows[cid], now_s) == query.state]
+            ids = [cid for cid in ids if self._cache.state(rows[cid], now_s) == query.state]
         return ids
 
     def tags(self) -> Sequence[str]:
         """Return all tags in use, sorted."""
         return sorted({tag for row in self._cache.rows.values() for tag in row.tags})
-
-    def _state(self, row: ChannelRow, now_s: float) -> State:
-        subscribers = 0 if row.listed else self._cache.subscribers(row.id)  # which decide nothing if it is listed
-        return channel_state(row, subscribers, now_s, is_blocked=self._cache.is_blocked(row))
 
     def _sorted_ids(self, sort: str) -> list[ChannelId]:
         cache, order = self._cache, (sort, self._cache.membership_version)

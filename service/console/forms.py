@@ -40,8 +40,8 @@ def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str
 def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
     """Return a decorator for form handlers: if a handler raises a :class:`CoronetError`, the form is shown again.
 
-    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. ``HTTPNotFound``
-    is treated like a CoronetError; :class:`StoreUnavailable` is passed on.
+    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. HTTPNotFound and
+    HTTPConflict are treated like a CoronetError; :class:`StoreUnavailable` is passed on.
     """
 
     def decorate(handler: Handler) -> Handler:
@@ -53,7 +53,7 @@ def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
                 raise
             except CoronetError as error:
                 return await page(request, status_of(error), error=public_message(error))
-            except web.HTTPNotFound as error:
+            except (web.HTTPNotFound, web.HTTPConflict) as error:
                 return await page(request, error.status, error=error.text)
 
         return handle

@@ -5,7 +5,7 @@ publishers ask for, back-off of failing channels, budgets of sites, whole pollin
 leaves out polls that fail or are late, and pauses of whole sites.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -75,26 +75,27 @@ class Outcome(msgspec.Struct, frozen=True):
     bounds: dict[BindingConstraint, int]
 
 
-class ChannelDelays(NamedTuple):
-    """The mean detection delays of one channel before and after a change, in seconds.
+class DelayChange(msgspec.Struct, frozen=True):
+    """A channel whose mean detection delay would change.
 
-    ``row`` is the position of the channel in the list that the model was built from.
+    ``before_s`` and ``after_s`` are the delays before and after the change, in seconds.
     """
 
-    row: int
+    channel: ChannelId
+    title: str
+    subscribers: int
     before_s: float
     after_s: float
 
 
-class SlowChannel(NamedTuple):
-    """A channel with its mean detection delay in seconds, and the constraint that determines its number of polls.
+class SlowestChannel(msgspec.Struct, frozen=True):
+    """A channel with a long mean detection delay ``wait_s`` (s), and the constraint that determines it."""
 
-    ``row`` is the position of the channel in the list that the model was built from.
-    """
-
-    row: int
+    channel: ChannelId
+    title: str
+    subscribers: int
     wait_s: float
-    bound: BindingConstraint
+    bound_by: BindingConstraint
 
 
 class _Solution(NamedTuple):
@@ -179,14 +180,25 @@ class PolicyModel:
             bounds=dict(bounds),
         )
 
-    def slowest(self, policy: FleetPolicy, max_count: int) -> Sequence[SlowChannel]:
-        """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first."""
+    def slowest(self, policy: FleetPolicy, max_count: int) -> tuple[SlowestChannel, ...]:
+        """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first.
+
+        The channels are without their titles.
+        """
         policy = self._affordable(policy)
         _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
-            return []
-        rows = np.argsort(-delays_s, kind="stable")[:max_count].tolist()
-        return [SlowChannel(row, float(delays_s[row]), self._bound(policy, row, table, scale)) for row in rows]
+            return ()
+        return tuple(
+            SlowestChannel(
+                self._channels[row].id,
+                "",
+                self._channels[row].subscribers,
+                float(delays_s[row]),
+                self._bound(policy, row, table, scale),
+            )
+            for row in np.argsort(-delays_s, kind="stable")[:max_count].tolist()
+        )
 
     def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
         """Return the constraint that determines the number of polls of the channel in a ``row`` of the table."""
@@ -199,12 +211,12 @@ class PolicyModel:
 
     def largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
-    ) -> tuple[Sequence[ChannelDelays], Sequence[ChannelDelays]]:
+    ) -> tuple[tuple[DelayChange, ...], tuple[DelayChange, ...]]:
         """Return the channels whose delay decreases most, and those whose delay increases most.
 
-        The policy changes from ``before`` to ``after``. Each list has at most ``max_count`` channels, most affected
-        first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the number of
-        subscribers.
+        The policy changes from ``before`` to ``after``. Each list has at most ``max_count`` channels without their
+        titles, most affected first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the
+        number of subscribers.
         """
         before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -213,10 +225,11 @@ class PolicyModel:
         sooner = (index for index in order[::-1][:max_count] if gain[index] > _TOLERANCE)
         later = (index for index in order[:max_count] if gain[index] < -_TOLERANCE)
 
-        def delays_of(indices: Iterable[np.int64]) -> Sequence[ChannelDelays]:
-            return [ChannelDelays(int(index), float(before_s[index]), float(after_s[index])) for index in indices]
+        def change(row: int) -> DelayChange:
+            channel = self._channels[row]
+            return DelayChange(channel.id, "", channel.subscribers, float(before_s[row]), float(after_s[row]))
 
-        return delays_of(sooner), delays_of(later)
+        return tuple(map(change, sooner)), tuple(map(change, later))
 
     def _site_scales(self, policy: FleetPolicy, table: FactorTable) -> Floats:
         """Return for each channel the scale that fits the polls of its site into the site's request budget.

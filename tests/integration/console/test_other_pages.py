@@ -75,7 +75,7 @@ async def test_a_policy_is_applied_and_undone_with_a_history(store: Store, ada: 
     assert aims == FleetObjective(Goal.FAST, demand_factor=0.5, delay_s=30.0, longest_wait_s=3600.0)
     _, text = await ada.get("/policy")
     assert "Fast, mean delay 30 s, maximum delay 1 h" in text
-    assert await ada.post("/policy/restore", to="before", seen="1") == (303, "/policy?applied=1")
+    assert await ada.post("/policy/restore", to="0", seen="1") == (303, "/policy?applied=1")
     assert await store.fleet_policy.get() is None
     assert await ada.post("/policy/restore", to="1", seen="2") == (303, "/policy?applied=1")
     assert await store.fleet_policy.get() == aims
