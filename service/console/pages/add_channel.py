@@ -13,7 +13,7 @@ from aiohttp import hdrs, web
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import write_access
 from service.console.channel_queries import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
-from service.console.error_responses import public_message, status_of
+from service.console.error_responses import public_message
 from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.pages import channel as channel_page
@@ -106,47 +106,51 @@ async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
     return await _preview_part(request, await requested_channel(request), body.selector)
 
 
-async def add_form(request: web.Request) -> web.Response:
-    """Show the form for a URL. If the query has the URL of a page, show the form for the page's selector."""
-    if url := request.query.get("url", "")[:MAX_URL_CHARS]:
-        selector = request.query.get("selector", "")[:MAX_SELECTOR_CHARS]
-        return render(request, "channel_page.html", url=url, selector=selector, is_page=True, error="")
-    return render(request, "channel_add.html", url="", error="")
+async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+    """Show the form for a URL; for the URL of a page (``as_page``), the form for the page's selector.
+
+    ``error`` is the message of a failed attempt.
+    """
+    body = await _read_body(request)
+    template = "channel_page.html" if body.as_page else "channel_add.html"
+    return render(request, template, status, body=body, error=error)
 
 
+@redisplay_on_error(add_form)
 async def preview(request: web.Request) -> web.Response:
     """Preview the channel of a URL without adding it.
 
     A page without a feed, or one sent with ``as_page``, can be watched itself.
     """
-    return await _add(request, keep=False)
+    body = await _read_body(request)
+    probed = await _probe(request, body, keep=False)
+    if probed.channel is None:
+        return _offer_choices(request, body, probed)
+    preview = await _preview(request.app[STORE], probed.channel, probed)
+    return render(request, "channel_preview.html", body=body, preview=preview)
 
 
+@redisplay_on_error(add_form)
 async def add(request: web.Request) -> web.Response:
     """Add the channel of a URL. It is polled even without subscribers."""
-    return await _add(request, keep=True)
-
-
-async def _add(request: web.Request, *, keep: bool) -> web.Response:
-    form = await read_form(request)
-    url, selector, as_page = form.get("url", ""), form.get("selector", ""), form.get("as_page") == "1"
-    body, store = AddChannel(url, as_page, selector), request.app[STORE]
-    try:
-        probed = await _probe(request, body, keep=keep)
-    except StoreUnavailable:
-        raise
-    except CoronetError as error:
-        template, message = "channel_page.html" if as_page else "channel_add.html", public_message(error)
-        return render(request, template, status_of(error), url=url, selector=selector, is_page=as_page, error=message)
-    if probed.page:
-        return render(request, "channel_page.html", url=url, selector="", is_page=False, error="")
+    body = await _read_body(request)
+    probed = await _probe(request, body, keep=True)
     if probed.channel is None:
-        return render(request, "channel_choices.html", url=url, choices=probed.choices)
-    if keep:
-        await store.channels.set_listed(probed.channel.id, listed=True)
-        raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
-    preview = await _preview(store, probed.channel, probed)
-    return render(request, "channel_preview.html", body=body, preview=preview)
+        return _offer_choices(request, body, probed)
+    await request.app[STORE].channels.set_listed(probed.channel.id, listed=True)
+    raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
+
+
+async def _read_body(request: web.Request) -> AddChannel:
+    form = await read_form(request)
+    return AddChannel(form.get("url", ""), form.get("as_page") == "1", form.get("selector", ""))
+
+
+def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
+    """Show how else the URL can be watched: the page itself, or one of the feeds to which it links."""
+    if probed.page:
+        return render(request, "channel_page.html", body=body, error="")
+    return render(request, "channel_choices.html", url=body.url, choices=probed.choices)
 
 
 @redisplay_on_error(channel_page.page)

@@ -15,6 +15,7 @@ from service.console.auth.roles import read_access, write_access
 from service.console.bulk_changes import change_each
 from service.console.forms import redisplay_on_error
 from service.console.openapi import File, Operations
+from service.console.pages.add_channel import add_form
 from service.console.rendering import OPML_READER, STORE, render
 from service.errors import LimitReached, OperationalError, UserError
 from service.feeds import opml
@@ -64,11 +65,7 @@ async def post_opml(request: web.Request) -> Imported:
     return await _import(request, request.read)
 
 
-async def _add_page(request: web.Request, status: int, *, error: str) -> web.Response:
-    return render(request, "channel_add.html", status, url="", error=error)
-
-
-@redisplay_on_error(_add_page)
+@redisplay_on_error(add_form)
 async def upload(request: web.Request) -> web.Response:
     """Import the uploaded OPML file."""
     sent = (await request.post()).get("file")

@@ -37,7 +37,6 @@ LEVELS: Final[Mapping[Levels, str]] = {
     Levels.BASE_16: "Sixteenths (base 16)",
 }
 _MAX_FIELD_CHARS: Final = 40
-_CONFLICT: Final = "Someone else has changed the policy in the meantime. Review it before you change it."
 _MAX_CHANNELS_SHOWN: Final = 5
 
 _Shown = TypeVar("_Shown", DelayChange, SlowestChannel)
@@ -116,7 +115,7 @@ async def undo_policy(request: web.Request) -> CurrentPolicy:
 async def _set(request: web.Request, aims: FleetObjective | None, seen: int | None) -> CurrentPolicy:
     if not await request.app[STORE].fleet_policy.set(aims, by=request[PRINCIPAL].name, seen=seen):
         raise web.HTTPConflict(
-            text="Someone else has changed the policy in the meantime. Review it before you change it"
+            text="Someone else has changed the policy in the meantime. Review it before you change it."
         )
     return await get_policy(request)
 

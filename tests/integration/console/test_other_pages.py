@@ -166,7 +166,7 @@ async def test_a_channel_shows_its_hub_without_secrets(store: Store, ada: Visito
         assert words in text
     assert "a-secret" not in text
     assert "a-token" not in text
-    _, text = await ada.get(f"/channels/add?url={quote(channel.url)}&selector=%23prices")
+    _, text = await ada.get(f"/channels/add?url={quote(channel.url)}&selector=%23prices&as_page=1")
     assert 'value="#prices"' in text
 
 
