@@ -51,7 +51,7 @@ State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
 """
 
-_CURSOR: Final = re.compile(r"([0-9a-f]{40})(?:\.(\d{1,9}))?")
+_CURSOR: Final = re.compile(r"(\S{1,253})\.(\d{1,9})", re.ASCII)
 _ORDER_TTL_S: Final = 5.0
 
 
@@ -412,12 +412,12 @@ class ChannelSearch:
         return ids
 
 
-def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
+def page_start(ids: Sequence[str], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
-    ``cursor`` is the field ``next`` of the previous page; it names the last channel of that page. "" requests the first
-    page. The page begins after that channel, or at its former position if the channel no longer exists. Raises
-    :class:`UserError` for an invalid cursor.
+    ``cursor`` is the field ``next`` of the previous page; it consists of the last id of that page and the number of ids
+    before the next one. "" requests the first page. The page begins after that id, or at its former position if it no
+    longer exists. Raises :class:`UserError` for an invalid cursor.
     """
     if not cursor:
         return 0
@@ -427,10 +427,10 @@ def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
     try:
         return ids.index(match[1]) + 1
     except ValueError:
-        # The following channels have moved up by one. Starting early repeats a channel instead of skipping one.
-        return min(max(0, int(match[2] or 0) - 1), len(ids))
+        # The following ids have moved up by one. Starting early repeats one instead of skipping one.
+        return min(max(0, int(match[2]) - 1), len(ids))
 
 
-def next_cursor(ids: Sequence[ChannelId], end: int) -> str:
+def next_cursor(ids: Sequence[str], end: int) -> str:
     """Return the cursor of the page that begins after the first ``end`` ids; "" if there are no further ids."""
     return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""

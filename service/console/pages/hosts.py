@@ -6,7 +6,6 @@ A site is a registrable domain with all its hosts. Its request limit applies to 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -15,7 +14,7 @@ from aiohttp import web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelRow
+from service.console.channel_cache import ChannelCache, ChannelRow, next_cursor, page_start
 from service.console.channel_queries import channel_views, page_numbers
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
@@ -37,7 +36,6 @@ _MAX_REASON_CHARS: Final = 200
 _MIN_RATE_PER_S: Final = 0.001
 _MAX_RATE_PER_S: Final = 100.0
 _MAX_PAUSED: Final = 5_000
-_MAX_CURSOR_DIGITS: Final = 9
 
 operation = OPERATIONS = Operations()
 
@@ -101,15 +99,15 @@ class Blocked(msgspec.Struct, frozen=True):
     items: dict[str, HostBlock]
 
 
-async def find_sites(store: Store, cache: ChannelCache, part: str) -> list[Site]:
-    """Return all sites whose name contains ``part``, beginning with the sites that have the most channels."""
+async def _find_sites(request: web.Request) -> list[Site]:
+    """Return all sites whose name contains the query's ``q``, beginning with the sites that have the most channels."""
+    store, cache, text = request.app[STORE], request.app[CHANNEL_CACHE], request.query.get("q", "").casefold().strip()
     rates, blocks, _ = await asyncio.gather(
         store.request_budgets.site_rates(), store.blocked_hosts.all(), cache.refresh()
     )
     blocked: dict[str, list[str]] = {}
     for name in sorted(blocks):
         blocked.setdefault(site_of(name), []).append(name)
-    text = part.casefold().strip()
     channels, subscriptions, failing = Counter[str](), Counter[str](), Counter[str]()
     for row in cache.rows.values():
         channels[row.site] += 1
@@ -137,24 +135,11 @@ async def find_sites(store: Store, cache: ChannelCache, part: str) -> list[Site]
 )
 async def get_hosts(request: web.Request) -> Hosts:
     """List sites, those with most channels first."""
-    found = await find_sites(request.app[STORE], request.app[CHANNEL_CACHE], request.query.get("q", ""))
-    rest = _after_cursor(found, request.query.get("cursor", ""))
-    count = read_limit(request, _PAGE_SIZE)
-    next_cursor = f"{rest[count - 1].channels} {rest[count - 1].site}" if len(rest) > count else ""
-    return Hosts(tuple(rest[:count]), next_cursor)
-
-
-def _after_cursor(found: Sequence[Site], cursor: str) -> Sequence[Site]:
-    """Return the sites after ``cursor``.
-
-    The cursor consists of the number of channels and the name of the last site on the previous page.
-    """
-    if not cursor:
-        return found
-    channels, _, name = cursor.partition(" ")
-    if not (channels.isdecimal() and channels.isascii() and len(channels) <= _MAX_CURSOR_DIGITS):
-        raise UserError(INVALID_CURSOR)
-    return [site for site in found if (-site.channels, site.site) > (-int(channels), name)]
+    found = await _find_sites(request)
+    names = [site.site for site in found]
+    start = page_start(names, request.query.get("cursor", ""))
+    end = start + read_limit(request, _PAGE_SIZE)
+    return Hosts(tuple(found[start:end]), next_cursor(names, end))
 
 
 @operation("GET", "/blocked-hosts", read_access("channels"))
@@ -206,8 +191,7 @@ async def delete_host(request: web.Request) -> None:
 
 async def page(request: web.Request) -> web.Response:
     """Show the list of sites, those with most channels first."""
-    query = request.query.get("q", "")[:200]
-    found = await find_sites(request.app[STORE], request.app[CHANNEL_CACHE], query)
+    query, found = request.query.get("q", ""), await _find_sites(request)
     number, pages = page_numbers(request.query, len(found), _PAGE_SIZE)
     return render(
         request,

@@ -15,7 +15,7 @@ from aiohttp import web
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access, write_access
 from service.console.channel_cache import INVALID_CURSOR
-from service.console.forms import read_form, redirect_after, redisplay_on_error
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.delivery import Deliveries, recent_deliveries
 from service.console.rendering import STORE, read_limit, render
@@ -32,9 +32,9 @@ _BATCH_SIZE: Final = 500
 _MAX_SCANNED: Final = 20_000
 _ID_CHARS: Final = 16
 _MAX_VALUE: Final = 100_000
-_MAX_SUBSCRIPTIONS: Final = 1_000_000
 _MAX_COMMANDS: Final = 10
 _MAX_COMMAND_CHARS: Final = 2_000
+_NO_SUCH_PERSON: Final = "There is no such person. They may have been deleted."
 
 _Command = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_COMMAND_CHARS)]
 
@@ -117,9 +117,12 @@ async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
 )
 async def get_people(request: web.Request) -> PeoplePage:
     """List people by id."""
-    return await _find(
-        request.app[STORE], request.query.get("q", ""), _cursor(request), read_limit(request, _PAGE_SIZE)
-    )
+    store, part, cursor = request.app[STORE], request.query.get("q", ""), request.query.get("cursor", "")
+    if cursor and len(cursor) != _ID_CHARS:
+        raise UserError(INVALID_CURSOR)
+    uids, next_cursor = await _find(store, part, cursor, read_limit(request, _PAGE_SIZE))
+    people = await store.people.get_many(uids)
+    return PeoplePage(tuple(each for each in people if each is not None), next_cursor)
 
 
 @operation("GET", "/people/{user}", read_access("people"), 404)
@@ -128,7 +131,7 @@ async def get_person(request: web.Request) -> Person:
     uid = request.match_info["user"]
     person = await request.app[STORE].people.get(uid) if len(uid) == _ID_CHARS else None
     if person is None:
-        raise _no_such_person()
+        raise NotFound(_NO_SUCH_PERSON)
     return person
 
 
@@ -141,16 +144,20 @@ async def get_deliveries(request: web.Request) -> Deliveries:
 @operation("PUT", "/people/{user}", write_access("people"), 404)
 async def put_person(request: web.Request, body: SetPerson) -> Person:
     """Suspend or resume a person, and set their maximum number of subscriptions."""
-    request[AUDIT_DETAIL] = msgspec.json.encode(body).decode()
-    return await _change(request, suspended=body.suspended, most_subscriptions=body.most_subscriptions)
+    request[AUDIT_DETAIL] = f"suspended: {body.suspended}, maximum subscriptions: {body.most_subscriptions}"
+    before, people = await get_person(request), request.app[STORE].people
+    if before.most_subscriptions != body.most_subscriptions:
+        await people.set_max_subscriptions(before.id, body.most_subscriptions)
+    if before.suspended != body.suspended:
+        await people.set_suspended(before.id, suspended=body.suspended)
+    return await get_person(request)
 
 
 @operation("DELETE", "/people/{user}", admin_access("people"), 404)
 async def delete_person(request: web.Request) -> None:
     """Delete a person with all their subscriptions and data."""
-    uid = request.match_info["user"]
-    if len(uid) != _ID_CHARS or not await request.app[STORE].people.erase(uid):
-        raise _no_such_person()
+    if not await request.app[STORE].people.erase((await get_person(request)).id):
+        raise NotFound(_NO_SUCH_PERSON)
 
 
 @operation("POST", "/invitations", write_access("people"))
@@ -162,13 +169,8 @@ async def invite(request: web.Request, body: Invitation) -> InvitationCode:
 
 async def page(request: web.Request) -> web.Response:
     """Show the list of people."""
-    query = request.query.get("q", "")[:200]
     return render(
-        request,
-        "people.html",
-        query=query,
-        people=await _find(request.app[STORE], query, _cursor(request), _PAGE_SIZE),
-        total=await request.app[STORE].users.count(),
+        request, "people.html", people=await get_people(request), total=await request.app[STORE].users.count()
     )
 
 
@@ -200,10 +202,11 @@ async def change(request: web.Request) -> web.Response:
     """Suspend or resume a person, or set their maximum number of subscriptions."""
     before, form = await get_person(request), await read_form(request)
     suspended = {"suspend": True, "resume": False}.get(form.get("action", ""), before.suspended)
-    text = form.get("most_subscriptions")
-    max_subscriptions = before.most_subscriptions if text is None else _parse_max(text[:10])
-    request[AUDIT_DETAIL] = f"suspended: {suspended}, maximum subscriptions: {max_subscriptions}"
-    await _change(request, suspended=suspended, most_subscriptions=max_subscriptions)
+    fields: dict[str, object] = {"suspended": suspended, "most_subscriptions": before.most_subscriptions}
+    if "most_subscriptions" in form:
+        fields["most_subscriptions"] = form["most_subscriptions"] or None
+    problem = "Enter the maximum as a whole number, or leave it empty for the default."
+    await put_person(request, convert_fields(fields, SetPerson, problem))
     raise web.HTTPSeeOther(f"/people/{quote(before.id)}")
 
 
@@ -239,11 +242,12 @@ async def _earlier_commands(request: web.Request) -> list[str]:
     return [str(text)[:_MAX_COMMAND_CHARS] for text in (await request.post()).getall("before", [])]
 
 
-async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
-    """Return the next people whose address contains ``part`` (in any case); "" matches everybody.
+async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:
+    """Return the next people whose address contains ``part`` (in any case), and the cursor of the following page.
 
-    The page begins after the id ``cursor`` and has at most ``count`` people. A person whose address is exactly ``part``
-    comes first. At most ``_MAX_SCANNED`` people are read, so a page can be shorter although there is a next page.
+    "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. A person whose
+    address is exactly ``part`` comes first. At most ``_MAX_SCANNED`` people are read, so a page can be shorter although
+    there is a next page.
     """
     text = part.casefold().strip()
     exact = user_id(text)
@@ -255,45 +259,8 @@ async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
         jids = await store.people.jids(batch) if text else [""] * len(batch)
         for uid, jid in zip(batch, jids, strict=True):
             if len(found) == count:
-                return PeoplePage(await _load(store, found), last)
+                return found, last
             last = uid
             if text in jid.casefold() and uid != exact:
                 found.append(uid)
-    return PeoplePage(await _load(store, found), last if len(ids) > _MAX_SCANNED else "")
-
-
-async def _load(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
-    return tuple(each for each in await store.people.get_many(uids) if each is not None)
-
-
-async def _change(request: web.Request, *, suspended: bool, most_subscriptions: int | None) -> Person:
-    """Set whether a person is suspended, and the maximum number of subscriptions; return the person.
-
-    ``most_subscriptions`` is None for the default. Raises :class:`NotFound`.
-    """
-    before, people = await get_person(request), request.app[STORE].people
-    if before.most_subscriptions != most_subscriptions:
-        await people.set_max_subscriptions(before.id, most_subscriptions)
-    if before.suspended != suspended:
-        await people.set_suspended(before.id, suspended=suspended)
-    return await get_person(request)
-
-
-def _parse_max(text: str) -> int | None:
-    if not text:
-        return None
-    if not text.isdecimal() or int(text) > _MAX_SUBSCRIPTIONS:
-        raise UserError("Enter the maximum as a whole number, or leave it empty for the default.")
-    return int(text)
-
-
-def _cursor(request: web.Request) -> str:
-    """Return the id of the person after whom the requested page begins; "" for the first page. Raises UserError."""
-    cursor = request.query.get("cursor", "")
-    if cursor and len(cursor) != _ID_CHARS:
-        raise UserError(INVALID_CURSOR)
-    return cursor
-
-
-def _no_such_person() -> NotFound:
-    return NotFound("There is no such person. They may have been deleted.")
+    return found, last if len(ids) > _MAX_SCANNED else ""
