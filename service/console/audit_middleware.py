@@ -41,15 +41,7 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
     if principal is None or only_reads or request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     summary = (request.match_info.handler.__doc__ or "").strip().partition("\n")[0]
-    entry = AuditedAction(
-        time.time(),
-        principal.name,
-        principal.key,
-        client_of(request).address,
-        summary,
-        local_path(request),
-    )
-    entry_id = secrets.token_hex(8)
+    entry_id, entry = secrets.token_hex(8), _make_entry(request, principal.name, principal.key, summary)
     await request.app[STORE].audit_log.begin(entry_id, entry)
     status = 500
     try:
@@ -72,11 +64,13 @@ async def record_action(request: web.Request, by: str, action: str, key: str = "
     Such an action happens before login, or makes the store usable again. ``by`` is the account's name. ``key`` is the
     name of the API key; "" without a key.
     """
-    now_s = time.time()
-    entry = AuditedAction(now_s, by, key, client_of(request).address, action, local_path(request), 200)
-    entry_id = secrets.token_hex(8)
+    entry_id, entry = secrets.token_hex(8), _make_entry(request, by, key, action)
     await request.app[STORE].audit_log.begin(entry_id, entry)
-    await request.app[STORE].audit_log.end(entry_id, entry)
+    await request.app[STORE].audit_log.end(entry_id, msgspec.structs.replace(entry, status=200))
+
+
+def _make_entry(request: web.Request, by: str, key: str, action: str) -> AuditedAction:
+    return AuditedAction(time.time(), by, key, client_of(request).address, action, local_path(request))
 
 
 async def _complete(request: web.Request, entry_id: str, entry: AuditedAction) -> None:

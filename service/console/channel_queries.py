@@ -185,22 +185,18 @@ async def channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
     if state is None or not found:
         raise _no_such_channel()
     (view,) = found
-    nodes = {node.id: node for node in ring.nodes}
-    owner, now_s = ring.owner(cid), time.time()
+    nodes, owner, now_s = {node.id: node for node in ring.nodes}, ring.owner(cid), time.time()
     site = site_of(host_of(view.url))
-    ((why, unknown), polls, latest, hub), (paused_s, note, site_rate, bounds) = await asyncio.gather(
-        asyncio.gather(
-            _explain_schedule(store, cid, view),
-            store.channels.polls(cid, _POLLS_SHOWN),
-            store.channels.latest(cid, _ENTRIES_SHOWN),
-            store.websub.get(cid),
-        ),
-        asyncio.gather(
-            store.request_budgets.paused_s(cid, site),
-            store.admin_settings.note(cid),
-            store.request_budgets.site_rate(site),
-            store.poll_bounds.get(cid),
-        ),
+    budgets = store.request_budgets
+    (why, unknown), paused_s, site_rate = await asyncio.gather(
+        _explain_schedule(store, cid, view), budgets.paused_s(cid, site), budgets.site_rate(site)
+    )
+    polls, latest, hub, note, bounds = await asyncio.gather(
+        store.channels.polls(cid, _POLLS_SHOWN),
+        store.channels.latest(cid, _ENTRIES_SHOWN),
+        store.websub.get(cid),
+        store.admin_settings.note(cid),
+        store.poll_bounds.get(cid),
     )
     return ChannelDetail(
         channel=view,

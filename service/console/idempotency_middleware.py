@@ -35,14 +35,8 @@ async def replay_repeated(request: web.Request, handler: Handler) -> web.StreamR
     Handlers that work without the store are always executed.
     """
     key, principal = request.headers.get(_KEY_HEADER), request.get(PRINCIPAL)
-    if (
-        key is None
-        or principal is None
-        or request.method != hdrs.METH_POST
-        or not local_path(request).startswith(API_PREFIX)
-    ):
-        return await handler(request)
-    if request.match_info.handler in request.app[WITHOUT_STORE]:
+    applies = request.method == hdrs.METH_POST and local_path(request).startswith(API_PREFIX)
+    if key is None or principal is None or not applies or request.match_info.handler in request.app[WITHOUT_STORE]:
         return await handler(request)
     if not 0 < len(key) <= _MAX_KEY_CHARS or not key.isprintable():
         raise UserError(f"{_KEY_HEADER} must have 1 to {_MAX_KEY_CHARS} printable characters.")

@@ -24,6 +24,7 @@ from service.console.channel_cache import ChannelCache, ChannelSearch
 from service.console.error_responses import handle_errors
 from service.console.idempotency_middleware import replay_repeated
 from service.console.metrics_sampler import MetricsSampler
+from service.console.openapi import File
 from service.console.pages import opml
 from service.console.pages.overview import default_poll_interval_s, render_update
 from service.console.rendering import (
@@ -54,7 +55,7 @@ _HEALTH_PATHS = frozenset(("/livez", "/readyz", "/metrics"))
 _BODY_LIMITS_BYTES: Mapping[Handler, int] = {
     websub_callback.receive: websub_callback.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
-    **{each.handler: each.largest_bytes for each in OPERATIONS if each.largest_bytes},
+    **{each.handler: each.body.largest_bytes or 0 for each in OPERATIONS if isinstance(each.body, File)},
 }
 
 log = structlog.get_logger(__name__)
@@ -63,17 +64,13 @@ log = structlog.get_logger(__name__)
 @web.middleware
 async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Measure how long requests take, by class of route. Streams and WebSockets do not count."""
-    started_s, streams = time.monotonic(), True
+    started_s = time.monotonic()
+    response: web.StreamResponse | None = None
     try:
         response = await handler(request)
-        streams = not isinstance(response, web.Response)
-    except Exception:
-        streams = False
-        raise
-    else:
         return response
     finally:
-        if not streams:
+        if response is None or isinstance(response, web.Response):
             CONSOLE_REQUESTS.labels(_route_class(request)).observe(time.monotonic() - started_s)
 
 

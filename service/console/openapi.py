@@ -64,9 +64,13 @@ _PATH_DESCRIPTIONS: Final = {
 
 @dataclass(frozen=True)
 class File:
-    """A request or response body that is not JSON."""
+    """A request or response body that is not JSON.
+
+    ``largest_bytes`` limits the size of a request body; None means the default limit.
+    """
 
     media_type: str
+    largest_bytes: int | None = None
 
 
 Body = type[msgspec.Struct] | File
@@ -83,8 +87,7 @@ class Operation:
     """One operation of the API.
 
     ``responses`` maps each success status to the type of its body; None means an empty body. ``problems`` are the error
-    statuses. ``without_store`` states that the operation works while the store is unavailable. ``largest_bytes`` limits
-    the size of the request body; None means the default limit.
+    statuses. ``without_store`` states that the operation works while the store is unavailable.
     """
 
     method: str
@@ -96,7 +99,6 @@ class Operation:
     parameters: tuple[Parameter, ...]
     problems: tuple[int, ...]
     without_store: bool
-    largest_bytes: int | None
 
 
 class Operations(list[Operation]):
@@ -114,15 +116,13 @@ class Operations(list[Operation]):
         status: int = 200,
         host_description: str = "",
         without_store: bool = False,
-        largest_bytes: int | None = None,
     ) -> Callable[[_Function], _Function]:
         """Return a decorator that declares a function as an operation of the API.
 
         ``problems`` are the error statuses with which the operation may fail, and ``query`` are its parameters in the
         URL's query. ``responses`` is for functions that return a response object: it maps statuses to types of bodies.
         ``file`` is for functions that read the request body themselves. ``status`` is the status of a success, and
-        ``host_description`` describes the path parameter ``host``. For ``without_store`` and ``largest_bytes`` see
-        :class:`Operation`.
+        ``host_description`` describes the path parameter ``host``. For ``without_store`` see :class:`Operation`.
         """
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         descriptions = {**_PATH_DESCRIPTIONS, "host": host_description or _PATH_DESCRIPTIONS["host"]}
@@ -152,7 +152,6 @@ class Operations(list[Operation]):
                     parameters,
                     (*problems, *(_BODY_PROBLEMS if kind else ())),
                     without_store,
-                    largest_bytes,
                 )
             )
             return function

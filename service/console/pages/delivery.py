@@ -26,6 +26,8 @@ from service.store.people.people import Person
 _PAGE_SIZE: Final = 50
 _MAX_WAITING: Final = 50
 
+DeliveryState = Literal["sending", "awaited", "sent", "received", "failed"]
+
 operation = OPERATIONS = Operations()
 
 
@@ -89,7 +91,7 @@ class Delivery(msgspec.Struct, frozen=True):
     """
 
     id: str
-    state: Literal["sending", "awaited", "sent", "received", "failed"]
+    state: DeliveryState
     queued_s: float | None
     sent_s: float | None
     received_s: float | None
@@ -120,14 +122,11 @@ async def get_dead_letters(request: web.Request) -> DeadLetterPage:
     store = request.app[STORE]
     letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request, _PAGE_SIZE))
     jids = await store.people.jids([letter.user for letter in letters])
-    pairs = zip(letters, jids, strict=True)
-    return DeadLetterPage(
-        tuple(
-            DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)
-            for each, jid in pairs
-        ),
-        next_cursor,
+    views = (
+        DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)
+        for each, jid in zip(letters, jids, strict=True)
     )
+    return DeadLetterPage(tuple(views), next_cursor)
 
 
 @operation("POST", "/dead-letters/{letter}/requeue", write_access("delivery"), 404)
@@ -173,19 +172,16 @@ async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:
     batches = list(reversed(in_flight[uid]))
     completed = [message for message in log if message.message_id not in {batch.message_id for batch in batches}]
     messages: list[Batch | SentMessage] = [*batches, *completed]
-    cids = {item.channel for message in messages for item in message.items}
-    titles = {
-        channel.id: channel.title or channel.url for channel in await store.channels.get_many(list(cids)) if channel
-    }
+    cids = list({item.channel for message in messages for item in message.items})
+    titles = {each.id: each.title or each.url for each in await store.channels.get_many(cids) if each}
     titles[ANNOUNCEMENTS] = "Announcement"
     return Deliveries(tuple(_delivery(message, logged.get(message.message_id), titles) for message in messages))
 
 
 def _delivery(message: Batch | SentMessage, logged: SentMessage | None, titles: dict[ChannelId, str]) -> Delivery:
-    state: Literal["sending", "awaited", "sent", "received", "failed"]
-    received_s, why = None, ""
+    state: DeliveryState
     if isinstance(message, Batch):
-        state = "awaited" if message.acked else "sending"
+        state, received_s, why = ("awaited" if message.acked else "sending"), None, ""
     else:
         received_s, why = message.received_s, message.why
         state = "failed" if why else "received" if received_s is not None else "sent"
@@ -198,7 +194,7 @@ def _delivery(message: Batch | SentMessage, logged: SentMessage | None, titles: 
         attempts=message.tries,
         why=why,
         tells=tuple(
-            MessageContent(item.channel, titles.get(item.channel, ""), item.version, item.edits)
-            for item in message.items
+            MessageContent(each.channel, titles.get(each.channel, ""), each.version, each.edits)
+            for each in message.items
         ),
     )

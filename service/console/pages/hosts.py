@@ -6,6 +6,7 @@ A site is a registrable domain with all its hosts. Its request limit applies to 
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -22,11 +23,11 @@ from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_limit, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
-from service.model import ChannelId, PollResult
+from service.model import ChannelId
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.request_budgets import BlockedHosts, HostBlock
 
 _PAGE_SIZE: Final = 50
 _SAMPLED_CHANNELS: Final = 250
@@ -154,7 +155,7 @@ _HOST_OR_DOMAIN = "Host name of a publisher, or a domain for all its hosts."
 @operation("PUT", "/hosts/{host}/block", write_access("channels"), 429, host_description=_HOST_OR_DOMAIN)
 async def block_host(request: web.Request, body: SetBlock) -> Blocked:
     """Block a host, or all hosts of a domain: no requests to it and no new subscriptions."""
-    await _block(request, _parse_host(request.match_info["host"]), body.why)
+    await add_block(request, request.app[STORE].blocked_hosts, _parse_host(request.match_info["host"]), body.why)
     return await get_blocked_hosts(request)
 
 
@@ -208,14 +209,14 @@ async def page(request: web.Request) -> web.Response:
 async def site_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one site. ``error`` is the message of a failed change."""
     store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
-    results = await _poll_results(store, cache, site)
+    await cache.refresh()
     rows = sorted(_rows_of(cache, site), key=lambda row: row.search_text)
     return render(
         request,
         "host.html",
         status,
         site=site,
-        results=results,
+        results=await _poll_results(store, [row.id for row in rows[:_SAMPLED_CHANNELS]]),
         channels=await channel_views(store, [row.id for row in rows[:_PAGE_SIZE]]),
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
@@ -256,28 +257,22 @@ async def block(request: web.Request) -> web.Response:
     name = _parse_host(form.get("name", ""))
     if site_of(name) != site:
         raise UserError(f"“{name}” is not a host of {site}.")
-    await _block(request, name, form.get("why", "")[:_MAX_REASON_CHARS])
+    await add_block(request, request.app[STORE].blocked_hosts, name, form.get("why", "")[:_MAX_REASON_CHARS])
     raise web.HTTPSeeOther(f"/hosts/{site}#blocked")
 
 
 allow = redirect_after(allow_host, "/hosts/{host}#blocked", site_page)
 
 
-async def _block(request: web.Request, name: str, why: str) -> None:
+async def add_block(request: web.Request, blocks: BlockedHosts, name: str, why: str) -> None:
+    """Add ``name`` to ``blocks`` for the reason ``why``, in the name of the request's sender."""
     request[AUDIT_DETAIL] = f"{name}: {why}"
-    await request.app[STORE].blocked_hosts.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))
+    await blocks.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))
 
 
-async def _poll_results(store: Store, cache: ChannelCache, site: str) -> dict[str, object]:
-    """Return statistics of a site's last recorded polls, as values for the template.
-
-    They are computed from at most ``_SAMPLED_CHANNELS`` of the site's channels.
-    """
-    await cache.refresh()
-    ids: list[ChannelId] = [row.id for row in _rows_of(cache, site)][:_SAMPLED_CHANNELS]
-    results: list[PollResult] = [
-        poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls
-    ]
+async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
+    """Return statistics of the last recorded polls of these channels, as values for the template."""
+    results = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in results)
     return {
         "channels": len(ids),

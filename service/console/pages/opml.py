@@ -55,9 +55,7 @@ async def get_opml(request: web.Request) -> web.Response:
     return web.Response(body=body, content_type=_MEDIA_TYPE, headers={hdrs.CONTENT_DISPOSITION: _DISPOSITION})
 
 
-@operation(
-    "POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE), largest_bytes=opml.MAX_OPML_BYTES
-)
+@operation("POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE, opml.MAX_OPML_BYTES))
 async def post_opml(request: web.Request) -> Imported:
     """Add the feeds of an OPML file. They are polled even without subscribers."""
     if request.content_type not in _ACCEPTED_TYPES:
