@@ -11,7 +11,7 @@ from aiohttp import web
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access
 from service.console.channel_cache import ChannelCache, ChannelRow
-from service.console.charts import Curve, wait_curves_svg
+from service.console.charts import wait_curves_svg
 from service.console.formatting import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import Operations
@@ -175,9 +175,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
     except UserError as invalid:
         status, error = 422, str(invalid)
     preview = await weigh_policy(request, aims)
-    curves = [Curve("now", preview.now.waits_s)]
-    if aims != present.aims:
-        curves.append(Curve("then", preview.then.waits_s))
+    is_preview = aims != present.aims
     budget = aims.budget_polls_per_minute
     fields = {
         "goal": aims.goal,
@@ -196,9 +194,9 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         present=present,
         aims=aims,
         fields=fields | {name: form[name] for name in fields if error and name in form},
-        is_preview=aims != present.aims,
+        is_preview=is_preview,
         preview=preview,
-        picture=wait_curves_svg(curves),
+        picture=wait_curves_svg(preview.now.waits_s, preview.then.waits_s if is_preview else None),
         error=error,
         describe_aims=describe_aims,
     )

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from service.clash.server_table import GroupState
 from service.console.charts import (
-    Curve,
     poll_rate_svg,
     poll_timeline_svg,
     regions,
@@ -41,7 +40,7 @@ def _macros() -> Any:
 
 @given(st.lists(st.floats(0.0, 1e9) | st.just(inf), min_size=2, max_size=101))
 def test_wait_curves_stay_within_the_chart(waits_s: list[float]) -> None:
-    root = _parse(wait_curves_svg([Curve("now", sorted(waits_s))]))
+    root = _parse(wait_curves_svg(sorted(waits_s)))
     (line,) = (each for each in root.iter() if each.tag == "polyline")
     for point in line.get("points", "").split():
         x, y = map(float, point.split(","))
