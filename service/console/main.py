@@ -123,8 +123,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     without_store = (each.handler for each in OPERATIONS if each.without_store)
     app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), static_file, get_openapi, *without_store])
     for _, route in served:
-        path = base_path + route.path.replace("{cid}", "{cid:[0-9a-f]{40}}")
-        app.add_routes([web.RouteDef(route.method, path, route.handler, route.kwargs)])
+        app.add_routes([web.RouteDef(route.method, base_path + route.path, route.handler, route.kwargs)])
     if base_path:
         app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
     app.on_response_prepare.append(add_security_headers)

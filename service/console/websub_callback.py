@@ -18,7 +18,7 @@ from service.feeds.websub import HubState, IntentVerification, is_signature_vali
 from service.model import ChannelId
 from service.store.channels.websub import Push, new_hub_secrets
 
-PATH: Final = "/websub/{cid}/{token}"
+PATH: Final = "/websub/{cid:[0-9a-f]{40}}/{token}"
 LARGEST_PUSH_BYTES: Final = 5 * 1024 * 1024
 """The same limit as for polls."""
 

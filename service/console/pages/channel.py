@@ -100,7 +100,7 @@ async def get_channel_message(request: web.Request) -> Message:
 @operation("GET", "/channels/{cid}", read_access("channels"), 404)
 async def get_channel(request: web.Request) -> ChannelDetail:
     """Get one channel with its owner and polling set, last polls and latest entries."""
-    return await channel_detail(request.app[STORE], request.match_info["cid"])
+    return await channel_detail(request.app[STORE], (await requested_channel(request)).id)
 
 
 @operation("PATCH", "/channels/{cid}", write_access("channels"), 404)
@@ -131,7 +131,7 @@ async def poll_channel(request: web.Request) -> PollResult:
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one channel. ``error`` is the message of a failed change."""
     store, now_s = request.app[STORE], time.time()
-    detail, nodes = await asyncio.gather(channel_detail(store, request.match_info["cid"]), store.ring.nodes())
+    detail, nodes = await asyncio.gather(get_channel(request), store.ring.nodes())
     moved_to = detail.channel.moved_to
     successor = await store.channels.get(moved_to) if moved_to else None
     names = {node.id: node.name for node in nodes}

@@ -50,14 +50,11 @@ async def test_publishers_content_is_escaped(store: Store, ada: Visitor) -> None
         assert "{{7*7}}" in text
 
 
-@pytest.mark.parametrize(
-    ("cid", "words"),
-    [("a" * 40, "There is no such channel"), *((cid, "There is no such page") for cid in ("A" * 40, "x", "r:nodes"))],
-)
-async def test_an_unknown_channel_is_a_404_page(ada: Visitor, cid: str, words: str) -> None:
+@pytest.mark.parametrize("cid", ["a" * 40, "A" * 40, "x", "r:nodes"])
+async def test_an_unknown_channel_is_a_404_page(ada: Visitor, cid: str) -> None:
     status, text = await ada.get(f"/channels/{cid}")
     assert status == 404
-    assert words in text
+    assert "There is no such channel" in text
 
 
 async def test_a_channel_is_previewed_and_added(store: Store, ada: Visitor) -> None:
