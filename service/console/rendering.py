@@ -42,6 +42,8 @@ PRINCIPAL: Final = web.RequestKey("principal", Principal)
 CSRF: Final = web.RequestKey("csrf", str)
 """The CSRF token that forms of the page must send back."""
 
+PAGE_SIZE: Final = 50
+"""Number of items on one page of a list."""
 MAX_ITEMS: Final = 200
 """Maximum number of items on one page of a list in the API."""
 
@@ -129,7 +131,7 @@ async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
         raise web.HTTPBadRequest(text=f"The body is not valid JSON: {error}") from error
 
 
-def read_limit(request: web.Request, default: int) -> int:
+def read_limit(request: web.Request, default: int = PAGE_SIZE) -> int:
     """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
 
     Raises :class:`UserError` if it is out of range.

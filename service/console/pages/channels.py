@@ -18,7 +18,7 @@ from service.console.channel_queries import ChannelPage, channel_views, page_num
 from service.console.formatting import parse_duration, short_id
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, STORE, read_limit, render
+from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, PAGE_SIZE, STORE, read_limit, render
 from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable, UserError
 from service.model import ChannelId
@@ -28,7 +28,6 @@ Action = Literal["pause", "resume", "poll", "list", "unlist", "tag", "untag", "r
 
 PAUSE_UNTIL_RESUMED_S: Final = 10 * 365 * 86_400.0
 
-_PAGE_SIZE: Final = 50
 _MAX_QUERY_CHARS: Final = 200
 _MAX_SELECTED: Final = 5_000
 _LISTED_IN_CONFIRMATION: Final = 10
@@ -110,7 +109,7 @@ async def post_bulk(request: web.Request, body: BulkChange) -> BulkResult:
 )
 async def get_channels(request: web.Request) -> ChannelPage:
     """List channels."""
-    app, query, count = request.app, _parse_query(request.query), read_limit(request, _PAGE_SIZE)
+    app, query, count = request.app, _parse_query(request.query), read_limit(request)
     await app[CHANNEL_CACHE].refresh()
     ids = app[CHANNEL_SEARCH].find(query)
     start = page_start(ids, request.query.get("cursor", ""))
@@ -130,8 +129,8 @@ async def page(
     await request.app[CHANNEL_CACHE].refresh()
     search = request.app[CHANNEL_SEARCH]
     ids = search.find(query)
-    number, pages = page_numbers(fields, len(ids), _PAGE_SIZE)
-    page_ids = ids[(number - 1) * _PAGE_SIZE : number * _PAGE_SIZE]
+    number, pages = page_numbers(fields, len(ids), PAGE_SIZE)
+    page_ids = ids[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     return render(
         request,
         "channels.html",
@@ -145,7 +144,7 @@ async def page(
         tags=search.tags(),
         total=len(ids),
         total_unfiltered=len(request.app[CHANNEL_CACHE].rows),
-        first=(number - 1) * _PAGE_SIZE + 1,
+        first=(number - 1) * PAGE_SIZE + 1,
         number=number,
         pages=pages,
         intervals={cid: request.app[CHANNEL_CACHE].rows[cid].update_interval_s for cid in page_ids},

@@ -23,7 +23,6 @@ from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
 from service.store.people.people import Person
 
-_PAGE_SIZE: Final = 50
 _MAX_WAITING: Final = 50
 
 DeliveryState = Literal["sending", "awaited", "sent", "received", "failed"]
@@ -120,7 +119,7 @@ async def get_delivery(request: web.Request) -> Waiting:
 async def get_dead_letters(request: web.Request) -> DeadLetterPage:
     """List dead letters, newest first."""
     store = request.app[STORE]
-    letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request, _PAGE_SIZE))
+    letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request))
     jids = await store.people.jids([letter.user for letter in letters])
     views = (
         DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)

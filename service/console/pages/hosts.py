@@ -20,7 +20,7 @@ from service.console.channel_queries import channel_views, page_numbers
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
-from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, read_limit, render
+from service.console.rendering import CHANNEL_CACHE, PAGE_SIZE, PRINCIPAL, SETTINGS, STORE, read_limit, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.model import ChannelId
@@ -29,7 +29,6 @@ from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
 from service.store.coordination.request_budgets import BlockedHosts, HostBlock
 
-_PAGE_SIZE: Final = 50
 _SAMPLED_CHANNELS: Final = 250
 _TOO_MANY_REQUESTS: Final = 429
 _MAX_HOST_CHARS: Final = 253
@@ -139,7 +138,7 @@ async def get_hosts(request: web.Request) -> Hosts:
     found = await _find_sites(request)
     names = [site.site for site in found]
     start = page_start(names, request.query.get("cursor", ""))
-    end = start + read_limit(request, _PAGE_SIZE)
+    end = start + read_limit(request)
     return Hosts(tuple(found[start:end]), next_cursor(names, end))
 
 
@@ -193,12 +192,12 @@ async def delete_host(request: web.Request) -> None:
 async def page(request: web.Request) -> web.Response:
     """Show the list of sites, those with most channels first."""
     query, found = request.query.get("q", ""), await _find_sites(request)
-    number, pages = page_numbers(request.query, len(found), _PAGE_SIZE)
+    number, pages = page_numbers(request.query, len(found), PAGE_SIZE)
     return render(
         request,
         "hosts.html",
         query=query,
-        sites=found[(number - 1) * _PAGE_SIZE : number * _PAGE_SIZE],
+        sites=found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE],
         total=len(found),
         number=number,
         pages=pages,
@@ -217,7 +216,7 @@ async def site_page(request: web.Request, status: int = 200, *, error: str = "")
         status,
         site=site,
         results=await _poll_results(store, [row.id for row in rows[:_SAMPLED_CHANNELS]]),
-        channels=await channel_views(store, [row.id for row in rows[:_PAGE_SIZE]]),
+        channels=await channel_views(store, [row.id for row in rows[:PAGE_SIZE]]),
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(cache.subscribers(row.id) for row in rows),

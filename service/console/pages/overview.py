@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
 import msgspec
@@ -15,13 +15,12 @@ from aiohttp import hdrs, web
 
 from service.console import metrics_sampler
 from service.console.auth.roles import read_access
-from service.console.formatting import count, duration, is_success, outcome_label, percent
+from service.console.formatting import count, is_success, outcome_label, percent
 from service.console.metrics_sampler import Delays, Sample, growth
 from service.console.openapi import Operations
 from service.console.rendering import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES, render
-from service.model import ChannelId, PollResult
+from service.model import PollResult
 from service.settings import Settings
-from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
 
 _STREAM_DURATION_S: Final = 600.0
@@ -76,18 +75,16 @@ async def overview(app: web.Application) -> Overview:
     nodes, waiting, users, aims, _ = await asyncio.gather(
         store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), cache.refresh()
     )
-    ids = sorted(cache.rows)
-    # Ids are hashes of URLs, so the first ones are a random sample.
-    sample = await store.channels.polls_of_many(ids[:_SAMPLED_CHANNELS], POLLS_KEPT)
-    rates = polls_per_minute(sample, POLLS_KEPT, len(ids), now_s)
+    # Ids are hashes of URLs, so any of them are a random sample.
+    sample = await store.channels.polls_of_many(list(islice(cache.rows, _SAMPLED_CHANNELS)), POLLS_KEPT)
     counts, elapsed_s = app[METRICS].recent_growth(now_s)
     fleet = Overview(
         nodes=len(nodes),
-        channels=len(ids),
+        channels=len(cache.rows),
         subscriptions=cache.subscriptions,
         users=users,
         outbox_users=waiting,
-        polls_per_minute=rates,
+        polls_per_minute=polls_per_minute(sample, POLLS_KEPT, len(cache.rows), now_s),
         budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in cache.rows.values()),
         messages_per_minute=metrics_sampler.message_count(counts) / elapsed_s * 60 if elapsed_s else 0.0,
@@ -96,12 +93,9 @@ async def overview(app: web.Application) -> Overview:
         receipt=metrics_sampler.delays(counts, metrics_sampler.RECEIPT),
         attention=(),
     )
-    unpolled = cache.unpolled
-    example = await _title(store, unpolled[0]) if unpolled else ""
-    sentences = attention_messages(
-        fleet, silence_s(sample, now_s), default_poll_interval_s(settings), (len(unpolled), example)
-    )
-    return msgspec.structs.replace(fleet, attention=sentences)
+    unpolled = [each.title or each.url for each in await store.channels.get_many(cache.unpolled[:1]) if each]
+    messages = attention_messages(fleet, len(cache.unpolled), next(iter(unpolled), "(removed)"))
+    return msgspec.structs.replace(fleet, attention=messages)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -146,11 +140,6 @@ def _event(name: str, data: str) -> bytes:
 def default_poll_interval_s(settings: Settings) -> float:
     """Return the longest regular time between two polls of a channel, in seconds."""
     return 2 * settings.longest_wait_s
-
-
-async def _title(store: Store, cid: ChannelId) -> str:
-    channel = await store.channels.get(cid)
-    return channel.title or channel.url if channel else cid
 
 
 def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
@@ -201,24 +190,12 @@ def polls_per_minute(
     return rates
 
 
-def silence_s(sample: Sequence[Sequence[PollResult]], now_s: float) -> float:
-    """Return the seconds from the newest poll in ``sample`` to ``now_s`` (Unix s); 0 if there are no polls.
-
-    ``sample`` has a list of polls for each of several channels.
-    """
-    return now_s - max((poll.at_s for polls in sample for poll in polls), default=now_s)
-
-
-def attention_messages(
-    fleet: Overview, silence_s: float, poll_interval_s: float, unpolled: tuple[int, str]
-) -> tuple[str, ...]:
+def attention_messages(fleet: Overview, unpolled: int, example: str) -> tuple[str, ...]:
     """Return sentences about problems, most urgent first; empty if there are none.
 
-    ``silence_s`` is the time since the newest poll, ``poll_interval_s`` the longest regular time between two polls of a
-    channel. ``unpolled`` is the number of channels that have not been polled for three poll intervals, and the title of
-    one of them.
+    ``unpolled`` is the number of channels that have not been polled for three poll intervals, and ``example`` the title
+    of one of them.
     """
-    unpolled_count, example = unpolled
     messages = []
     if not fleet.nodes:
         messages.append("No worker is running, so nothing is polled. Start one with “coronet worker”.")
@@ -235,10 +212,8 @@ def attention_messages(
         worst = outcome_label(max(failed, key=failed.__getitem__))
         share = sum(failed.values()) / polls
         messages.append(f"{percent(share)} of the polls fail, mostly with “{worst}”. Check the failing channels.")
-    if fleet.nodes and fleet.subscriptions and silence_s > 2 * poll_interval_s:
-        messages.append(f"Nothing has been polled for {duration(silence_s)}. Check the logs of the workers.")
-    elif fleet.nodes and unpolled_count:
-        channels = count(unpolled_count, "channel has", "channels have")
+    if fleet.nodes and unpolled:
+        channels = count(unpolled, "channel has", "channels have")
         messages.append(
             f"{channels} not been polled for three poll intervals, for example “{example}”. Open its page to see"
             " which worker owns it, and restart that worker."

@@ -27,7 +27,6 @@ from service.store.people.people import Person
 
 DAY_S: Final = 86_400
 
-_PAGE_SIZE: Final = 50
 _BATCH_SIZE: Final = 500
 _MAX_SCANNED: Final = 20_000
 _ID_CHARS: Final = 16
@@ -120,7 +119,7 @@ async def get_people(request: web.Request) -> PeoplePage:
     store, part, cursor = request.app[STORE], request.query.get("q", ""), request.query.get("cursor", "")
     if cursor and len(cursor) != _ID_CHARS:
         raise UserError(INVALID_CURSOR)
-    uids, next_cursor = await _find(store, part, cursor, read_limit(request, _PAGE_SIZE))
+    uids, next_cursor = await _find(store, part, cursor, read_limit(request))
     people = await store.people.get_many(uids)
     return PeoplePage(tuple(each for each in people if each is not None), next_cursor)
 
