@@ -69,7 +69,7 @@ def templates(base_path: str = "") -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(formatting.FILTERS)
-    environment.globals["base"] = base_path
+    environment.globals |= {"base": base_path, "error": ""}
     return environment
 
 

@@ -149,7 +149,7 @@ async def _read_body(request: web.Request) -> AddChannel:
 def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
     """Show how else the URL can be watched: the page itself, or one of the feeds to which it links."""
     if probed.page:
-        return render(request, "channel_page.html", body=body, error="")
+        return render(request, "channel_page.html", body=body)
     return render(request, "channel_choices.html", url=body.url, choices=probed.choices)
 
 
