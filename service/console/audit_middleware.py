@@ -54,7 +54,13 @@ async def audit_changes(request: web.Request, handler: Handler) -> web.StreamRes
         status = status_of(error)
         raise
     finally:
-        await _complete(request, entry_id, msgspec.structs.replace(entry, status=status))
+        detail = request.get(AUDIT_DETAIL, "")[:_MAX_DETAIL_CHARS]
+        try:
+            await request.app[STORE].audit_log.end(
+                entry_id, msgspec.structs.replace(entry, status=status, detail=detail)
+            )
+        except StoreUnavailable as error:
+            log.warning("audit entry left incomplete", action=entry.action, on=entry.on, error=str(error))
     return response
 
 
@@ -71,11 +77,3 @@ async def record_action(request: web.Request, by: str, action: str, key: str = "
 
 def _make_entry(request: web.Request, by: str, key: str, action: str) -> AuditedAction:
     return AuditedAction(time.time(), by, key, client_of(request).address, action, local_path(request))
-
-
-async def _complete(request: web.Request, entry_id: str, entry: AuditedAction) -> None:
-    detail = request.get(AUDIT_DETAIL, "")[:_MAX_DETAIL_CHARS]
-    try:
-        await request.app[STORE].audit_log.end(entry_id, msgspec.structs.replace(entry, detail=detail))
-    except StoreUnavailable as error:
-        log.warning("audit entry left incomplete", action=entry.action, on=entry.on, error=str(error))

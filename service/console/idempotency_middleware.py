@@ -50,7 +50,10 @@ async def replay_repeated(request: web.Request, handler: Handler) -> web.StreamR
         response = await handler(request)
         record = _make_record(request, response, request_digest)
     finally:
-        await _store(request, client, key, record)
+        try:
+            await request.app[STORE].idempotency.end(client, key, record)
+        except StoreUnavailable as error:
+            log.warning("response not stored for repeated requests", path=request.path, error=str(error))
     return response
 
 
@@ -84,10 +87,3 @@ def _make_record(request: web.Request, response: web.StreamResponse, request_dig
         return StoredResponse(request_digest, response.status)
     location = response.headers.get(hdrs.LOCATION, "")
     return StoredResponse(request_digest, response.status, response.content_type, location, body)
-
-
-async def _store(request: web.Request, client: str, key: str, record: StoredResponse | None) -> None:
-    try:
-        await request.app[STORE].idempotency.end(client, key, record)
-    except StoreUnavailable as error:
-        log.warning("response not stored for repeated requests", path=request.path, error=str(error))

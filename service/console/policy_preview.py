@@ -101,11 +101,13 @@ class SlowestChannel(msgspec.Struct, frozen=True):
 class _Solution(NamedTuple):
     """The optimum for all channels.
 
-    ``size`` has the polls of each channel in one poll interval, and ``delays_s`` its mean detection delay in seconds.
+    ``policy`` is the part of the policy that the fleet can afford. ``size`` has the polls of each channel in one poll
+    interval, and ``delays_s`` its mean detection delay in seconds.
     ``table`` has the optimizer's input for each channel, with its site's scale. ``scale`` is the fleet's scale; None if
     there are no channels. ``choices`` are the channels' polling levels; None if any number of nodes may poll them.
     """
 
+    policy: FleetPolicy
     size: Floats
     delays_s: Floats
     table: FactorTable
@@ -134,13 +136,9 @@ class PolicyModel:
 
         A scale is the optimizer's factor that fits polls into a budget: that of one site, or that of the fleet.
         """
-        policy = self._affordable(policy)
         if policy not in self._solutions:
-            self._solutions[policy] = self._solve(policy)
+            self._solutions[policy] = self._solve(node_optimizer.affordable_policy(policy, len(self._channels)))
         return self._solutions[policy]
-
-    def _affordable(self, policy: FleetPolicy) -> FleetPolicy:
-        return node_optimizer.affordable_policy(policy, len(self._channels))
 
     def _solve(self, policy: FleetPolicy) -> _Solution:
         table, levels = self._table.copy(), policy.objective.levels
@@ -159,12 +157,11 @@ class PolicyModel:
             least, most = node_optimizer.size_bounds(policy, self._nodes, table)
             speeds = encode_speeds(polling_speeds(decode_rates(rhythms), least / size, most / size))
             delays_s = delays_s * delay_factors(rhythms, speeds)
-        return _Solution(size, delays_s, table, scale, choices)
+        return _Solution(policy, size, delays_s, table, scale, choices)
 
     def outcome(self, policy: FleetPolicy) -> Outcome:
         """Return the effect that ``policy`` would have on the current channels."""
-        policy = self._affordable(policy)
-        size, delays_s, table, scale, choices = self.solve(policy)
+        policy, size, delays_s, table, scale, choices = self.solve(policy)
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
         bounds: Mapping[BindingConstraint, int] = {}
         if scale is not None:
@@ -185,8 +182,7 @@ class PolicyModel:
 
         The channels are without their titles.
         """
-        policy = self._affordable(policy)
-        _, delays_s, table, scale, _ = self.solve(policy)
+        policy, _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
             return ()
         return tuple(

@@ -110,7 +110,9 @@ async def get_announcements(request: web.Request) -> AnnouncementList:
 async def preview_announcement(request: web.Request, body: AnnouncementDraft) -> AnnouncementPreview:
     """Count who would get an announcement, without sending it."""
     request[AUDIT_DETAIL] = body.description()
-    return _preview(body, len(await _recipients(request, body)))
+    recipients = len(await _recipients(request, body))
+    given = Announcement(0, body.text, "", "", 0.0, body.minutes, recipients)
+    return AnnouncementPreview(body.description(), recipients, recipients / given.per_s / 60 if recipients else 0.0)
 
 
 @operation("POST", "/announcements", admin_access("people"), 422)
@@ -150,13 +152,11 @@ async def preview(request: web.Request) -> web.Response:
     """Show an announcement as it would be sent, and to how many."""
     form = await read_form(request)
     draft = _parse(form)
-    request[AUDIT_DETAIL] = draft.description()
-    found = _preview(draft, len(await _recipients(request, draft)))
     return render(
         request,
         "announcement_preview.html",
         draft=draft,
-        preview=found,
+        preview=await preview_announcement(request, draft),
         fields=form | {"number": str(await request.app[STORE].announcements.reserve_number())},
         languages=LANGUAGES,
     )
@@ -226,11 +226,6 @@ async def _channels(request: web.Request, draft: AnnouncementDraft) -> frozenset
         if not found:
             raise UserError(f"There are no channels of “{host}”.")
     return frozenset(found)
-
-
-def _preview(draft: AnnouncementDraft, recipients: int) -> AnnouncementPreview:
-    given = Announcement(0, draft.text, "", "", 0.0, draft.minutes, recipients)
-    return AnnouncementPreview(draft.description(), recipients, recipients / given.per_s / 60 if recipients else 0.0)
 
 
 def _view(progress: AnnouncementProgress) -> AnnouncementView:

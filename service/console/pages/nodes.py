@@ -1,7 +1,7 @@
 """The page Nodes and its API operations: the ring of workers, their shares of the channels, loads, and draining."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -69,27 +69,24 @@ async def page(request: web.Request) -> web.Response:
 
     If the query has a ``channel``, by its id or a part of its title or URL, the ring shows its wedge.
     """
-    ring, cache, loads = request.app[STORE].ring, request.app[CHANNEL_CACHE], request.app[METRICS].loads
-    nodes, drained, _ = await asyncio.gather(ring.nodes(), ring.drained(), cache.refresh())
+    nodes, _ = await asyncio.gather(get_nodes(request), request.app[CHANNEL_CACHE].refresh())
     text = request.query.get("channel", "").strip()[:_MAX_TEXT_CHARS]
-    chosen = await _find_channel(request, text) if text and nodes else None
+    chosen = await _find_channel(request, text) if text and nodes.items else None
     shares: dict[str, float] = {}
-    for owner, start, end in regions(nodes):
+    for owner, start, end in regions(nodes.items):
         shares[owner] = shares.get(owner, 0.0) + end - start
     return render(
         request,
         "nodes.html",
         nodes=nodes,
-        drained=drained,
         shares=shares,
-        channels=len(cache.rows),
-        loads=loads,
-        versions=_versions(nodes, loads),
+        channels=len(request.app[CHANNEL_CACHE].rows),
+        versions=_versions(nodes),
         text=text,
         chosen=chosen,
-        picture=ring_svg(nodes, chosen.channel.id, [node.id for node in chosen.polling_set])
+        picture=ring_svg(nodes.items, chosen.channel.id, [node.id for node in chosen.polling_set])
         if chosen
-        else ring_svg(nodes),
+        else ring_svg(nodes.items),
     )
 
 
@@ -103,14 +100,14 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
     return await channel_detail(request.app[STORE], ids[0]) if ids else None
 
 
-def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tuple[str, list[str]]]:
+def _versions(nodes: Nodes) -> list[tuple[str, list[str]]]:
     """Return each combination of software versions with the names of the nodes that run it.
 
-    ``loads`` are the nodes' loads by the URL of their metrics. Nodes without a load are left out.
+    Nodes without a load are left out.
     """
     by_versions: dict[str, list[str]] = {}
-    for node in nodes:
-        if load := loads.get(node.metrics_url):
+    for node in nodes.items:
+        if load := nodes.loads.get(node.id):
             components = load.versions.items()
             text = ", ".join(f"{_COMPONENT_NAMES.get(name, name)} {version}" for name, version in components)
             by_versions.setdefault(text, []).append(node.name)
