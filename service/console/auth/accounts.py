@@ -7,6 +7,7 @@ are queued already, further requests are refused.
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Literal, TypeVar
@@ -76,19 +77,18 @@ def check_password(password: str, repeated: str) -> None:
         raise UserError("The two passwords do not match.")
 
 
-async def create_account(store: Store, by: Principal, name: str, role: Role, now_s: float) -> str:
+async def create_account(store: Store, by: Principal, name: str, role: Role) -> str:
     """Create an account without a password; return the token with which its holder sets a password.
 
-    ``by`` is the sender of the request. Raises :class:`UserError` for an invalid or existing name, and
+    ``name`` is a valid name, and ``by`` the sender of the request. Raises :class:`UserError` if the account exists, and
     :class:`PermissionDenied` if ``by`` may not grant ``role``.
     """
-    check_name(name)
     _check_can_grant(by, role)
 
     def make(accounts: Mapping[str, Account]) -> Account:
         if name in accounts:
             raise UserError(f"There is already an account “{name}”. Choose another name.")
-        return Account("", now_s, role)
+        return Account("", time.time(), role)
 
     await _replace_account(store, name, make)
     return await create_invitation(store, by, name)

@@ -60,12 +60,9 @@ async def setup_form(request: web.Request, status: int = 200, *, error: str = ""
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     fields = await _read_fields(request)
-    token = fields["token"]
-    if not await request.app[STORE].accounts.is_setup_token_valid(token):
+    if not await request.app[STORE].accounts.is_setup_token_valid(fields["token"]):
         raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
-    return render(
-        request, "setup.html", status, token=token, name=fields["name"], error=error, min_chars=MIN_PASSWORD_CHARS
-    )
+    return render(request, "setup.html", status, fields=fields, error=error, min_chars=MIN_PASSWORD_CHARS)
 
 
 @redisplay_on_error(setup_form)
@@ -136,9 +133,8 @@ async def login_form(request: web.Request, status: int = 200, *, error: str = ""
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
-    target, ready = _local_path(fields["next"]), "ready" in request.query
     return render(
-        request, "login.html", status, target=target, name=fields["name"], error=error, ready=ready, exist=exist
+        request, "login.html", status, target=_local_path(fields["next"]), name=fields["name"], exist=exist, error=error
     )
 
 

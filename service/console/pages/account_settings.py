@@ -168,7 +168,7 @@ async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
     """
     request[AUDIT_DETAIL] = f"{body.name}: {body.role}"
     request[RESPONSE_IS_SECRET] = True
-    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role, time.time())
+    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role)
     return PasswordLink(password_link(request, token))
 
 
