@@ -24,7 +24,6 @@ from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel, PollRate
 from service.store.coordination.fleet_policy import BoundsRevision
-from service.store.coordination.requests import ContentSource
 
 _POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10
@@ -144,22 +143,6 @@ class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishe
     hub: HubView | None
 
 
-class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and the place where the copy was found.
-
-    ``source`` is ``cache`` for the cache of the worker that was asked, and ``near`` for the cache of another worker.
-    Then ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
-    unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
-    ``publisher`` means that there was no copy and the content was fetched.
-    """
-
-    version: int
-    latest: tuple[Entry, ...]
-    source: ContentSource
-    hops: int
-    worker: str
-
-
 async def requested_channel(request: web.Request) -> Channel:
     """Return the channel whose id is in the request's path. Raises ``HTTPNotFound`` if it does not exist."""
     channel = await request.app[STORE].channels.get(request.match_info["cid"])
@@ -223,15 +206,6 @@ def _hub_view(state: HubState) -> HubView:
     """Return the public fields of a hub subscription, without its secret and token (guarantee I10)."""
     target = state.target
     return HubView(target.hub, target.topic, state.status, state.since_s, state.lease_until_s, state.failures)
-
-
-async def nearest_content(store: Store, channel: Channel) -> ContentView:
-    """Return a channel's content from the nearest copy: in a worker's cache, in the store, or at the publisher."""
-    try:
-        shown = await store.worker_requests.content(channel.id)
-    except NoWorker:
-        return ContentView(channel.version, await store.channels.content_entries(channel.id), "store", 0, "")
-    return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 
 async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> tuple[PollExplanation | None, str]:

@@ -116,6 +116,7 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/channels/{cid}/trace", channel_page.trace),
             web.post("/channels/{cid}/pause", channel_page.pause),
             web.post("/channels/{cid}/bounds", channel_page.set_bounds),
+            web.post("/channels/{cid}/bounds/undo", channel_page.restore_bounds),
             web.post("/channels/{cid}/selector", add_channel.change_selector),
             web.post("/channels/{cid}/remarks", channel_page.set_tags_and_note),
             web.post("/channels/{cid}/listed", channel_page.set_listed),

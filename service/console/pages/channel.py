@@ -12,9 +12,7 @@ from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_queries import (
     ChannelDetail,
-    ContentView,
     channel_detail,
-    nearest_content,
     requested_channel,
 )
 from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
@@ -32,9 +30,10 @@ from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render, time_zone
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.entry_registration import remove_channel
-from service.errors import CoronetError, UserError
+from service.errors import CoronetError, NoWorker, UserError
 from service.feeds.websub import Status
-from service.model import ChannelId, PollResult
+from service.model import ChannelId, Entry, PollResult
+from service.store.coordination.requests import ContentSource
 
 _HUB_LABELS: Final[Mapping[Status, str]] = {
     "wanted": "Subscription pending",
@@ -74,6 +73,22 @@ class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
     success: bool | None = None
 
 
+class ContentView(msgspec.Struct, frozen=True):
+    """A channel's latest entries (newest first) at a version, and the place where the copy was found.
+
+    ``source`` is ``cache`` for the cache of the worker that was asked, and ``near`` for the cache of another worker.
+    Then ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
+    unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
+    ``publisher`` means that there was no copy and the content was fetched.
+    """
+
+    version: int
+    latest: tuple[Entry, ...]
+    source: ContentSource
+    hops: int
+    worker: str
+
+
 @operation("PUT", "/channels/{cid}/bounds", write_access("channels"), 404, 429)
 async def put_bounds(request: web.Request, body: ChannelBounds) -> ChannelDetail:
     """Set the bounds on a channel's poll rate; omitted ones follow the policy."""
@@ -85,7 +100,10 @@ async def put_bounds(request: web.Request, body: ChannelBounds) -> ChannelDetail
 async def undo_bounds(request: web.Request) -> ChannelDetail:
     """Restore a channel's previous bounds."""
     cid = (await requested_channel(request)).id
-    await _set_bounds(request, cid, await _bounds_before(request, cid))
+    present = await request.app[STORE].poll_bounds.get(cid)
+    if present is None:
+        raise UserError("This channel has never had bounds of its own, so there is nothing to undo.")
+    await _set_bounds(request, cid, present.before)
     return await get_channel(request)
 
 
@@ -113,7 +131,12 @@ async def patch_channel(request: web.Request, body: SetChannel) -> ChannelDetail
 @operation("GET", "/channels/{cid}/content", read_access("channels"), 404)
 async def get_content(request: web.Request) -> ContentView:
     """Get a channel's latest entries from the nearest copy, and that copy's location."""
-    return await nearest_content(request.app[STORE], await requested_channel(request))
+    store, channel = request.app[STORE], await requested_channel(request)
+    try:
+        found = await store.worker_requests.content(channel.id)
+    except NoWorker:
+        return ContentView(channel.version, await store.channels.content_entries(channel.id), "store", 0, "")
+    return ContentView(found.version, found.latest, found.source, found.hops, found.worker)
 
 
 @operation("DELETE", "/channels/{cid}", write_access("channels"), 404)
@@ -167,8 +190,7 @@ async def versions(request: web.Request) -> web.Response:
 async def content_page(request: web.Request) -> web.Response:
     """Show a channel's content from the nearest copy, and that copy's location."""
     channel = await requested_channel(request)
-    found = await nearest_content(request.app[STORE], channel)
-    return render(request, "channel_content.html", channel=channel, content=found)
+    return render(request, "channel_content.html", channel=channel, content=await get_content(request))
 
 
 poll = redirect_after(poll_channel, "/channels/{cid}?polled=1", page)
@@ -221,19 +243,18 @@ async def set_tags_and_note(request: web.Request) -> web.Response:
 
 @redisplay_on_error(page)
 async def set_bounds(request: web.Request) -> web.Response:
-    """Set the bounds on a channel's poll rate, or restore the previous ones."""
+    """Set the bounds on a channel's poll rate."""
     cid, form = (await requested_channel(request)).id, await read_form(request)
     values = {
         name: parse_duration(text)
         for name in ChannelBounds.__struct_fields__
         if (text := form.get(name, "")[:_MAX_FIELD_CHARS])
     }
-    if form.get("undo"):
-        bounds = await _bounds_before(request, cid)
-    else:
-        bounds = convert_fields(values, ChannelBounds, "Invalid bounds: {}")
-    await _set_bounds(request, cid, bounds)
+    await _set_bounds(request, cid, convert_fields(values, ChannelBounds, "Invalid bounds: {}"))
     raise web.HTTPSeeOther(f"/channels/{cid}#bounds")
+
+
+restore_bounds = redirect_after(undo_bounds, "/channels/{cid}#bounds", page)
 
 
 async def set_listed(request: web.Request) -> web.Response:
@@ -267,10 +288,3 @@ async def _set_bounds(request: web.Request, cid: ChannelId, bounds: ChannelBound
             "a longer maximum delay."
         )
     await request.app[STORE].poll_bounds.set(cid, bounds, by=request[PRINCIPAL].name)
-
-
-async def _bounds_before(request: web.Request, cid: ChannelId) -> ChannelBounds:
-    bounds = await request.app[STORE].poll_bounds.get(cid)
-    if bounds is None:
-        raise UserError("This channel has never had bounds of its own, so there is nothing to undo.")
-    return bounds.before
