@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from math import inf
 from sys import intern
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import structlog
@@ -82,14 +82,48 @@ class ChannelRow(msgspec.Struct, frozen=True, gc=False):
     rhythm: bytes
 
 
-class _Overdue(NamedTuple):
-    """A channel that had not been polled for more than ``max_silence_s`` seconds when the cache read it.
+_SORT_KEYS: Final[Mapping[str, Callable[["ChannelCache", ChannelRow], Any]]] = {
+    "id": lambda _, row: row.id,
+    "title": lambda _, row: row.search_text,
+    "subscribers": lambda cache, row: -cache.subscribers(row.id),
+    "news": lambda _, row: row.update_interval_s,
+    "version": lambda _, row: -row.version,
+    "site": lambda _, row: row.site,
+    "failing": lambda _, row: row.failing_since_s or inf,
+    "added": lambda _, row: -row.created_s,
+}
+"""Sort keys; channels with equal keys are sorted by title."""
 
-    ``read_s`` is the Unix time of this read.
+
+class ChannelQuery(msgspec.Struct, frozen=True):
+    """A search for channels, and the order of the results.
+
+    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
+    site. A condition of "" matches every channel. A ``sort`` order with a leading ``-`` is reversed. In a URL, the text
+    is the field ``q``.
     """
 
-    read_s: float
-    max_silence_s: float
+    text: str = msgspec.field(name="q", default="")
+    state: State | Literal[""] = ""
+    tag: str = ""
+    site: str = ""
+    sort: Annotated[str, msgspec.Meta(pattern=f"^-?({'|'.join(_SORT_KEYS)})$")] = "id"
+
+
+def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
+    """Return the state of a channel at the Unix time ``now_s``.
+
+    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
+    """
+    if row.moved:
+        return "moved"
+    if is_blocked:
+        return "blocked"
+    if row.paused_until_s > now_s:
+        return "paused"
+    if not (subscribers or row.listed):
+        return "idle"
+    return "failing" if row.failing_since_s else "polled"
 
 
 class ChannelCache:
@@ -98,13 +132,17 @@ class ChannelCache:
     def __init__(self, store: Store, default_interval_s: float) -> None:
         """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
         self.rows: dict[ChannelId, ChannelRow] = {}
-        self.membership_version = 0
-        """Increases when channels are added or removed."""
         self.unpolled: tuple[ChannelId, ...] = ()
         """Channels that should be polled but have not been for three poll intervals."""
         self._store = store
+        self._membership_version = 0
+        """Increases when channels are added or removed."""
+        self._orders = TTLCache[tuple[str, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
         self._default_interval_s = default_interval_s
-        self._overdue: dict[ChannelId, _Overdue] = {}
+        self._overdue: dict[ChannelId, float] = {}
+        """The channels that had not been polled for too long when they were read, with the time by which they should
+        have been polled (Unix s).
+        """
         self._last_blocked_s: dict[ChannelId, float] = {}
         """When a channel's host was last seen to be blocked (Unix s)."""
         self._counts: Counter[bytes] = Counter()
@@ -139,6 +177,34 @@ class ChannelCache:
     def subscriptions(self) -> int:
         """The number of all subscriptions to all channels."""
         return self._counts.total()
+
+    def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
+        """Return the ids of all channels that match, in the order of the query."""
+        order = self._sorted_ids(query.sort.removeprefix("-"))
+        ids: Sequence[ChannelId] = order[::-1] if query.sort.startswith("-") else order
+        rows, text, now_s = self.rows, query.text.casefold().strip(), time.time()
+        if text:
+            ids = [cid for cid in ids if text in rows[cid].search_text]
+        if query.site:
+            ids = [cid for cid in ids if rows[cid].site == query.site]
+        if query.tag:
+            ids = [cid for cid in ids if query.tag in rows[cid].tags]
+        if query.state:
+            ids = [cid for cid in ids if self.state(rows[cid], now_s) == query.state]
+        return ids
+
+    def tags(self) -> Sequence[str]:
+        """Return all tags in use, sorted."""
+        return sorted({tag for row in self.rows.values() for tag in row.tags})
+
+    def _sorted_ids(self, sort: str) -> list[ChannelId]:
+        order = sort, self._membership_version
+        ids = self._orders.get(order)
+        if ids is None:
+            start = self.rows if sort in {"id", "title"} else self._sorted_ids("title")
+            ids = sorted(start, key=lambda cid: _SORT_KEYS[sort](self, self.rows[cid]))
+            self._orders[order] = ids
+        return ids
 
     async def refresh(self) -> None:
         """Update the rows.
@@ -215,7 +281,7 @@ class ChannelCache:
         if self._overdue and (nodes := await self._store.ring.nodes()):
             # A fleet that has just started has not had the time to poll.
             fleet_started_s = min(node.joined_s for node in nodes)
-            overdue = [cid for cid, each in self._overdue.items() if each.read_s - fleet_started_s > each.max_silence_s]
+            overdue = [cid for cid, due_s in self._overdue.items() if due_s > fleet_started_s]
         rows = [row for cid in overdue if not self.is_blocked(row := self.rows[cid])]
         self.unpolled = tuple(row.id for row in rows if row.listed or self.subscribers(row.id))
         UNPOLLED_CHANNELS.set(len(self.unpolled))
@@ -246,7 +312,7 @@ class ChannelCache:
             self._last_blocked_s.pop(row.id, None)
         silence_s = max_silence_s(found, self._default_interval_s)
         if now_s - max(allowed_since_s, poll_due_since_s(found)) > silence_s:
-            self._overdue[row.id] = _Overdue(now_s, silence_s)
+            self._overdue[row.id] = now_s - silence_s
         else:
             self._overdue.pop(row.id, None)
 
@@ -266,14 +332,14 @@ class ChannelCache:
                 row = make_row(found, now_s)
                 self._check_overdue(found, row, now_s)
                 if row != self.rows.get(cid):
-                    self.membership_version += cid not in self.rows
+                    self._membership_version += cid not in self.rows
                     self.rows[cid] = row
 
     def _drop(self, cid: ChannelId) -> None:
         self._overdue.pop(cid, None)
         self._last_blocked_s.pop(cid, None)
         if self.rows.pop(cid, None) is not None:
-            self.membership_version += 1
+            self._membership_version += 1
 
 
 def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -327,89 +393,6 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
         limits=found.limits.without_past_pause(now_s),
         rhythm=found.updates.rhythm if publishing_clock(found.updates.rhythm) else b"",
     )
-
-
-_SORT_KEYS: Final[Mapping[str, Callable[[ChannelCache, ChannelRow], Any]]] = {
-    "id": lambda _, row: row.id,
-    "title": lambda _, row: row.search_text,
-    "subscribers": lambda cache, row: -cache.subscribers(row.id),
-    "news": lambda _, row: row.update_interval_s,
-    "version": lambda _, row: -row.version,
-    "site": lambda _, row: row.site,
-    "failing": lambda _, row: row.failing_since_s or inf,
-    "added": lambda _, row: -row.created_s,
-}
-"""Sort keys; channels with equal keys are sorted by title."""
-
-
-class ChannelQuery(msgspec.Struct, frozen=True):
-    """A search for channels, and the order of the results.
-
-    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
-    site. A condition of "" matches every channel. A ``sort`` order with a leading ``-`` is reversed. In a URL, the text
-    is the field ``q``.
-    """
-
-    text: str = msgspec.field(name="q", default="")
-    state: State | Literal[""] = ""
-    tag: str = ""
-    site: str = ""
-    sort: Annotated[str, msgspec.Meta(pattern=f"^-?({'|'.join(_SORT_KEYS)})$")] = "id"
-
-
-def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
-    """Return the state of a channel at the Unix time ``now_s``.
-
-    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
-    """
-    if row.moved:
-        return "moved"
-    if is_blocked:
-        return "blocked"
-    if row.paused_until_s > now_s:
-        return "paused"
-    if not (subscribers or row.listed):
-        return "idle"
-    return "failing" if row.failing_since_s else "polled"
-
-
-class ChannelSearch:
-    """Searches a :class:`ChannelCache`.
-
-    While channels change, results may be sorted by values that are a few seconds old.
-    """
-
-    def __init__(self, cache: ChannelCache) -> None:
-        self._cache = cache
-        self._orders = TTLCache[tuple[str, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
-
-    def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
-        """Return the ids of all channels that match, in the order of the query."""
-        order = self._sorted_ids(query.sort.removeprefix("-"))
-        ids: Sequence[ChannelId] = order[::-1] if query.sort.startswith("-") else order
-        rows, text, now_s = self._cache.rows, query.text.casefold().strip(), time.time()
-        if text:
-            ids = [cid for cid in ids if text in rows[cid].search_text]
-        if query.site:
-            ids = [cid for cid in ids if rows[cid].site == query.site]
-        if query.tag:
-            ids = [cid for cid in ids if query.tag in rows[cid].tags]
-        if query.state:
-            ids = [cid for cid in ids if self._cache.state(rows[cid], now_s) == query.state]
-        return ids
-
-    def tags(self) -> Sequence[str]:
-        """Return all tags in use, sorted."""
-        return sorted({tag for row in self._cache.rows.values() for tag in row.tags})
-
-    def _sorted_ids(self, sort: str) -> list[ChannelId]:
-        cache, order = self._cache, (sort, self._cache.membership_version)
-        ids = self._orders.get(order)
-        if ids is None:
-            start = cache.rows if sort in {"id", "title"} else self._sorted_ids("title")
-            ids = sorted(start, key=lambda cid: _SORT_KEYS[sort](cache, cache.rows[cid]))
-            self._orders[order] = ids
-        return ids
 
 
 def page_start(ids: Sequence[str], cursor: str) -> int:

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
+from msgspec import structs
 
 from service.console.channel_cache import State, channel_state, make_row
 from service.console.rendering import STORE
@@ -254,24 +255,11 @@ async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[Channel
 
 
 def _view(found: AdministeredChannel, subscribers: int, blocked_by: str, now_s: float) -> ChannelView:
-    channel = found.channel
-    return ChannelView(
-        id=channel.id,
-        url=channel.url,
-        title=channel.title,
-        link=channel.link,
-        kind=channel.kind,
-        selector=selector_of(channel.url),
-        version=channel.version,
-        listed=channel.listed,
-        private=channel.private,
-        created_s=channel.created_s,
-        subscribers=subscribers,
-        state=channel_state(make_row(found, now_s), subscribers, now_s, is_blocked=bool(blocked_by)),
-        condition=channel.condition,
-        moved_to=channel.moved_to,
-        failing_since_s=found.failing_since_s,
-        tags=found.tags,
-        paused_until_s=found.paused_until_s,
-        blocked_by=blocked_by,
-    )
+    computed = {
+        "selector": selector_of(found.channel.url),
+        "subscribers": subscribers,
+        "state": channel_state(make_row(found, now_s), subscribers, now_s, is_blocked=bool(blocked_by)),
+        "blocked_by": blocked_by,
+    }
+    # The other fields have the names that they have in the store.
+    return msgspec.convert(structs.asdict(found.channel) | structs.asdict(found) | computed, ChannelView)

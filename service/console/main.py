@@ -20,7 +20,7 @@ from service.console.auth.middleware import (
     add_security_headers,
     authorize,
 )
-from service.console.channel_cache import ChannelCache, ChannelSearch
+from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors
 from service.console.idempotency_middleware import replay_repeated
 from service.console.metrics_sampler import MetricsSampler
@@ -29,7 +29,6 @@ from service.console.pages import opml
 from service.console.pages.overview import default_poll_interval_s, render_update
 from service.console.rendering import (
     CHANNEL_CACHE,
-    CHANNEL_SEARCH,
     METRICS,
     OPML_READER,
     SETTINGS,
@@ -108,7 +107,6 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[SETTINGS] = settings
     app[STORE] = store
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
-    app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
     app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = templates(settings.console_base_path)

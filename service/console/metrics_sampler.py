@@ -24,8 +24,9 @@ from service.tasks import cancel_and_wait
 
 _PREFIXES: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
 _POLLS: Final = "coronet_polls_total"
-_MESSAGES: Final = "coronet_messages_total"
 _MOVES: Final = "coronet_key_group_moves_total"
+MESSAGES: Final = "coronet_messages_total"
+"""Messages that the XMPP server has accepted."""
 DETECTION: Final = "coronet_detection_seconds"
 DELIVERY: Final = "coronet_delivery_seconds"
 RECEIPT: Final = "coronet_receipt_seconds"
@@ -127,11 +128,6 @@ def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
     """Return a metric's values by the values of ``label``, which is the metric's only label."""
     start = f'{metric}{{{label}="'
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
-
-
-def message_count(counts: Counts) -> float:
-    """Return the number of messages that the XMPP server has accepted."""
-    return counts.get(_MESSAGES, 0.0)
 
 
 def key_group_moves(counts: Counts) -> dict[str, int]:

@@ -21,7 +21,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.console import formatting
 from service.console.auth.roles import Principal
-from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelSearch
+from service.console.channel_cache import INVALID_CURSOR, ChannelCache
 from service.console.metrics_sampler import MetricsSampler
 from service.errors import UserError
 from service.feeds.sandbox.opml_reader import OpmlReader
@@ -33,7 +33,6 @@ SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
 METRICS: Final = web.AppKey("pulse", MetricsSampler)
-CHANNEL_SEARCH: Final = web.AppKey("search", ChannelSearch)
 OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 

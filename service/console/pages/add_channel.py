@@ -103,7 +103,10 @@ async def put_selector(request: web.Request, body: SetSelector) -> ChannelDetail
 @operation("POST", "/channels/{cid}/selector/preview", write_access("channels"), 404, 502)
 async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
     """Preview another selector of a page without changing it."""
-    return await _preview_part(request, await requested_channel(request), body.selector)
+    store, channel = request.app[STORE], await requested_channel(request)
+    url = _part_url(channel, body.selector)
+    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
+    return await _preview(store, probed.channel or channel, probed)
 
 
 async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
@@ -162,7 +165,7 @@ async def change_selector(request: web.Request) -> web.Response:
         successor = await _move_to_part(request, channel, selector)
         raise web.HTTPSeeOther(f"/channels/{successor.id}")
     request[AUDIT_DETAIL] = f"preview only: {selector or 'whole page'}"
-    preview = await _preview_part(request, channel, selector)
+    preview = await preview_selector(request, SetSelector(selector))
     subscribers = await request.app[STORE].subscriptions.count(channel.id)
     return render(
         request, "channel_selector.html", channel=channel, preview=preview, selector=selector, subscribers=subscribers
@@ -213,12 +216,6 @@ def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
         url = page_url(body.url, body.selector)
         raise UserError(f"{url} is a page without a feed. To watch the page itself, set `as_page`.")
     return json_response(FeedChoices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
-
-
-async def _preview_part(request: web.Request, channel: Channel, selector: str) -> Preview:
-    store, url = request.app[STORE], _part_url(channel, selector)
-    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
-    return await _preview(store, probed.channel or channel, probed)
 
 
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:

@@ -18,7 +18,7 @@ from service.console.channel_queries import ChannelPage, channel_views, page_num
 from service.console.formatting import parse_duration, short_id
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, PAGE_SIZE, STORE, read_limit, render
+from service.console.rendering import CHANNEL_CACHE, PAGE_SIZE, STORE, read_limit, render
 from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable, UserError
 from service.model import ChannelId
@@ -111,7 +111,7 @@ async def get_channels(request: web.Request) -> ChannelPage:
     """List channels."""
     app, query, count = request.app, _parse_query(request.query), read_limit(request)
     await app[CHANNEL_CACHE].refresh()
-    ids = app[CHANNEL_SEARCH].find(query)
+    ids = app[CHANNEL_CACHE].find(query)
     start = page_start(ids, request.query.get("cursor", ""))
     page_ids = ids[start : start + count]
     return ChannelPage(await channel_views(app[STORE], page_ids), next_cursor(ids, start + len(page_ids)), len(ids))
@@ -125,10 +125,9 @@ async def page(
     ``result`` is the result of a change to the selected channels; ``error`` is the message of a failed one.
     """
     fields = await read_form(request)
-    query = _parse_query({"sort": "title", **fields})
-    await request.app[CHANNEL_CACHE].refresh()
-    search = request.app[CHANNEL_SEARCH]
-    ids = search.find(query)
+    query, cache = _parse_query({"sort": "title", **fields}), request.app[CHANNEL_CACHE]
+    await cache.refresh()
+    ids = cache.find(query)
     number, pages = page_numbers(fields, len(ids), PAGE_SIZE)
     page_ids = ids[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     return render(
@@ -141,13 +140,13 @@ async def page(
         link=lambda **changes: _link(query, **changes),
         columns=_COLUMNS,
         states=get_args(State),
-        tags=search.tags(),
+        tags=cache.tags(),
         total=len(ids),
-        total_unfiltered=len(request.app[CHANNEL_CACHE].rows),
+        total_unfiltered=len(cache.rows),
         first=(number - 1) * PAGE_SIZE + 1,
         number=number,
         pages=pages,
-        intervals={cid: request.app[CHANNEL_CACHE].rows[cid].update_interval_s for cid in page_ids},
+        intervals={cid: cache.rows[cid].update_interval_s for cid in page_ids},
         action=fields.get("action"),
         result=result,
         error=error,
@@ -163,7 +162,7 @@ async def change_selected(request: web.Request) -> web.Response:
         raise UserError("Choose an action for the channels.")
     await cache.refresh()
     if selects_all := form.get("all") == "1":
-        ids = request.app[CHANNEL_SEARCH].find(query)[:_MAX_SELECTED]
+        ids = request.app[CHANNEL_CACHE].find(query)[:_MAX_SELECTED]
     else:
         checked = map(str, (await request.post()).getall("channel", []))
         ids = [cid for cid in checked if cid in cache.rows][:_MAX_SELECTED]

@@ -155,7 +155,7 @@ async def page(request: web.Request) -> web.Response:
         "delivery.html",
         waiting=waiting,
         letters=letters,
-        messages=metrics_sampler.message_count(counts),
+        messages=counts.get(metrics_sampler.MESSAGES, 0.0),
         delays=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
     )
 

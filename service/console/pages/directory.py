@@ -387,10 +387,7 @@ def _memory_directory(chosen: DirectoryChoice) -> MemoryDirectory:
     return MemoryDirectory(
         pair=chosen.pair,
         strategy=strategies.strategy_name(choice.strategy),
-        target=measured.target,
-        entries=measured.entries,
-        servers=measured.servers,
-        updates_per_lookup=measured.updates_per_lookup,
+        **msgspec.structs.asdict(measured),
         stored=strategies.expected_storage(*parameters),
         coverage=strategies.expected_coverage(*parameters),
         lookup_cost=strategies.expected_lookup_cost(choice.strategy, measured.target, measured.entries, parameters[2]),

@@ -15,7 +15,7 @@ from service.console.charts import regions, ring_svg
 from service.console.forms import redirect_after
 from service.console.metrics_sampler import Load
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, METRICS, STORE, render
+from service.console.rendering import CHANNEL_CACHE, METRICS, STORE, render
 from service.model import ChannelId, NodeId, NodeInfo
 
 _MAX_TEXT_CHARS: Final = 200
@@ -96,7 +96,7 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
     The result is None if there is no such channel.
     """
     ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
-    ids = ids or request.app[CHANNEL_SEARCH].find(ChannelQuery(text=text, sort="title"))
+    ids = ids or request.app[CHANNEL_CACHE].find(ChannelQuery(text=text, sort="title"))
     return await channel_detail(request.app[STORE], ids[0]) if ids else None
 
 

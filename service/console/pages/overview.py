@@ -87,7 +87,7 @@ async def overview(app: web.Application) -> Overview:
         polls_per_minute=polls_per_minute(sample, POLLS_KEPT, len(cache.rows), now_s),
         budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in cache.rows.values()),
-        messages_per_minute=metrics_sampler.message_count(counts) / elapsed_s * 60 if elapsed_s else 0.0,
+        messages_per_minute=counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_s * 60 if elapsed_s else 0.0,
         detection=metrics_sampler.delays(counts, metrics_sampler.DETECTION),
         delivery=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
         receipt=metrics_sampler.delays(counts, metrics_sampler.RECEIPT),
@@ -161,7 +161,7 @@ def _point(before: Sample, after: Sample) -> dict[str, float | None]:
         "at_s": round(after.at_s, 1),
         "good": round(good / elapsed_min, 1),
         "failed": round((sum(polls.values()) - good) / elapsed_min, 1),
-        "messages": round(metrics_sampler.message_count(counts) / elapsed_min, 1),
+        "messages": round(counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_min, 1),
         "waiting": float(after.waiting),
     }
     for name, histogram in (("seen", metrics_sampler.DETECTION), ("sent", metrics_sampler.DELIVERY)):

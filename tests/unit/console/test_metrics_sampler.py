@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from service.console.metrics_sampler import (
     DETECTION,
+    MESSAGES,
     Delays,
     Load,
     Sample,
     delays,
     growth,
-    message_count,
     parse_metrics,
     polls_by_outcome,
     process_load,
@@ -30,7 +30,7 @@ python_info{version="3"} 1.0
 def test_only_metrics_of_coronet_are_parsed() -> None:
     counts = parse_metrics(SERVED)
     assert polls_by_outcome(counts) == {"new": 3.0, "tls-failed": 1.0}
-    assert message_count(counts) == 7.0
+    assert counts[MESSAGES] == 7.0
     assert len(counts) == 3
 
 
