@@ -12,14 +12,7 @@ from service.console.audit_middleware import audit_changes
 from service.console.auth import login
 from service.console.auth.accounts import Passwords
 from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import (
-    ACCESS,
-    WITHOUT_STORE,
-    Handler,
-    OpenAccess,
-    add_security_headers,
-    authorize,
-)
+from service.console.auth.middleware import ACCESS, WITHOUT_STORE, Handler, OpenAccess, add_security_headers, authorize
 from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors
 from service.console.idempotency_middleware import replay_repeated

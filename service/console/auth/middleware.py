@@ -114,7 +114,12 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     else:
         cookie = request.cookies.get(SESSION_COOKIE, "")
         uses_key = hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
-        principal = await (_principal_of_key(request) if uses_key else _principal_of_session(request, cookie))
+        if uses_key:
+            principal = await _principal_of_key(request)
+        elif found := await request.app[STORE].sessions.find(cookie):
+            principal = Principal(found[0], found[1].role, zone=found[1].zone)
+        else:
+            principal = None
         if principal is None:
             return _require_login(request)
         request[PRINCIPAL] = principal
@@ -127,11 +132,6 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     if access is OpenAccess.PUBLIC and isinstance(response, web.Response) and response.content_type == "text/html":
         set_cookie(request, response, FORM_COOKIE, cookie, max_age_s=3600)
     return response
-
-
-async def _principal_of_session(request: web.Request, cookie: str) -> Principal | None:
-    found = await request.app[STORE].sessions.find(cookie)
-    return Principal(found[0], found[1].role, zone=found[1].zone) if found else None
 
 
 async def _principal_of_key(request: web.Request) -> Principal | None:
@@ -179,8 +179,7 @@ def _require_login(request: web.Request) -> web.Response:
 
 
 async def _check_csrf(request: web.Request) -> None:
-    if request.headers.get(hdrs.ORIGIN) not in own_origins(request):
-        raise web.HTTPForbidden(text="The request was not sent from this console's own pages.")
+    check_origin(request)
     token = request.headers.get(CSRF_HEADER)
     if token is None:
         try:
@@ -191,14 +190,15 @@ async def _check_csrf(request: web.Request) -> None:
         raise web.HTTPForbidden(text="This form has expired. Go back, reload the page, and submit it again.")
 
 
-def own_origins(request: web.Request) -> set[str]:
-    """Return the origins (scheme and host) that this console's pages can have.
+def check_origin(request: web.Request) -> None:
+    """Raise HTTPForbidden unless a page of this console has sent the request, according to its ``Origin``.
 
-    These are the origin that the client has requested and the one of the setting ``console_public_url``.
+    Pages have the origin (scheme and host) that the client has requested, or that of the setting
+    ``console_public_url``.
     """
-    public_url = request.app[SETTINGS].console_public_url
-    requested = own_origin(request)
-    return {requested, urljoin(public_url, "/").rstrip("/")} if public_url else {requested}
+    public_origin = urljoin(request.app[SETTINGS].console_public_url, "/").rstrip("/")
+    if request.headers.get(hdrs.ORIGIN, "") not in {own_origin(request), public_origin or None}:
+        raise web.HTTPForbidden(text="The request was not sent from this console's own pages.")
 
 
 def own_origin(request: web.Request) -> str:

@@ -10,20 +10,10 @@ from aiohttp import hdrs, web
 
 from service.console.audit_middleware import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_queries import (
-    ChannelDetail,
-    channel_detail,
-    requested_channel,
-)
+from service.console.channel_queries import ChannelDetail, channel_detail, requested_channel
 from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
 from service.console.error_responses import public_message
-from service.console.formatting import (
-    describe_bounds,
-    format_duration,
-    is_success,
-    outcome_label,
-    parse_duration,
-)
+from service.console.formatting import describe_bounds, format_duration, is_success, outcome_label, parse_duration
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags

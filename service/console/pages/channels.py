@@ -77,10 +77,16 @@ class BulkResult(msgspec.Struct, frozen=True):
 @operation("POST", "/channels/bulk", write_access("channels"))
 async def post_bulk(request: web.Request, body: BulkChange) -> BulkResult:
     """Pause, resume, poll, list, unlist, tag, untag or remove many channels."""
-    request[AUDIT_DETAIL] = f"{body.action} {body.tag} {len(body.channels)} channels"
-    result = await change_many(request.app[STORE], body)
+    store = request.app[STORE]
+    if body.action in {"tag", "untag"}:
+        body = msgspec.structs.replace(body, tag=_parse_tag(body.tag))
+    done, failed = await change_each(
+        body.channels, lambda cid: _change_one(store, body, cid), _TIME_LIMIT_S, fatal=StoreUnavailable
+    )
     await request.app[CHANNEL_CACHE].reload(body.channels)
-    return result
+    request[AUDIT_DETAIL] = f"{body.action} {body.tag}: {done} of {len(body.channels)} channels"
+    problems = tuple(f"{short_id(cid)}: {error}" for cid, error in failed[:_MAX_PROBLEMS])
+    return BulkResult(done, len(body.channels) - done - len(failed), problems)
 
 
 @operation(
@@ -181,10 +187,7 @@ async def change_selected(request: web.Request) -> web.Response:
         )
     for_s = parse_duration(form["for"]) if form.get("for") else 0.0
     bulk = BulkChange(cast("Action", action), tuple(ids), form.get("new_tag", ""), for_s)
-    result = await change_many(store, bulk)
-    await cache.reload(ids)
-    request[AUDIT_DETAIL] = f"{bulk.action} {bulk.tag}: {result.done} channels"
-    return await page(request, result=result)
+    return await page(request, result=await post_bulk(request, bulk))
 
 
 def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
@@ -207,20 +210,6 @@ def _link(query: ChannelQuery, **changes: object) -> str:
         changes["sort"] = f"-{query.sort}"
     fields = {name: str(value) for name, value in {**_query_fields(query), **changes}.items() if value}
     return f"/channels?{urlencode(fields)}"
-
-
-async def change_many(store: Store, bulk: BulkChange) -> BulkResult:
-    """Make the same change to many channels.
-
-    Raises :class:`UserError` for an invalid tag, and StoreUnavailable.
-    """
-    if bulk.action in {"tag", "untag"}:
-        bulk = msgspec.structs.replace(bulk, tag=_parse_tag(bulk.tag))
-    done, failed = await change_each(
-        bulk.channels, lambda cid: _change_one(store, bulk, cid), _TIME_LIMIT_S, fatal=StoreUnavailable
-    )
-    problems = tuple(f"{short_id(cid)}: {error}" for cid, error in failed[:_MAX_PROBLEMS])
-    return BulkResult(done, len(bulk.channels) - done - len(failed), problems)
 
 
 async def _change_one(store: Store, bulk: BulkChange, cid: ChannelId) -> None:

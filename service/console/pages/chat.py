@@ -7,9 +7,9 @@ so that the page connects only to its own origin.
 import contextlib
 from typing import Final
 
-from aiohttp import ClientWebSocketResponse, WSMsgType, hdrs, web
+from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
-from service.console.auth.middleware import own_origins
+from service.console.auth.middleware import check_origin
 from service.console.rendering import SETTINGS, render
 from service.errors import Unreachable
 from service.net.internal_clients import connect_websocket
@@ -41,8 +41,7 @@ async def socket(request: web.Request) -> web.StreamResponse:
     url = request.app[SETTINGS].chat_websocket_url
     if not url:
         raise web.HTTPNotFound
-    if request.headers.get(hdrs.ORIGIN) not in own_origins(request):
-        raise web.HTTPForbidden(text="The request was not sent from this console's own pages.")
+    check_origin(request)
     try:
         async with connect_websocket(url, SUBPROTOCOL, MAX_FRAME_BYTES) as server:
             browser = web.WebSocketResponse(protocols=[SUBPROTOCOL], max_msg_size=MAX_FRAME_BYTES, heartbeat=30)
