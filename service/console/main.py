@@ -2,20 +2,30 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from service.console import websub_callback
-from service.console.audit_middleware import audit_changes
+from service.console.audit_entries import audit
 from service.console.auth import login
 from service.console.auth.accounts import Passwords
 from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import ACCESS, WITHOUT_STORE, Handler, OpenAccess, add_security_headers, authorize
+from service.console.auth.middleware import (
+    LARGEST_BODY_BYTES,
+    POLICIES,
+    Handler,
+    OpenAccess,
+    RoutePolicy,
+    add_security_headers,
+    authorize,
+    policy_of,
+)
+from service.console.auth.roles import Permission
 from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors
-from service.console.idempotency_middleware import replay_repeated
+from service.console.idempotent_requests import replay_repeated
 from service.console.metrics_sampler import MetricsSampler
 from service.console.openapi import File
 from service.console.pages import opml
@@ -40,15 +50,21 @@ from service.observability.metrics import CONSOLE_REQUESTS
 from service.settings import Settings
 from service.store import Store
 
-LARGEST_BODY_BYTES = 64 * 1024
 _STORE_RETRY_INTERVAL_S = 2.0
 _SHUTDOWN_GRACE_S = 3.0
-_HEALTH_PATHS = frozenset(("/livez", "/readyz", "/metrics"))
-_BODY_LIMITS_BYTES: Mapping[Handler, int] = {
+_LARGER_BODIES: Mapping[Handler, int] = {
     websub_callback.receive: websub_callback.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
     **{each.handler: each.body.largest_bytes or 0 for each in OPERATIONS if isinstance(each.body, File)},
 }
+_WITHOUT_STORE = {static_file, get_openapi, *(each.handler for each in OPERATIONS if each.without_store)}
+_KINDS: Mapping[str, str] = {
+    f"{PREFIX}/": "api",
+    "/static/": "static",
+    websub_callback.PATH: "hook",
+    **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
+}
+"""The class of requests in the metrics, by the beginning of the path; other paths are pages."""
 
 log = structlog.get_logger(__name__)
 
@@ -63,17 +79,7 @@ async def measure_duration(request: web.Request, handler: Handler) -> web.Stream
         return response
     finally:
         if response is None or isinstance(response, web.Response):
-            CONSOLE_REQUESTS.labels(_route_class(request)).observe(time.monotonic() - started_s)
-
-
-def _route_class(request: web.Request) -> str:
-    """Return the class of a request's route, a value of the label ``route``."""
-    resource = request.match_info.route.resource
-    path = resource.canonical.removeprefix(request.app[SETTINGS].console_base_path) if resource else ""
-    prefixes = {f"{PREFIX}/": "api", "/static/": "static", websub_callback.PATH: "hook"}
-    if path in _HEALTH_PATHS:
-        return "health"
-    return next((name for prefix, name in prefixes.items() if path.startswith(prefix)), "page" if path else "other")
+            CONSOLE_REQUESTS.labels(policy_of(request).kind).observe(time.monotonic() - started_s)
 
 
 @web.middleware
@@ -82,7 +88,7 @@ async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamR
 
     The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
     """
-    largest_bytes = _BODY_LIMITS_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
+    largest_bytes = policy_of(request).largest_bytes
     if (request.content_length or 0) > largest_bytes:
         raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
     # The public way is request.clone(), which would lose the files of a multipart form.
@@ -95,8 +101,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
 
     ``check_ready`` is the check for ``/readyz``; None means that the console is ready while Redis responds.
     """
-    middlewares = [measure_duration, handle_errors, limit_body_size, authorize, replay_repeated, audit_changes]
-    app = web.Application(middlewares=middlewares, client_max_size=LARGEST_BODY_BYTES)
+    app = web.Application(middlewares=[measure_duration, handle_errors, limit_body_size, authorize])
     app[SETTINGS] = settings
     app[STORE] = store
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
@@ -105,22 +110,33 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[TEMPLATES] = templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
-    health = health_routes(check_ready or store.ping, settings)
-    base_path = settings.console_base_path
-    operations = ((each.permission, web.route(each.method, PREFIX + each.path, each.handler)) for each in OPERATIONS)
-    pages = ((access, route) for access, found in routes().items() for route in found)
-    served = [*((OpenAccess.PUBLIC, route) for route in health), *pages, *operations]
-    app[ACCESS] = {route.handler: access for access, route in served} | {login.enter: OpenAccess.PUBLIC}
-    without_store = (each.handler for each in OPERATIONS if each.without_store)
-    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), static_file, get_openapi, *without_store])
-    for _, route in served:
-        app.add_routes([web.RouteDef(route.method, base_path + route.path, route.handler, route.kwargs)])
-    if base_path:
-        app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
+    _add_routes(app, health_routes(check_ready or store.ping, settings))
     app.on_response_prepare.append(add_security_headers)
     app.on_startup.append(_start)
     app.on_shutdown.append(_stop)
     return app
+
+
+def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
+    """Add all routes with their policies, below the setting ``console_base_path``."""
+    base_path = app[SETTINGS].console_base_path
+    operations = ((each.permission, web.route(each.method, PREFIX + each.path, each.handler)) for each in OPERATIONS)
+    pages = ((access, route) for access, found in routes().items() for route in found)
+    policies: dict[Handler, RoutePolicy] = {login.enter: RoutePolicy(OpenAccess.PUBLIC, "page")}
+    for access, route in [*((OpenAccess.PUBLIC, route) for route in health), *pages, *operations]:
+        handler = route.handler
+        kind = next((name for start, name in _KINDS.items() if route.path.startswith(start)), "page")
+        without_store = kind == "health" or handler in _WITHOUT_STORE
+        policy = RoutePolicy(access, kind, _LARGER_BODIES.get(handler, LARGEST_BODY_BYTES), without_store)
+        if isinstance(access, Permission) and route.method != hdrs.METH_GET and not without_store:
+            handler = handler if access.scope.endswith(":read") else audit(handler)
+            if kind == "api" and route.method == hdrs.METH_POST:
+                handler = replay_repeated(handler)
+        policies[handler] = policy
+        app.add_routes([web.RouteDef(route.method, base_path + route.path, handler, route.kwargs)])
+    if base_path:
+        app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
+    app[POLICIES] = policies
 
 
 async def _start(app: web.Application) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import record_action
+from service.console.audit_entries import record_action
 from service.console.auth.accounts import (
     MAX_PASSWORD_CHARS,
     MIN_PASSWORD_CHARS,

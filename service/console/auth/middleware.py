@@ -1,6 +1,6 @@
 """Authorization middleware: authentication, permissions and CSRF checks; also the security headers of every response.
 
-``app[ACCESS]`` states who may use each handler. A handler without an entry is refused to everybody.
+``app[POLICIES]`` states who may use each handler. A handler without a policy is refused to everybody.
 
 Browsers authenticate with a session cookie, API clients with an API key. A change made with a cookie must also have an
 ``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with a
@@ -12,6 +12,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 from urllib.parse import quote, urljoin
@@ -25,6 +26,8 @@ from service.store.console.accounts import Role
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+LARGEST_BODY_BYTES: Final = 64 * 1024
+
 
 class OpenAccess(Enum):
     """Access without an account."""
@@ -35,11 +38,22 @@ class OpenAccess(Enum):
     """The handler is called by other services and authenticates them itself, without cookies."""
 
 
-ACCESS: Final = web.AppKey("access", Mapping[Handler, Permission | OpenAccess])
-"""The permission that each handler requires, or that it requires none."""
+@dataclass(frozen=True)
+class RoutePolicy:
+    """Who may use a handler, and how its requests are treated.
 
-WITHOUT_STORE: Final = web.AppKey("without store", frozenset[Handler])
-"""Handlers that also work while the store is refused (``StoreIdentityMismatch``)."""
+    ``access`` is None if nobody may use the handler. ``kind`` is the class of requests in the metrics. The request body
+    has at most ``largest_bytes``. ``without_store`` states that the handler also works while the store is refused
+    (``StoreIdentityMismatch``).
+    """
+
+    access: Permission | OpenAccess | None
+    kind: str
+    largest_bytes: int = LARGEST_BODY_BYTES
+    without_store: bool = False
+
+
+POLICIES: Final = web.AppKey("policies", Mapping[Handler, RoutePolicy])
 
 API_PREFIX: Final = "/api/"
 SESSION_COOKIE: Final = "coronet_session"
@@ -67,6 +81,7 @@ _HEADERS: Final = {
 }
 
 SAFE_METHODS = {hdrs.METH_GET, hdrs.METH_HEAD}
+_CLOSED: Final = RoutePolicy(None, "other")
 _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
@@ -96,6 +111,11 @@ def cookie_path(request: web.Request) -> str:
     return f"{request.app[SETTINGS].console_base_path}/"
 
 
+def policy_of(request: web.Request) -> RoutePolicy:
+    """Return the policy of the request's handler."""
+    return request.app[POLICIES].get(request.match_info.handler, _CLOSED)
+
+
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Pass an authorized request to its handler; otherwise redirect to the login form, or raise HTTP 401 or 403.
@@ -103,9 +123,10 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     Raises :class:`service.errors.StoreIdentityMismatch` while the store is refused because it may belong to another
     fleet, unless the handler works without the store.
     """
-    if request.match_info.handler not in request.app[WITHOUT_STORE]:
+    policy = policy_of(request)
+    access = policy.access
+    if not policy.without_store:
         request.app[STORE].identity.check()
-    access = request.app[ACCESS].get(request.match_info.handler)
     if access is OpenAccess.WEBHOOK:
         return await handler(request)
     uses_key = False

@@ -8,7 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from service.console.audit_middleware import record_action
+from service.console.audit_entries import record_action
 from service.console.auth.roles import admin_access
 from service.console.openapi import ActionResult, Operations
 from service.console.rendering import METRICS, PRINCIPAL, STORE, render

@@ -7,13 +7,13 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth import accounts
 from service.console.auth.accounts import MIN_PASSWORD_CHARS, AccountView
 from service.console.auth.login import change_password, open_session, password_link
 from service.console.auth.roles import SCOPES, Permission, admin_access, read_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
-from service.console.idempotency_middleware import RESPONSE_IS_SECRET
+from service.console.idempotent_requests import RESPONSE_IS_SECRET
 from service.console.openapi import Operations
 from service.console.pages.people import Invitation, invite
 from service.console.rendering import PRINCIPAL, STORE, render, time_zone

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import write_access
 from service.console.channel_queries import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
 from service.console.error_responses import public_message

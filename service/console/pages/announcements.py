@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations

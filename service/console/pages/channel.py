@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_queries import ChannelDetail, channel_detail, requested_channel
 from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg

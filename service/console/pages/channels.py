@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.bulk_changes import change_each
 from service.console.channel_cache import ChannelQuery, State, next_cursor, page_start

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations

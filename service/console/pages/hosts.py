@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelCache, ChannelRow, next_cursor, page_start
 from service.console.channel_queries import channel_views, page_numbers

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access, write_access
 from service.console.channel_cache import INVALID_CURSOR
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error

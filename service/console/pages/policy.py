@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access
 from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.charts import wait_curves_svg
