@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -21,17 +20,9 @@ from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE,
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.entry_registration import remove_channel
 from service.errors import CoronetError, NoWorker, UserError
-from service.feeds.websub import Status
 from service.model import ChannelId, Entry, PollResult
 from service.store.coordination.requests import ContentSource
 
-_HUB_LABELS: Final[Mapping[Status, str]] = {
-    "wanted": "Subscription pending",
-    "pending": "Subscription requested, not confirmed yet",
-    "verified": "Subscribed",
-    "refused": "Subscription refused",
-    "leaving": "Unsubscribing",
-}
 _MAX_NOTE_CHARS: Final = 2_000
 _MAX_FIELD_CHARS: Final = 40
 _VERSIONS_SHOWN: Final = 5
@@ -161,7 +152,6 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         versions=await store.channels.versions(detail.channel.id, _VERSIONS_SHOWN),
         longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().objective).longest_wait_s,
         own=detail.bounds.bounds if detail.bounds else NO_BOUNDS,
-        hub_labels=_HUB_LABELS,
         error=error,
     )
 

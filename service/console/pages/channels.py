@@ -35,14 +35,6 @@ _MAX_TAGS: Final = 20
 _MAX_TAG_CHARS: Final = 40
 _TIME_LIMIT_S: Final = 20.0
 _MAX_PROBLEMS: Final = 20
-_COLUMNS: Final = {
-    "title": "Channel",
-    "failing": "State",
-    "subscribers": "Subscribers",
-    "news": "Publishes",
-    "added": "Added",
-}
-"""Sort orders of the list and the titles of their columns."""
 
 _Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
@@ -144,7 +136,6 @@ async def page(
         query=query,
         fields=_query_fields(query) | {"page": str(number)},
         link=lambda **changes: _link(query, **changes),
-        columns=_COLUMNS,
         states=get_args(State),
         tags=cache.tags(),
         total=len(ids),

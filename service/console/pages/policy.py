@@ -30,12 +30,6 @@ GOALS: Final[Mapping[Goal, tuple[str, str]]] = {
     Goal.FAIR_SQRT: ("Fair-Sqrt", "Between Fair and Lite: update intervals count by their square root."),
     Goal.FAIR_LOG: ("Fair-Log", "Closer to Lite: update intervals count by their logarithm."),
 }
-LEVELS: Final[Mapping[Levels, str]] = {
-    Levels.CONTINUOUS: "Any number",
-    Levels.BASE_2: "Halves (base 2)",
-    Levels.BASE_4: "Quarters (base 4)",
-    Levels.BASE_16: "Sixteenths (base 16)",
-}
 _MAX_FIELD_CHARS: Final = 40
 _MAX_CHANNELS_SHOWN: Final = 5
 
@@ -190,7 +184,6 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         "policy.html",
         status,
         goals=GOALS,
-        level_names=LEVELS,
         present=present,
         aims=aims,
         fields=fields | {name: form[name] for name in fields if error and name in form},
