@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from service.console.auth.middleware import Handler
+from service.console.auth.authorization import Handler
 from service.console.error_responses import status_of
 from service.console.rendering import PRINCIPAL, STORE, local_path
 from service.errors import CoronetError, StoreUnavailable

@@ -8,7 +8,6 @@ pages read the displayed channels from the store.
 """
 
 import asyncio
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -22,7 +21,7 @@ from cachetools import TTLCache
 
 from service.corona.polling_limits import PollingLimits
 from service.corona.rhythm import publishing_clock
-from service.errors import CoronetError, UserError
+from service.errors import CoronetError
 from service.feeds.urls import host_of
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains, site_of
@@ -32,8 +31,6 @@ from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
 from service.store.subscriptions.keyspaces import channel_prefix
 from service.tasks import cancel_and_wait
-
-INVALID_CURSOR: Final = "This cursor is not valid. Start again without one."
 
 _BATCH_SIZE = 250
 _MIN_INTERVAL_S = 2.0
@@ -51,7 +48,6 @@ State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
 """
 
-_CURSOR: Final = re.compile(r"(\S{1,253})\.(\d{1,9})", re.ASCII)
 _ORDER_TTL_S: Final = 5.0
 
 
@@ -393,27 +389,3 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
         limits=found.limits.without_past_pause(now_s),
         rhythm=found.updates.rhythm if publishing_clock(found.updates.rhythm) else b"",
     )
-
-
-def page_start(ids: Sequence[str], cursor: str) -> int:
-    """Return the index in ``ids`` at which the requested page of a list begins.
-
-    ``cursor`` is the field ``next`` of the previous page; it consists of the last id of that page and the number of ids
-    before the next one. "" requests the first page. The page begins after that id, or at its former position if it no
-    longer exists. Raises :class:`UserError` for an invalid cursor.
-    """
-    if not cursor:
-        return 0
-    match = _CURSOR.fullmatch(cursor)
-    if match is None:
-        raise UserError(INVALID_CURSOR)
-    try:
-        return ids.index(match[1]) + 1
-    except ValueError:
-        # The following ids have moved up by one. Starting early repeats one instead of skipping one.
-        return min(max(0, int(match[2]) - 1), len(ids))
-
-
-def next_cursor(ids: Sequence[str], end: int) -> str:
-    """Return the cursor of the page that begins after the first ``end`` ids; "" if there are no further ids."""
-    return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""

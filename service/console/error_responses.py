@@ -8,7 +8,7 @@ import msgspec
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.auth.middleware import API_PREFIX, Handler
+from service.console.auth.authorization import API_PREFIX, Handler
 from service.console.rendering import local_path, render
 from service.errors import (
     CoronetError,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.auth.middleware import CSRF_FIELD, Handler
+from service.console.auth.authorization import CSRF_FIELD, Handler
 from service.console.error_responses import public_message, status_of
 from service.errors import CoronetError, StoreUnavailable, UserError
 

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.auth.middleware import Handler
+from service.console.auth.authorization import Handler
 from service.console.rendering import PRINCIPAL, STORE
 from service.errors import StoreUnavailable, UserError
 from service.store.console.audit import StoredResponse

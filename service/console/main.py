@@ -11,8 +11,7 @@ from service.console import websub_callback
 from service.console.audit_entries import audit
 from service.console.auth import login
 from service.console.auth.accounts import Passwords
-from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import (
+from service.console.auth.authorization import (
     LARGEST_BODY_BYTES,
     POLICIES,
     Handler,
@@ -22,6 +21,7 @@ from service.console.auth.middleware import (
     authorize,
     policy_of,
 )
+from service.console.auth.login import PASSWORDS, setup_link
 from service.console.auth.roles import Permission
 from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors

@@ -15,10 +15,11 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from aiohttp import web
 
-from service.console.auth.middleware import Handler
+from service.console.auth.authorization import Handler
 from service.console.auth.roles import Permission
 from service.console.error_responses import Problem
-from service.console.rendering import MAX_ITEMS, json_response, read_body
+from service.console.pagination import MAX_ITEMS
+from service.console.rendering import json_response, read_body
 
 _COMMON_PROBLEMS: Final = (401, 403, 500, 503)
 _BODY_PROBLEMS: Final = (400, 413, 415, 422)

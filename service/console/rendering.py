@@ -8,12 +8,11 @@ import asyncio
 import gzip
 import hashlib
 import mimetypes
-import re
 import time
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
@@ -21,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.console import formatting
 from service.console.auth.roles import Principal
-from service.console.channel_cache import INVALID_CURSOR, ChannelCache
+from service.console.channel_cache import ChannelCache
 from service.console.metrics_sampler import MetricsSampler
 from service.errors import UserError
 from service.feeds.sandbox.opml_reader import OpmlReader
@@ -41,16 +40,10 @@ PRINCIPAL: Final = web.RequestKey("principal", Principal)
 CSRF: Final = web.RequestKey("csrf", str)
 """The CSRF token that forms of the page must send back."""
 
-PAGE_SIZE: Final = 50
-"""Number of items on one page of a list."""
-MAX_ITEMS: Final = 200
-"""Maximum number of items on one page of a list in the API."""
-
 _FOLDER: Final = Path(__file__).parent
 _STATIC: Final = _FOLDER / "static"
 _STATIC_FILES: Final = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()}
 _COMPRESSED_TYPES: Final = ("text/", "application/javascript", "application/json", "image/svg+xml")
-_STREAM_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 _Body = TypeVar("_Body")
 
 
@@ -128,31 +121,6 @@ async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
         raise UserError(f"The body is invalid: {error}") from error
     except msgspec.DecodeError as error:
         raise web.HTTPBadRequest(text=f"The body is not valid JSON: {error}") from error
-
-
-def read_limit(request: web.Request, default: int = PAGE_SIZE) -> int:
-    """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
-
-    Raises :class:`UserError` if it is out of range.
-    """
-    try:
-        limit: int = msgspec.convert(
-            request.query.get("limit", str(default)), Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)], strict=False
-        )
-    except msgspec.ValidationError as error:
-        raise UserError(f"limit: {error}") from error
-    return limit
-
-
-def read_log_cursor(request: web.Request) -> str:
-    """Return ``cursor`` in the URL's query: the id of a Redis stream entry, after which the page begins.
-
-    The value "" means that the page begins with the newest entry. Raises :class:`UserError` for an invalid id.
-    """
-    cursor = request.query.get("cursor", "")
-    if cursor and not _STREAM_CURSOR.fullmatch(cursor):
-        raise UserError(INVALID_CURSOR)
-    return cursor
 
 
 async def static_file(request: web.Request) -> web.Response:

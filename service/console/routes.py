@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from service.console import websub_callback
 from service.console.auth import login
-from service.console.auth.middleware import OpenAccess
+from service.console.auth.authorization import OpenAccess
 from service.console.auth.roles import Permission
 from service.console.openapi import Operation, build_document
 from service.console.pages import (
@@ -18,12 +18,12 @@ from service.console.pages import (
     add_channel,
     announcements,
     audit_log,
+    blocked_domains,
     channels,
     chat,
     delivery,
     directory,
     discover,
-    domain_blocks,
     hosts,
     nodes,
     opml,
@@ -49,7 +49,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *shards.OPERATIONS,
     *about.OPERATIONS,
     *people.OPERATIONS,
-    *domain_blocks.OPERATIONS,
+    *blocked_domains.OPERATIONS,
     *announcements.OPERATIONS,
     *delivery.OPERATIONS,
     *account_settings.OPERATIONS,
@@ -93,7 +93,7 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/hosts/{host}", hosts.site_page),
             web.get("/people", people.page),
             web.get("/people/{user}", people.person_page),
-            web.get("/blocked-domains", domain_blocks.page),
+            web.get("/blocked-domains", blocked_domains.page),
             web.get("/delivery", delivery.page),
             web.get("/about", about.page),
             web.get("/api", api_page),
@@ -132,8 +132,8 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/hosts/{host}/allow", hosts.allow),
             web.post("/people/{user}", people.change),
             web.post("/people/{user}/rehearsal", people.dry_run_page),
-            web.post("/blocked-domains", domain_blocks.block),
-            web.post("/blocked-domains/{host}/allow", domain_blocks.allow),
+            web.post("/blocked-domains", blocked_domains.block),
+            web.post("/blocked-domains/{host}/allow", blocked_domains.allow),
             web.post("/delivery/{letter}/requeue", delivery.requeue),
             web.post("/delivery/{letter}/drop", delivery.drop),
         ],

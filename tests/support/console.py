@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
 from service.corona.optimizer.poll_explanation import PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_schedule import PollingSchedule

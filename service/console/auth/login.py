@@ -18,7 +18,7 @@ from service.console.auth.accounts import (
     set_password,
     set_zone,
 )
-from service.console.auth.middleware import SESSION_COOKIE, cookie_path, own_origin, set_cookie
+from service.console.auth.authorization import SESSION_COOKIE, cookie_path, own_origin, set_cookie
 from service.console.forms import redisplay_on_error
 from service.console.rendering import PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError

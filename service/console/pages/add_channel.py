@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import write_access
-from service.console.channel_queries import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
+from service.console.channel_views import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
 from service.console.error_responses import public_message
 from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations

@@ -5,7 +5,8 @@ from aiohttp import web
 
 from service.console.auth.roles import admin_access
 from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.rendering import STORE, read_limit, read_log_cursor, render
+from service.console.pagination import read_limit, read_log_cursor
+from service.console.rendering import STORE, render
 from service.store.console.audit import AuditRecord
 
 operation = OPERATIONS = Operations()

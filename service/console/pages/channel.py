@@ -9,7 +9,7 @@ from aiohttp import hdrs, web
 
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_queries import ChannelDetail, channel_detail, requested_channel
+from service.console.channel_views import ChannelDetail, channel_detail, requested_channel
 from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
 from service.console.error_responses import public_message
 from service.console.formatting import describe_bounds, format_duration, is_success, outcome_label, parse_duration

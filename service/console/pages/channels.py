@@ -13,12 +13,13 @@ from aiohttp import web
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.bulk_changes import change_each
-from service.console.channel_cache import ChannelQuery, State, next_cursor, page_start
-from service.console.channel_queries import ChannelPage, channel_views, page_numbers
+from service.console.channel_cache import ChannelQuery, State
+from service.console.channel_views import ChannelPage, channel_views
 from service.console.formatting import parse_duration, short_id
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.rendering import CHANNEL_CACHE, PAGE_SIZE, STORE, read_limit, render
+from service.console.pagination import PAGE_SIZE, next_cursor, page_numbers, page_start, read_limit
+from service.console.rendering import CHANNEL_CACHE, STORE, render
 from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable, UserError
 from service.model import ChannelId

@@ -9,7 +9,7 @@ from typing import Final
 
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
-from service.console.auth.middleware import check_origin
+from service.console.auth.authorization import check_origin
 from service.console.rendering import SETTINGS, render
 from service.errors import Unreachable
 from service.net.internal_clients import connect_websocket

@@ -17,7 +17,8 @@ from service.console import metrics_sampler
 from service.console.auth.roles import read_access, write_access
 from service.console.forms import redirect_after
 from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.rendering import METRICS, STORE, read_limit, read_log_cursor, render
+from service.console.pagination import read_limit, read_log_cursor
+from service.console.rendering import METRICS, STORE, render
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage

@@ -9,7 +9,8 @@ from aiohttp import web
 from service.console.auth.roles import read_access
 from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
-from service.console.rendering import SETTINGS, STORE, read_limit, render
+from service.console.pagination import read_limit
+from service.console.rendering import SETTINGS, STORE, render
 from service.discovery.discover import DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT, SearchHit
 from service.errors import UserError

@@ -15,12 +15,13 @@ from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_cache import ChannelCache, ChannelRow, next_cursor, page_start
-from service.console.channel_queries import channel_views, page_numbers
+from service.console.channel_cache import ChannelCache, ChannelRow
+from service.console.channel_views import channel_views
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
-from service.console.rendering import CHANNEL_CACHE, PAGE_SIZE, PRINCIPAL, SETTINGS, STORE, read_limit, render
+from service.console.pagination import PAGE_SIZE, next_cursor, page_numbers, page_start, read_limit
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.model import ChannelId

@@ -10,7 +10,7 @@ from aiohttp import web
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelQuery
-from service.console.channel_queries import ChannelDetail, channel_detail
+from service.console.channel_views import ChannelDetail, channel_detail
 from service.console.charts import regions, ring_svg
 from service.console.forms import redirect_after
 from service.console.metrics_sampler import Load

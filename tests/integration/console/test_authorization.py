@@ -11,7 +11,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
-from service.console.auth.middleware import POLICIES, OpenAccess
+from service.console.auth.authorization import POLICIES, OpenAccess
 from service.console.auth.roles import SCOPES
 from service.console.routes import OPERATIONS
 from service.store import Store

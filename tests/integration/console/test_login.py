@@ -9,8 +9,8 @@ from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
 from service.console.auth.accounts import Passwords
+from service.console.auth.authorization import SESSION_COOKIE
 from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import SESSION_COOKIE
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account

@@ -152,15 +152,6 @@ async def requested_channel(request: web.Request) -> Channel:
     return channel
 
 
-def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
-    """Return the number of the requested page, limited to existing pages, and the number of all pages.
-
-    ``query`` is the URL's query. The pages show ``total`` items, ``size`` on each page.
-    """
-    pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
-    return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
-
-
 async def channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
     """Return the details of the channel ``cid``. Raises ``HTTPNotFound`` if it does not exist."""
     ring, found, (state,), poll_rates = await asyncio.gather(

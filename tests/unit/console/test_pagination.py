@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.channel_cache import next_cursor, page_start
+from service.console.pagination import next_cursor, page_start
 from service.errors import UserError
 
 IDS = st.lists(st.text("0123456789abcdef", min_size=40, max_size=40), unique=True, max_size=30)
