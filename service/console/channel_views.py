@@ -1,6 +1,6 @@
-"""Queries that several pages and API operations share: channels for lists, one channel in detail, and its content.
+"""Channels as pages and the API show them: their state in lists, and one channel in detail.
 
-They return the API's response types; templates render the same types.
+Functions return the response types of the API, which templates render as well.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishe
     hub: HubView | None
 
 
-async def requested_channel(request: web.Request) -> Channel:
+async def read_requested_channel(request: web.Request) -> Channel:
     """Return the channel whose id is in the request's path. Raises ``HTTPNotFound`` if it does not exist."""
     channel = await request.app[STORE].channels.get(request.match_info["cid"])
     if channel is None:
@@ -152,10 +152,13 @@ async def requested_channel(request: web.Request) -> Channel:
     return channel
 
 
-async def channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
+async def read_channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
     """Return the details of the channel ``cid``. Raises ``HTTPNotFound`` if it does not exist."""
     ring, found, (state,), poll_rates = await asyncio.gather(
-        store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
+        store.ring.view(),
+        read_channel_views(store, [cid]),
+        store.channels.states([cid]),
+        store.poll_rate_history.get(cid),
     )
     if state is None or not found:
         raise _no_such_channel()
@@ -177,7 +180,7 @@ async def channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
         channel=view,
         owner=nodes[owner] if owner else None,
         polling_set=tuple(nodes[turn.node] for turn in why.turns if turn.node in nodes) if why else (),
-        polling=channel_polling(why, max(view.paused_until_s, now_s + paused_s)) if why else None,
+        polling=summarize_polling(why, max(view.paused_until_s, now_s + paused_s)) if why else None,
         polling_unknown=unknown,
         why=why,
         polls=polls,
@@ -213,7 +216,7 @@ async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> 
         return None, str(error)
 
 
-def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
+def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
     """Return a summary of an owner's explanation.
 
     ``earliest_s`` is a time (Unix s) before which the channel is not polled, for example the end of a pause.
@@ -233,7 +236,7 @@ def _no_such_channel() -> web.HTTPNotFound:
     return web.HTTPNotFound(text="There is no such channel. It may have been removed.")
 
 
-async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
+async def read_channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return the channels ``ids`` with their states, in this order. Channels that no longer exist are left out."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])

@@ -78,7 +78,7 @@ _WAIT_TICKS_S: Final = (
 )
 
 
-def wait_curves_svg(now_s: Sequence[float], then_s: Sequence[float] | None = None) -> Markup:
+def draw_wait_curves(now_s: Sequence[float], then_s: Sequence[float] | None = None) -> Markup:
     """Return the chart of how long subscribers wait for news, over all subscriptions.
 
     ``now_s`` and ``then_s`` are the quantiles from 0 to 100 % of the waits at present and after a change, in seconds.
@@ -136,7 +136,7 @@ _INTERVAL_TICKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_4
 _LABEL_DISTANCE: Final = 18
 
 
-def poll_rate_svg(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
+def draw_poll_rate(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
     """Return the chart of a channel's poll interval over time; None if no interval was recorded.
 
     ``poll_rates`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The
@@ -186,7 +186,7 @@ _MAX_ROWS: Final = 16
 _LABEL_WIDTH: Final = 90
 
 
-def poll_timeline_svg(
+def draw_poll_timeline(
     polls: Sequence[PollResult], turns: Sequence[PollingTurn], names: Mapping[NodeId, str], now_s: float
 ) -> Markup | None:
     """Return the chart of a channel's past and planned polls by node; None if there are none.
@@ -245,7 +245,9 @@ def ring_position(identifier: ChannelId | NodeId) -> float:
     return (from_hex(identifier) >> (BITS - 52)) / 2**52
 
 
-def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()) -> Markup:
+def draw_ring(
+    nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()
+) -> Markup:
     """Return the chart of the ring of ``nodes``.
 
     If ``channel`` is given, the chart shows its position and its wedge: the part of the id space around the nodes of
@@ -262,7 +264,7 @@ def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, pollin
                 svg, "path", "wedge", d=f"{_arc_path(start, end, _SECTOR_RADIUS)}L{_RING_WIDTH / 2} {_RING_HEIGHT / 2}Z"
             )
     shade = {node.id: place % _RING_SHADES for place, node in enumerate(ordered)}
-    for owner, start, end in regions(ordered):
+    for owner, start, end in find_regions(ordered):
         _draw(svg, "path", f"region shade-{shade[owner]}", d=_arc_path(start, end, _RADIUS))
     for node in ordered:
         _draw_node(svg, node, "node polls" if node.id in polling_set else "node", has_label=len(ordered) <= _MAX_LABELS)
@@ -312,7 +314,7 @@ def _arc_path(start: float, end: float, radius: float) -> str:
     return f"M{first}{sweep} {half}{sweep} {last}"
 
 
-def regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
+def find_regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
     """Yield the arcs of the ring that belong to each node, clockwise: (owner, start, end).
 
     Start and end are fractions of a turn, rounded to the chart's resolution.

@@ -29,7 +29,7 @@ _MAX_STORED_BYTES = 64 * 1024
 log = structlog.get_logger(__name__)
 
 
-def replay_repeated(handler: Handler) -> Handler:
+def make_idempotent(handler: Handler) -> Handler:
     """Return a handler that executes a request with an Idempotency-Key once, and repeats the response afterwards."""
 
     @wraps(handler)

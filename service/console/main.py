@@ -13,19 +13,19 @@ from service.console.auth import login
 from service.console.auth.accounts import Passwords
 from service.console.auth.authorization import (
     LARGEST_BODY_BYTES,
-    POLICIES,
+    ROUTE_RULES,
     Handler,
     OpenAccess,
-    RoutePolicy,
+    RouteRules,
     add_security_headers,
     authorize,
-    policy_of,
+    rules_of,
 )
-from service.console.auth.login import PASSWORDS, setup_link
+from service.console.auth.login import PASSWORDS, create_setup_link
 from service.console.auth.roles import Permission
 from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors
-from service.console.idempotent_requests import replay_repeated
+from service.console.idempotent_requests import make_idempotent
 from service.console.metrics_sampler import MetricsSampler
 from service.console.openapi import File
 from service.console.pages import opml
@@ -37,10 +37,10 @@ from service.console.rendering import (
     SETTINGS,
     STORE,
     TEMPLATES,
-    static_file,
-    templates,
+    load_templates,
+    serve_static_file,
 )
-from service.console.routes import OPERATIONS, PREFIX, get_openapi, routes
+from service.console.routes import OPERATIONS, PREFIX, get_openapi, list_routes
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.host_process import HostedProgram, HostProcess, NotReady
@@ -57,7 +57,7 @@ _LARGER_BODIES: Mapping[Handler, int] = {
     opml.upload: opml.LARGEST_FORM_BYTES,
     **{each.handler: each.body.largest_bytes or 0 for each in OPERATIONS if isinstance(each.body, File)},
 }
-_WITHOUT_STORE = {static_file, get_openapi, *(each.handler for each in OPERATIONS if each.without_store)}
+_WITHOUT_STORE = {serve_static_file, get_openapi, *(each.handler for each in OPERATIONS if each.without_store)}
 _KINDS: Mapping[str, str] = {
     f"{PREFIX}/": "api",
     "/static/": "static",
@@ -79,7 +79,7 @@ async def measure_duration(request: web.Request, handler: Handler) -> web.Stream
         return response
     finally:
         if response is None or isinstance(response, web.Response):
-            CONSOLE_REQUESTS.labels(policy_of(request).kind).observe(time.monotonic() - started_s)
+            CONSOLE_REQUESTS.labels(rules_of(request).kind).observe(time.monotonic() - started_s)
 
 
 @web.middleware
@@ -88,7 +88,7 @@ async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamR
 
     The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
     """
-    largest_bytes = policy_of(request).largest_bytes
+    largest_bytes = rules_of(request).largest_bytes
     if (request.content_length or 0) > largest_bytes:
         raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
     # The public way is request.clone(), which would lose the files of a multipart form.
@@ -107,7 +107,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
     app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
-    app[TEMPLATES] = templates(settings.console_base_path)
+    app[TEMPLATES] = load_templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
     _add_routes(app, health_routes(check_ready or store.ping, settings))
@@ -118,25 +118,25 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
 
 
 def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
-    """Add all routes with their policies, below the setting ``console_base_path``."""
+    """Add all routes with their rules, below the setting ``console_base_path``."""
     base_path = app[SETTINGS].console_base_path
     operations = ((each.permission, web.route(each.method, PREFIX + each.path, each.handler)) for each in OPERATIONS)
-    pages = ((access, route) for access, found in routes().items() for route in found)
-    policies: dict[Handler, RoutePolicy] = {login.enter: RoutePolicy(OpenAccess.PUBLIC, "page")}
+    pages = ((access, route) for access, found in list_routes().items() for route in found)
+    rules: dict[Handler, RouteRules] = {login.redirect_to_overview: RouteRules(OpenAccess.PUBLIC, "page")}
     for access, route in [*((OpenAccess.PUBLIC, route) for route in health), *pages, *operations]:
         handler = route.handler
         kind = next((name for start, name in _KINDS.items() if route.path.startswith(start)), "page")
         without_store = kind == "health" or handler in _WITHOUT_STORE
-        policy = RoutePolicy(access, kind, _LARGER_BODIES.get(handler, LARGEST_BODY_BYTES), without_store)
+        rule = RouteRules(access, kind, _LARGER_BODIES.get(handler, LARGEST_BODY_BYTES), without_store)
         if isinstance(access, Permission) and route.method != hdrs.METH_GET and not without_store:
             handler = handler if access.scope.endswith(":read") else audit(handler)
             if kind == "api" and route.method == hdrs.METH_POST:
-                handler = replay_repeated(handler)
-        policies[handler] = policy
+                handler = make_idempotent(handler)
+        rules[handler] = rule
         app.add_routes([web.RouteDef(route.method, base_path + route.path, handler, route.kwargs)])
     if base_path:
-        app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
-    app[POLICIES] = policies
+        app.add_routes([*health, *(web.get(path, login.redirect_to_overview) for path in ("/", base_path))])
+    app[ROUTE_RULES] = rules
 
 
 async def _start(app: web.Application) -> None:
@@ -194,7 +194,7 @@ async def _show_setup_link(store: Store, url: str) -> None:
     logged_error = ""
     while True:
         try:
-            link = await setup_link(store, url)
+            link = await create_setup_link(store, url)
         except StoreUnavailable as error:
             if str(error) != logged_error:
                 logged_error = str(error)

@@ -107,7 +107,7 @@ def parse_metrics(text: str) -> dict[str, float]:
     return counts
 
 
-def growth(before: Counts, after: Counts) -> dict[str, float]:
+def compute_growth(before: Counts, after: Counts) -> dict[str, float]:
     """Return the increase of each counter from ``before`` to ``after``.
 
     A counter that has decreased was reset by a restart; its increase is its new value.
@@ -119,7 +119,7 @@ def growth(before: Counts, after: Counts) -> dict[str, float]:
     return increases
 
 
-def polls_by_outcome(counts: Counts) -> dict[str, float]:
+def count_polls(counts: Counts) -> dict[str, float]:
     """Return the number of polls by outcome, without outcomes that have not occurred."""
     return {outcome: value for outcome, value in _by_label(counts, _POLLS, "outcome").items() if value > 0}
 
@@ -130,12 +130,12 @@ def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 
 
-def key_group_moves(counts: Counts) -> dict[str, int]:
+def count_key_group_moves(counts: Counts) -> dict[str, int]:
     """Return the numbers of splits and of merges of key groups, by the kind of move."""
     return {kind: int(value) for kind, value in _by_label(counts, _MOVES, "kind").items() if value > 0}
 
 
-def delays(counts: Counts, histogram: str) -> Delays | None:
+def compute_delays(counts: Counts, histogram: str) -> Delays | None:
     """Return the percentiles of a histogram, interpolated within its buckets; None if it is empty.
 
     ``counts`` are the values of all metrics. ``histogram`` is the histogram's name.
@@ -158,19 +158,19 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
     return low
 
 
-def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
+def compute_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     """Return the load of a process over the last ``elapsed_s`` seconds.
 
     ``before`` and ``now`` are its metrics at the start and at the end of that time.
     """
-    increases = growth(before, now)
+    increases = compute_growth(before, now)
     contents = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}
     versions = next((name for name in now if name.startswith(_VERSIONS)), "")
     return Load(
-        polls_per_minute=sum(polls_by_outcome(increases).values()) / elapsed_s * 60,
+        polls_per_minute=sum(count_polls(increases).values()) / elapsed_s * 60,
         core_share=increases.get("process_cpu_seconds_total", 0.0) / elapsed_s,
         memory_bytes=now.get("process_resident_memory_bytes", 0.0),
-        poll_lag=delays(increases, _POLL_LAG),
+        poll_lag=compute_delays(increases, _POLL_LAG),
         cache_entries=int(now.get("coronet_content_cache_entries", 0)),
         cache_bytes=now.get("coronet_content_cache_bytes", 0.0),
         cache_hit_share=contents.get(f'{_CONTENTS}source="cache"}}', 0.0) / sum(contents.values())
@@ -224,7 +224,7 @@ class MetricsSampler:
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:
             return {}, 0.0
-        return growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
+        return compute_growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
 
     def start(self, render_update: Callable[[], Awaitable[bytes]]) -> None:
         """Start sampling.
@@ -294,7 +294,7 @@ class MetricsSampler:
         self._counts = {url: known for url, counts in scraped.items() if (known := counts or before.get(url))}
         for url, counts in scraped.items():
             # The counts of a new process are not added: it is unknown when they were counted.
-            total.update(growth(before.get(url, counts), counts))
+            total.update(compute_growth(before.get(url, counts), counts))
         self._update_loads({url: counts for url, counts in scraped.items() if counts}, now_s)
         self.samples = thin_out([*self.samples, Sample(now_s, total, waiting)], now_s)
 
@@ -307,7 +307,7 @@ class MetricsSampler:
                 older, newer = newer, now
             self._references[url] = older, newer
             if now_s > older.at_s:
-                self.loads[url] = process_load(older.counts, counts, now_s - older.at_s)
+                self.loads[url] = compute_load(older.counts, counts, now_s - older.at_s)
 
 
 async def _scrape(processes: ProcessClient, url: str) -> Counts:

@@ -44,7 +44,7 @@ def read_log_cursor(request: web.Request) -> str:
     return cursor
 
 
-def page_start(ids: Sequence[str], cursor: str) -> int:
+def find_page_start(ids: Sequence[str], cursor: str) -> int:
     """Return the index in ``ids`` at which the requested page of a list begins.
 
     ``cursor`` is the field ``next`` of the previous page; it consists of the last id of that page and the number of ids
@@ -68,7 +68,7 @@ def next_cursor(ids: Sequence[str], end: int) -> str:
     return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""
 
 
-def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
+def read_page_number(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
     """Return the number of the requested page, limited to existing pages, and the number of all pages.
 
     ``query`` is the URL's query. The pages show ``total`` items, ``size`` on each page.

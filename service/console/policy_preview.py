@@ -159,7 +159,7 @@ class PolicyModel:
             delays_s = delays_s * delay_factors(rhythms, speeds)
         return _Solution(policy, size, delays_s, table, scale, choices)
 
-    def outcome(self, policy: FleetPolicy) -> Outcome:
+    def predict_outcome(self, policy: FleetPolicy) -> Outcome:
         """Return the effect that ``policy`` would have on the current channels."""
         policy, size, delays_s, table, scale, choices = self.solve(policy)
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
@@ -177,7 +177,7 @@ class PolicyModel:
             bounds=dict(bounds),
         )
 
-    def slowest(self, policy: FleetPolicy, max_count: int) -> tuple[SlowestChannel, ...]:
+    def find_slowest(self, policy: FleetPolicy, max_count: int) -> tuple[SlowestChannel, ...]:
         """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first.
 
         The channels are without their titles.
@@ -205,7 +205,7 @@ class PolicyModel:
         )
         return bound
 
-    def largest_delay_changes(
+    def find_largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
     ) -> tuple[tuple[DelayChange, ...], tuple[DelayChange, ...]]:
         """Return the channels whose delay decreases most, and those whose delay increases most.

@@ -31,7 +31,7 @@ from service.store.console.accounts import Role
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
-METRICS: Final = web.AppKey("pulse", MetricsSampler)
+METRICS: Final = web.AppKey("metrics", MetricsSampler)
 OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
@@ -48,7 +48,7 @@ _Body = TypeVar("_Body")
 
 
 @cache
-def templates(base_path: str = "") -> Environment:
+def load_templates(base_path: str = "") -> Environment:
     """Return the Jinja environment of the console's templates, whose links begin with ``base_path``.
 
     Values are escaped, and undefined names are errors. Each template is compiled once.
@@ -123,7 +123,7 @@ async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
         raise web.HTTPBadRequest(text=f"The body is not valid JSON: {error}") from error
 
 
-async def static_file(request: web.Request) -> web.Response:
+async def serve_static_file(request: web.Request) -> web.Response:
     """Serve a static file."""
     name = request.match_info["path"]
     if name not in _STATIC_FILES:

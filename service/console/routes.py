@@ -18,12 +18,12 @@ from service.console.pages import (
     add_channel,
     announcements,
     audit_log,
-    blocked_domains,
     channels,
     chat,
     delivery,
     directory,
     discover,
+    domain_blocks,
     hosts,
     nodes,
     opml,
@@ -33,7 +33,7 @@ from service.console.pages import (
     shards,
 )
 from service.console.pages import channel as channel_page
-from service.console.rendering import SETTINGS, json_response, render, static_file, templates
+from service.console.rendering import SETTINGS, json_response, load_templates, render, serve_static_file
 from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
@@ -49,7 +49,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *shards.OPERATIONS,
     *about.OPERATIONS,
     *people.OPERATIONS,
-    *blocked_domains.OPERATIONS,
+    *domain_blocks.OPERATIONS,
     *announcements.OPERATIONS,
     *delivery.OPERATIONS,
     *account_settings.OPERATIONS,
@@ -60,11 +60,11 @@ OPERATIONS: Final[Sequence[Operation]] = (
 )
 
 
-def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
+def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
     """Return the routes of all pages, by who may use them."""
     return {
         OpenAccess.PUBLIC: [
-            web.get("/static/{path:.+}", static_file),
+            web.get("/static/{path:.+}", serve_static_file),
             web.get("/login", login.login_form),
             web.post("/login", login.login),
             web.get("/setup", login.setup_form),
@@ -79,10 +79,10 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
         ],
         Permission(Role.VIEWER): [
             web.get("/", overview.page),
-            web.get("/live", overview.stream, allow_head=False),
+            web.get("/live", overview.stream_updates, allow_head=False),
             web.get("/channels", channels.page),
             web.get("/channels/{cid}", channel_page.page),
-            web.get("/channels/{cid}/versions", channel_page.versions),
+            web.get("/channels/{cid}/versions", channel_page.versions_page),
             web.get("/channels/{cid}/content", channel_page.content_page),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy.page),
@@ -93,7 +93,7 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/hosts/{host}", hosts.site_page),
             web.get("/people", people.page),
             web.get("/people/{user}", people.person_page),
-            web.get("/blocked-domains", blocked_domains.page),
+            web.get("/blocked-domains", domain_blocks.page),
             web.get("/delivery", delivery.page),
             web.get("/about", about.page),
             web.get("/api", api_page),
@@ -113,7 +113,7 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/channels/change", channels.change_selected),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),
-            web.post("/channels/{cid}/trace", channel_page.trace),
+            web.post("/channels/{cid}/trace", channel_page.trace_poll),
             web.post("/channels/{cid}/pause", channel_page.pause),
             web.post("/channels/{cid}/bounds", channel_page.set_bounds),
             web.post("/channels/{cid}/bounds/undo", channel_page.restore_bounds),
@@ -131,15 +131,15 @@ def routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/hosts/{host}/block", hosts.block),
             web.post("/hosts/{host}/allow", hosts.allow),
             web.post("/people/{user}", people.change),
-            web.post("/people/{user}/rehearsal", people.dry_run_page),
-            web.post("/blocked-domains", blocked_domains.block),
-            web.post("/blocked-domains/{host}/allow", blocked_domains.allow),
+            web.post("/people/{user}/rehearsal", people.dry_run),
+            web.post("/blocked-domains", domain_blocks.block),
+            web.post("/blocked-domains/{host}/allow", domain_blocks.allow),
             web.post("/delivery/{letter}/requeue", delivery.requeue),
             web.post("/delivery/{letter}/drop", delivery.drop),
         ],
         Permission(Role.ADMIN): [
             web.get("/chat", chat.page),
-            web.get("/chat/xmpp", chat.socket, allow_head=False),
+            web.get("/chat/xmpp", chat.proxy_socket, allow_head=False),
             web.get("/people/{user}/forget", people.forget_form),
             web.post("/people/{user}/forget", people.forget),
             web.post("/policy", policy.apply),
@@ -175,7 +175,7 @@ def _reference() -> Markup:
     for path, methods in _document("")["paths"].items():
         for method, description in methods.items():
             areas.setdefault(description["tags"][0], []).append((path, method, description))
-    template = templates().get_template("api_reference.html")
+    template = load_templates().get_template("api_reference.html")
     return Markup(template.render(areas=areas, types=_document("")["components"]["schemas"]))  # noqa: S704 - escaped
 
 

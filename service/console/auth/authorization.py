@@ -1,6 +1,6 @@
 """Authorization middleware: authentication, permissions and CSRF checks; also the security headers of every response.
 
-``app[POLICIES]`` states who may use each handler. A handler without a policy is refused to everybody.
+``app[ROUTE_RULES]`` states who may use each handler. A handler without rules is refused to everybody.
 
 Browsers authenticate with a session cookie, API clients with an API key. A change made with a cookie must also have an
 ``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with a
@@ -39,8 +39,8 @@ class OpenAccess(Enum):
 
 
 @dataclass(frozen=True)
-class RoutePolicy:
-    """Who may use a handler, and how its requests are treated.
+class RouteRules:
+    """Who may use the handler of a route, and how its requests are treated.
 
     ``access`` is None if nobody may use the handler. ``kind`` is the class of requests in the metrics. The request body
     has at most ``largest_bytes``. ``without_store`` states that the handler also works while the store is refused
@@ -53,7 +53,7 @@ class RoutePolicy:
     without_store: bool = False
 
 
-POLICIES: Final = web.AppKey("policies", Mapping[Handler, RoutePolicy])
+ROUTE_RULES: Final = web.AppKey("route rules", Mapping[Handler, RouteRules])
 
 API_PREFIX: Final = "/api/"
 SESSION_COOKIE: Final = "coronet_session"
@@ -81,7 +81,7 @@ _HEADERS: Final = {
 }
 
 SAFE_METHODS = {hdrs.METH_GET, hdrs.METH_HEAD}
-_CLOSED: Final = RoutePolicy(None, "other")
+_CLOSED: Final = RouteRules(None, "other")
 _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
@@ -111,9 +111,9 @@ def cookie_path(request: web.Request) -> str:
     return f"{request.app[SETTINGS].console_base_path}/"
 
 
-def policy_of(request: web.Request) -> RoutePolicy:
-    """Return the policy of the request's handler."""
-    return request.app[POLICIES].get(request.match_info.handler, _CLOSED)
+def rules_of(request: web.Request) -> RouteRules:
+    """Return the rules of the request's route."""
+    return request.app[ROUTE_RULES].get(request.match_info.handler, _CLOSED)
 
 
 @web.middleware
@@ -123,9 +123,9 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     Raises :class:`service.errors.StoreIdentityMismatch` while the store is refused because it may belong to another
     fleet, unless the handler works without the store.
     """
-    policy = policy_of(request)
-    access = policy.access
-    if not policy.without_store:
+    rules = rules_of(request)
+    access = rules.access
+    if not rules.without_store:
         request.app[STORE].identity.check()
     if access is OpenAccess.WEBHOOK:
         return await handler(request)

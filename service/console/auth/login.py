@@ -44,7 +44,7 @@ _TOO_MANY_ATTEMPTS = (
 log = structlog.get_logger(__name__)
 
 
-async def setup_link(store: Store, base_url: str) -> str | None:
+async def create_setup_link(store: Store, base_url: str) -> str | None:
     """Return a new one-time link for creating the first account; None if an account exists.
 
     Raises :class:`StoreUnavailable`.
@@ -113,7 +113,7 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
     return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
 
 
-def password_link(request: web.Request, token: str) -> str:
+def make_password_link(request: web.Request, token: str) -> str:
     """Return the URL of the form in which the holder of ``token`` sets a password."""
     settings = request.app[SETTINGS]
     base_url = settings.console_public_url or own_origin(request) + settings.console_base_path
@@ -172,7 +172,7 @@ async def _authenticate(request: web.Request, name: str, password: str) -> Accou
     many attempts from the client's network or on the account, or if too many hashes are queued.
     """
     account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
-    browser, address = request.cookies.get(browser_cookie(name), ""), client_of(request).address
+    browser, address = request.cookies.get(browser_cookie_name(name), ""), client_of(request).address
     if account is None or not await limits.is_known_browser(name, account, browser):
         browser = ""
     wait_s = await limits.count_attempt(name, address, browser)
@@ -192,7 +192,7 @@ async def open_session(request: web.Request, name: str, account: Account, target
     Return the redirect to the path ``target``, which sets the session's cookies.
     """
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_MAX_USER_AGENT_CHARS]
-    store, cookie = request.app[STORE], browser_cookie(name)
+    store, cookie = request.app[STORE], browser_cookie_name(name)
     token = await store.sessions.open(name, account, client_of(request).address, browser)
     browser_token = await store.login_limits.remember_browser(name, account, request.cookies.get(cookie, ""))
     response = web.Response(status=303, headers={"Location": target})
@@ -201,7 +201,7 @@ async def open_session(request: web.Request, name: str, account: Account, target
     return response
 
 
-def browser_cookie(name: str) -> str:
+def browser_cookie_name(name: str) -> str:
     """Return the name of the cookie by which a browser proves that it has logged in to the account ``name`` before."""
     return f"coronet_browser_{digest(name)[:16]}"
 
@@ -221,6 +221,6 @@ def _local_path(target: str) -> str:
     return target if is_local and target.isprintable() else "/"
 
 
-async def enter(_: web.Request) -> web.Response:
+async def redirect_to_overview(_: web.Request) -> web.Response:
     """Redirect from the root, or from the base path without its final slash, to the overview."""
     raise web.HTTPSeeOther("/")

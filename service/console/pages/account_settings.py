@@ -10,7 +10,7 @@ from aiohttp import web
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth import accounts
 from service.console.auth.accounts import MIN_PASSWORD_CHARS, AccountView
-from service.console.auth.login import change_password, open_session, password_link
+from service.console.auth.login import change_password, make_password_link, open_session
 from service.console.auth.roles import SCOPES, Permission, admin_access, read_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.idempotent_requests import RESPONSE_IS_SECRET
@@ -169,7 +169,7 @@ async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
     request[AUDIT_DETAIL] = f"{body.name}: {body.role}"
     request[RESPONSE_IS_SECRET] = True
     token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role)
-    return PasswordLink(password_link(request, token))
+    return PasswordLink(make_password_link(request, token))
 
 
 @operation("PATCH", "/accounts/{name}", admin_access("access"), 404)
@@ -199,7 +199,7 @@ async def post_account_link(request: web.Request) -> PasswordLink:
     """
     request[RESPONSE_IS_SECRET] = True
     token = await accounts.create_invitation(request.app[STORE], request[PRINCIPAL], request.match_info["name"])
-    return PasswordLink(password_link(request, token))
+    return PasswordLink(make_password_link(request, token))
 
 
 @operation("GET", "/sessions", read_access("access"))

@@ -12,7 +12,13 @@ from aiohttp import hdrs, web
 
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import write_access
-from service.console.channel_views import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
+from service.console.channel_views import (
+    ChannelDetail,
+    ChannelView,
+    read_channel_detail,
+    read_channel_views,
+    read_requested_channel,
+)
 from service.console.error_responses import public_message
 from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations
@@ -79,7 +85,7 @@ async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
     if probed.channel is None:
         return _offer_feeds(body, probed)
     await store.channels.set_listed(probed.channel.id, listed=True)
-    response = json_response(await channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
+    response = json_response(await read_channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
     response.headers[hdrs.LOCATION] = f"{local_path(request)}/{probed.channel.id}"
     return response
 
@@ -96,14 +102,14 @@ async def preview_channel(request: web.Request, body: AddChannel) -> web.Respons
 @operation("PUT", "/channels/{cid}/selector", write_access("channels"), 404, 502)
 async def put_selector(request: web.Request, body: SetSelector) -> ChannelDetail:
     """Change the selector of a page. All subscribers move to the new channel and are notified once."""
-    successor = await _move_to_part(request, await requested_channel(request), body.selector)
-    return await channel_detail(request.app[STORE], successor.id)
+    successor = await _move_to_part(request, await read_requested_channel(request), body.selector)
+    return await read_channel_detail(request.app[STORE], successor.id)
 
 
 @operation("POST", "/channels/{cid}/selector/preview", write_access("channels"), 404, 502)
 async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
     """Preview another selector of a page without changing it."""
-    store, channel = request.app[STORE], await requested_channel(request)
+    store, channel = request.app[STORE], await read_requested_channel(request)
     url = _part_url(channel, body.selector)
     probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
     return await _preview(store, probed.channel or channel, probed)
@@ -159,7 +165,7 @@ def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -
 @redisplay_on_error(channel_page.page)
 async def change_selector(request: web.Request) -> web.Response:
     """Preview another selector of a page; change it once the preview was confirmed."""
-    channel, form = await requested_channel(request), await read_form(request)
+    channel, form = await read_requested_channel(request), await read_form(request)
     selector = form.get("selector", "")
     if form.get("sure") == "1":
         successor = await _move_to_part(request, channel, selector)
@@ -203,7 +209,7 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
         latest=probed.latest,
         message=message,
         trouble=trouble,
-        known=next(iter(await channel_views(store, [channel.id])), None),
+        known=next(iter(await read_channel_views(store, [channel.id])), None),
     )
 
 

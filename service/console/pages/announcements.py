@@ -57,7 +57,7 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         """Return the texts in other languages, by language."""
         return {name: text for name in LANGUAGES if name != "en" and (text := getattr(self, f"text_{name}"))}
 
-    def description(self) -> str:
+    def describe_recipients(self) -> str:
         """Return who the recipients are, for admins."""
         parts = [KINDS[self.to]]
         if self.language:
@@ -109,10 +109,11 @@ async def get_announcements(request: web.Request) -> AnnouncementList:
 @operation("POST", "/announcements/preview", admin_access("people"), 422)
 async def preview_announcement(request: web.Request, body: AnnouncementDraft) -> AnnouncementPreview:
     """Count who would get an announcement, without sending it."""
-    request[AUDIT_DETAIL] = body.description()
+    request[AUDIT_DETAIL] = body.describe_recipients()
     recipients = len(await _recipients(request, body))
     given = Announcement(0, body.text, "", "", 0.0, body.minutes, recipients)
-    return AnnouncementPreview(body.description(), recipients, recipients / given.per_s / 60 if recipients else 0.0)
+    minutes = recipients / given.per_s / 60 if recipients else 0.0
+    return AnnouncementPreview(body.describe_recipients(), recipients, minutes)
 
 
 @operation("POST", "/announcements", admin_access("people"), 422)
@@ -180,12 +181,12 @@ async def _start(request: web.Request, draft: AnnouncementDraft, number: int) ->
     uids = await _recipients(request, draft)
     if not uids:
         raise UserError("Nobody would get this announcement.")
-    request[AUDIT_DETAIL] = f"{number}: {len(uids)} recipients ({draft.description()})"
+    request[AUDIT_DETAIL] = f"{number}: {len(uids)} recipients ({draft.describe_recipients()})"
     announcement = Announcement(
         number=number,
         text=draft.text,
         translations=draft.translations(),
-        audience=draft.description(),
+        audience=draft.describe_recipients(),
         by=request[PRINCIPAL].name,
         started_s=time.time(),
         minutes=draft.minutes,

@@ -9,8 +9,8 @@ from aiohttp import hdrs, web
 
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_views import ChannelDetail, channel_detail, requested_channel
-from service.console.charts import poll_rate_svg, poll_timeline_svg, ring_svg
+from service.console.channel_views import ChannelDetail, read_channel_detail, read_requested_channel
+from service.console.charts import draw_poll_rate, draw_poll_timeline, draw_ring
 from service.console.error_responses import public_message
 from service.console.formatting import describe_bounds, format_duration, is_success, outcome_label, parse_duration
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
@@ -73,14 +73,14 @@ class ContentView(msgspec.Struct, frozen=True):
 @operation("PUT", "/channels/{cid}/bounds", write_access("channels"), 404, 429)
 async def put_bounds(request: web.Request, body: ChannelBounds) -> ChannelDetail:
     """Set the bounds on a channel's poll rate; omitted ones follow the policy."""
-    await _set_bounds(request, (await requested_channel(request)).id, body)
+    await _set_bounds(request, (await read_requested_channel(request)).id, body)
     return await get_channel(request)
 
 
 @operation("POST", "/channels/{cid}/bounds/undo", write_access("channels"), 404, 422, 429)
 async def undo_bounds(request: web.Request) -> ChannelDetail:
     """Restore a channel's previous bounds."""
-    cid = (await requested_channel(request)).id
+    cid = (await read_requested_channel(request)).id
     present = await request.app[STORE].poll_bounds.get(cid)
     if present is None:
         raise UserError("This channel has never had bounds of its own, so there is nothing to undo.")
@@ -91,7 +91,7 @@ async def undo_bounds(request: web.Request) -> ChannelDetail:
 @operation("GET", "/channels/{cid}/message", read_access("channels"), 404)
 async def get_channel_message(request: web.Request) -> Message:
     """Preview the notification that subscribers would get for a channel's newest entry."""
-    channel = await requested_channel(request)
+    channel = await read_requested_channel(request)
     latest = await request.app[STORE].channels.latest(channel.id, 1)
     return Message(await request.app[STORE].dry_runs.preview_message(channel, latest))
 
@@ -99,20 +99,20 @@ async def get_channel_message(request: web.Request) -> Message:
 @operation("GET", "/channels/{cid}", read_access("channels"), 404)
 async def get_channel(request: web.Request) -> ChannelDetail:
     """Get one channel with its owner and polling set, last polls and latest entries."""
-    return await channel_detail(request.app[STORE], (await requested_channel(request)).id)
+    return await read_channel_detail(request.app[STORE], (await read_requested_channel(request)).id)
 
 
 @operation("PATCH", "/channels/{cid}", write_access("channels"), 404)
 async def patch_channel(request: web.Request, body: SetChannel) -> ChannelDetail:
     """List or unlist a channel."""
-    await request.app[STORE].channels.set_listed((await requested_channel(request)).id, listed=body.listed)
+    await request.app[STORE].channels.set_listed((await read_requested_channel(request)).id, listed=body.listed)
     return await get_channel(request)
 
 
 @operation("GET", "/channels/{cid}/content", read_access("channels"), 404)
 async def get_content(request: web.Request) -> ContentView:
     """Get a channel's latest entries from the nearest copy, and that copy's location."""
-    store, channel = request.app[STORE], await requested_channel(request)
+    store, channel = request.app[STORE], await read_requested_channel(request)
     try:
         found = await store.worker_requests.content(channel.id)
     except NoWorker:
@@ -123,13 +123,13 @@ async def get_content(request: web.Request) -> ContentView:
 @operation("DELETE", "/channels/{cid}", write_access("channels"), 404)
 async def delete_channel(request: web.Request) -> None:
     """Remove a channel and all subscriptions to it."""
-    await remove_channel(request.app[STORE], (await requested_channel(request)).id)
+    await remove_channel(request.app[STORE], (await read_requested_channel(request)).id)
 
 
 @operation("POST", "/channels/{cid}/poll", write_access("channels"), 404, 422, 502)
 async def poll_channel(request: web.Request) -> PollResult:
     """Poll a channel now and return the result."""
-    return await request.app[STORE].worker_requests.poll_now((await requested_channel(request)).id)
+    return await request.app[STORE].worker_requests.poll_now((await read_requested_channel(request)).id)
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
@@ -146,9 +146,9 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         detail=detail,
         successor=successor,
         names=names,
-        picture=ring_svg(nodes, detail.channel.id, [node.id for node in detail.polling_set]),
-        poll_rates=poll_rate_svg(detail.poll_rates, now_s, time_zone(request)),
-        timeline=poll_timeline_svg(detail.polls, detail.why.turns if detail.why else (), names, now_s),
+        picture=draw_ring(nodes, detail.channel.id, [node.id for node in detail.polling_set]),
+        poll_rates=draw_poll_rate(detail.poll_rates, now_s, time_zone(request)),
+        timeline=draw_poll_timeline(detail.polls, detail.why.turns if detail.why else (), names, now_s),
         versions=await store.channels.versions(detail.channel.id, _VERSIONS_SHOWN),
         longest_wait_s=(await store.fleet_policy.get() or request.app[SETTINGS].policy().objective).longest_wait_s,
         own=detail.bounds.bounds if detail.bounds else NO_BOUNDS,
@@ -156,9 +156,9 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
     )
 
 
-async def versions(request: web.Request) -> web.Response:
+async def versions_page(request: web.Request) -> web.Response:
     """Show a channel's versions with their changes."""
-    channel = await requested_channel(request)
+    channel = await read_requested_channel(request)
     text = request.query.get("before", "")[:12]
     before = int(text) if text.isdecimal() else 0
     found = await request.app[STORE].channels.versions(channel.id, _VERSIONS_PER_PAGE, before)
@@ -169,16 +169,16 @@ async def versions(request: web.Request) -> web.Response:
 
 async def content_page(request: web.Request) -> web.Response:
     """Show a channel's content from the nearest copy, and that copy's location."""
-    channel = await requested_channel(request)
+    channel = await read_requested_channel(request)
     return render(request, "channel_content.html", channel=channel, content=await get_content(request))
 
 
 poll = redirect_after(poll_channel, "/channels/{cid}?polled=1", page)
 
 
-async def trace(request: web.Request) -> web.StreamResponse:
+async def trace_poll(request: web.Request) -> web.StreamResponse:
     """Poll the channel now and stream the steps as lines of JSON."""
-    channel = await requested_channel(request)
+    channel = await read_requested_channel(request)
     response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson"})
     await response.prepare(request)
 
@@ -204,7 +204,7 @@ async def trace(request: web.Request) -> web.StreamResponse:
 @redisplay_on_error(page)
 async def pause(request: web.Request) -> web.Response:
     """Pause a channel for some time or until it is resumed, or resume it."""
-    cid, form = (await requested_channel(request)).id, await read_form(request)
+    cid, form = (await read_requested_channel(request)).id, await read_form(request)
     text = form.get("for", "")
     for_s = 0.0 if form.get("resume") else parse_duration(text) if text else PAUSE_UNTIL_RESUMED_S
     request[AUDIT_DETAIL] = text or ("resume" if form.get("resume") else "until resumed")
@@ -215,7 +215,7 @@ async def pause(request: web.Request) -> web.Response:
 @redisplay_on_error(page)
 async def set_tags_and_note(request: web.Request) -> web.Response:
     """Set the tags and the note of a channel."""
-    cid, form = (await requested_channel(request)).id, await read_form(request)
+    cid, form = (await read_requested_channel(request)).id, await read_form(request)
     tags, remarks = parse_tags(form.get("tags", "")), request.app[STORE].admin_settings
     await asyncio.gather(remarks.set_note(cid, form.get("note", "")[:_MAX_NOTE_CHARS]), remarks.set_tags([(cid, tags)]))
     return await _show_again(request, cid)
@@ -224,7 +224,7 @@ async def set_tags_and_note(request: web.Request) -> web.Response:
 @redisplay_on_error(page)
 async def set_bounds(request: web.Request) -> web.Response:
     """Set the bounds on a channel's poll rate."""
-    cid, form = (await requested_channel(request)).id, await read_form(request)
+    cid, form = (await read_requested_channel(request)).id, await read_form(request)
     values = {
         name: parse_duration(text)
         for name in ChannelBounds.__struct_fields__
@@ -239,14 +239,14 @@ restore_bounds = redirect_after(undo_bounds, "/channels/{cid}#bounds", page)
 
 async def set_listed(request: web.Request) -> web.Response:
     """List or unlist the channel."""
-    cid = (await requested_channel(request)).id
+    cid = (await read_requested_channel(request)).id
     await request.app[STORE].channels.set_listed(cid, listed=(await read_form(request)).get("listed") == "1")
     raise web.HTTPSeeOther(f"/channels/{cid}")
 
 
 async def remove_form(request: web.Request) -> web.Response:
     """Show the confirmation of a channel's removal."""
-    channel = await requested_channel(request)
+    channel = await read_requested_channel(request)
     subscribers = await request.app[STORE].subscriptions.count(channel.id)
     return render(request, "channel_remove.html", channel=channel, subscribers=subscribers)
 

@@ -14,11 +14,11 @@ from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.bulk_changes import change_each
 from service.console.channel_cache import ChannelQuery, State
-from service.console.channel_views import ChannelPage, channel_views
+from service.console.channel_views import ChannelPage, read_channel_views
 from service.console.formatting import parse_duration, short_id
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.pagination import PAGE_SIZE, next_cursor, page_numbers, page_start, read_limit
+from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.rendering import CHANNEL_CACHE, STORE, render
 from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable, UserError
@@ -111,9 +111,9 @@ async def get_channels(request: web.Request) -> ChannelPage:
     app, query, count = request.app, _parse_query(request.query), read_limit(request)
     await app[CHANNEL_CACHE].refresh()
     ids = app[CHANNEL_CACHE].find(query)
-    start = page_start(ids, request.query.get("cursor", ""))
-    page_ids = ids[start : start + count]
-    return ChannelPage(await channel_views(app[STORE], page_ids), next_cursor(ids, start + len(page_ids)), len(ids))
+    start = find_page_start(ids, request.query.get("cursor", ""))
+    views = await read_channel_views(app[STORE], ids[start : start + count])
+    return ChannelPage(views, next_cursor(ids, start + count), len(ids))
 
 
 async def page(
@@ -127,13 +127,13 @@ async def page(
     query, cache = _parse_query({"sort": "title", **fields}), request.app[CHANNEL_CACHE]
     await cache.refresh()
     ids = cache.find(query)
-    number, pages = page_numbers(fields, len(ids), PAGE_SIZE)
+    number, pages = read_page_number(fields, len(ids), PAGE_SIZE)
     page_ids = ids[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     return render(
         request,
         "channels.html",
         status,
-        channels=await channel_views(request.app[STORE], page_ids),
+        channels=await read_channel_views(request.app[STORE], page_ids),
         query=query,
         fields=_query_fields(query) | {"page": str(number)},
         link=lambda **changes: _link(query, **changes),

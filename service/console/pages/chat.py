@@ -36,7 +36,7 @@ async def page(request: web.Request) -> web.Response:
     return response
 
 
-async def socket(request: web.Request) -> web.StreamResponse:
+async def proxy_socket(request: web.Request) -> web.StreamResponse:
     """Proxy WebSocket frames between the browser and the XMPP server until either side closes."""
     url = request.app[SETTINGS].chat_websocket_url
     if not url:

@@ -157,7 +157,7 @@ async def page(request: web.Request) -> web.Response:
         waiting=waiting,
         letters=letters,
         messages=counts.get(metrics_sampler.MESSAGES, 0.0),
-        delays=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
+        delays=metrics_sampler.compute_delays(counts, metrics_sampler.DELIVERY),
     )
 
 
@@ -165,7 +165,7 @@ requeue = redirect_after(requeue_dead_letter, "/delivery")
 drop = redirect_after(delete_dead_letter, "/delivery")
 
 
-async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:
+async def read_deliveries(store: Store, uid: UserId) -> Deliveries:
     """Return the messages to the person ``uid`` that are in progress, and the last completed messages."""
     log, in_flight = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
     logged = {message.message_id: message for message in log}

@@ -16,11 +16,11 @@ from aiohttp import web
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelCache, ChannelRow
-from service.console.channel_views import channel_views
+from service.console.channel_views import read_channel_views
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
-from service.console.pagination import PAGE_SIZE, next_cursor, page_numbers, page_start, read_limit
+from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
@@ -138,7 +138,7 @@ async def get_hosts(request: web.Request) -> Hosts:
     """List sites, those with most channels first."""
     found = await _find_sites(request)
     names = [site.site for site in found]
-    start = page_start(names, request.query.get("cursor", ""))
+    start = find_page_start(names, request.query.get("cursor", ""))
     end = start + read_limit(request)
     return Hosts(tuple(found[start:end]), next_cursor(names, end))
 
@@ -193,7 +193,7 @@ async def delete_host(request: web.Request) -> None:
 async def page(request: web.Request) -> web.Response:
     """Show the list of sites, those with most channels first."""
     query, found = request.query.get("q", ""), await _find_sites(request)
-    number, pages = page_numbers(request.query, len(found), PAGE_SIZE)
+    number, pages = read_page_number(request.query, len(found), PAGE_SIZE)
     return render(
         request,
         "hosts.html",
@@ -217,7 +217,7 @@ async def site_page(request: web.Request, status: int = 200, *, error: str = "")
         status,
         site=site,
         results=await _poll_results(store, [row.id for row in rows[:_SAMPLED_CHANNELS]]),
-        channels=await channel_views(store, [row.id for row in rows[:PAGE_SIZE]]),
+        channels=await read_channel_views(store, [row.id for row in rows[:PAGE_SIZE]]),
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(cache.subscribers(row.id) for row in rows),

@@ -10,8 +10,8 @@ from aiohttp import web
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelQuery
-from service.console.channel_views import ChannelDetail, channel_detail
-from service.console.charts import regions, ring_svg
+from service.console.channel_views import ChannelDetail, read_channel_detail
+from service.console.charts import draw_ring, find_regions
 from service.console.forms import redirect_after
 from service.console.metrics_sampler import Load
 from service.console.openapi import Operations
@@ -73,7 +73,7 @@ async def page(request: web.Request) -> web.Response:
     text = request.query.get("channel", "").strip()[:_MAX_TEXT_CHARS]
     chosen = await _find_channel(request, text) if text and nodes.items else None
     shares: dict[str, float] = {}
-    for owner, start, end in regions(nodes.items):
+    for owner, start, end in find_regions(nodes.items):
         shares[owner] = shares.get(owner, 0.0) + end - start
     return render(
         request,
@@ -84,9 +84,9 @@ async def page(request: web.Request) -> web.Response:
         versions=_versions(nodes),
         text=text,
         chosen=chosen,
-        picture=ring_svg(nodes.items, chosen.channel.id, [node.id for node in chosen.polling_set])
+        picture=draw_ring(nodes.items, chosen.channel.id, [node.id for node in chosen.polling_set])
         if chosen
-        else ring_svg(nodes.items),
+        else draw_ring(nodes.items),
     )
 
 
@@ -97,7 +97,7 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
     """
     ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
     ids = ids or request.app[CHANNEL_CACHE].find(ChannelQuery(text=text, sort="title"))
-    return await channel_detail(request.app[STORE], ids[0]) if ids else None
+    return await read_channel_detail(request.app[STORE], ids[0]) if ids else None
 
 
 def _versions(nodes: Nodes) -> list[tuple[str, list[str]]]:

@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from service.console import metrics_sampler
 from service.console.auth.roles import read_access
 from service.console.formatting import count, is_success, outcome_label, percent
-from service.console.metrics_sampler import Delays, Sample, growth
+from service.console.metrics_sampler import Delays, Sample, compute_growth
 from service.console.openapi import Operations
 from service.console.rendering import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES, render
 from service.model import PollResult
@@ -66,10 +66,10 @@ class Overview(msgspec.Struct, frozen=True):
 @operation("GET", "/overview", read_access("fleet"))
 async def get_overview(request: web.Request) -> Overview:
     """Get key figures of the fleet and problems that need attention."""
-    return await overview(request.app)
+    return await read_overview(request.app)
 
 
-async def overview(app: web.Application) -> Overview:
+async def read_overview(app: web.Application) -> Overview:
     """Return the key figures of the fleet. Raises StoreUnavailable."""
     store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], time.time()
     nodes, waiting, users, aims, _ = await asyncio.gather(
@@ -84,26 +84,26 @@ async def overview(app: web.Application) -> Overview:
         subscriptions=cache.subscriptions,
         users=users,
         outbox_users=waiting,
-        polls_per_minute=polls_per_minute(sample, POLLS_KEPT, len(cache.rows), now_s),
+        polls_per_minute=estimate_polls_per_minute(sample, POLLS_KEPT, len(cache.rows), now_s),
         budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in cache.rows.values()),
         messages_per_minute=counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_s * 60 if elapsed_s else 0.0,
-        detection=metrics_sampler.delays(counts, metrics_sampler.DETECTION),
-        delivery=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
-        receipt=metrics_sampler.delays(counts, metrics_sampler.RECEIPT),
+        detection=metrics_sampler.compute_delays(counts, metrics_sampler.DETECTION),
+        delivery=metrics_sampler.compute_delays(counts, metrics_sampler.DELIVERY),
+        receipt=metrics_sampler.compute_delays(counts, metrics_sampler.RECEIPT),
         attention=(),
     )
     unpolled = [each.title or each.url for each in await store.channels.get_many(cache.unpolled[:1]) if each]
-    messages = attention_messages(fleet, len(cache.unpolled), next(iter(unpolled), "(removed)"))
+    messages = list_problems(fleet, len(cache.unpolled), next(iter(unpolled), "(removed)"))
     return msgspec.structs.replace(fleet, attention=messages)
 
 
 async def page(request: web.Request) -> web.Response:
     """Show the key figures of the fleet and problems that need attention."""
-    return render(request, "overview.html", fleet=await overview(request.app))
+    return render(request, "overview.html", fleet=await read_overview(request.app))
 
 
-async def stream(request: web.Request) -> web.StreamResponse:
+async def stream_updates(request: web.Request) -> web.StreamResponse:
     """Stream updates (server-sent events).
 
     The stream begins with all points of the charts. After each sample it has an update of the key figures.
@@ -112,7 +112,7 @@ async def stream(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     sampler = request.app[METRICS]
     await response.write(
-        f"retry: {_RECONNECT_DELAY_MS}\n".encode() + _points(sampler.samples, await overview(request.app))
+        f"retry: {_RECONNECT_DELAY_MS}\n".encode() + _points(sampler.samples, await read_overview(request.app))
     )
     with suppress(TimeoutError, ConnectionResetError):
         async with asyncio.timeout(_STREAM_DURATION_S):
@@ -123,13 +123,13 @@ async def stream(request: web.Request) -> web.StreamResponse:
 
 async def render_update(app: web.Application) -> bytes:
     """Return the server-sent events with the current overview and the latest point of the charts."""
-    fleet = await overview(app)
+    fleet = await read_overview(app)
     text = app[TEMPLATES].get_template("overview_live.html").render(fleet=fleet)
     return _event("live", text) + _points(app[METRICS].samples[-2:], fleet)
 
 
 def _points(samples: Sequence[Sample], fleet: Overview) -> bytes:
-    return _event("points", msgspec.json.encode(series(samples, fleet.budget_polls_per_minute)).decode())
+    return _event("points", msgspec.json.encode(make_chart_series(samples, fleet.budget_polls_per_minute)).decode())
 
 
 def _event(name: str, data: str) -> bytes:
@@ -142,7 +142,7 @@ def default_poll_interval_s(settings: Settings) -> float:
     return 2 * settings.longest_wait_s
 
 
-def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
+def make_chart_series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
     """Return the values to draw in the charts, by the name of the line.
 
     Each list has one value for each sample except the first. Times are Unix seconds. ``budget`` is the current limit on
@@ -154,8 +154,8 @@ def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[fl
 
 def _point(before: Sample, after: Sample) -> dict[str, float | None]:
     elapsed_min = max(after.at_s - before.at_s, 1e-3) / 60
-    counts = growth(before.counts, after.counts)
-    polls = metrics_sampler.polls_by_outcome(counts)
+    counts = compute_growth(before.counts, after.counts)
+    polls = metrics_sampler.count_polls(counts)
     good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
     point: dict[str, float | None] = {
         "at_s": round(after.at_s, 1),
@@ -165,13 +165,13 @@ def _point(before: Sample, after: Sample) -> dict[str, float | None]:
         "waiting": float(after.waiting),
     }
     for name, histogram in (("seen", metrics_sampler.DETECTION), ("sent", metrics_sampler.DELIVERY)):
-        delays = metrics_sampler.delays(counts, histogram)
+        delays = metrics_sampler.compute_delays(counts, histogram)
         point[f"{name}_p50"] = round(delays.p50_s, 2) if delays else None
         point[f"{name}_p95"] = round(delays.p95_s, 2) if delays else None
     return point
 
 
-def polls_per_minute(
+def estimate_polls_per_minute(
     sample: Sequence[Sequence[PollResult]], kept: int, channels: int, now_s: float
 ) -> dict[str, float]:
     """Return an estimate of the polls per minute of all channels over the last ``_WINDOW_S`` seconds, by outcome.
@@ -190,7 +190,7 @@ def polls_per_minute(
     return rates
 
 
-def attention_messages(fleet: Overview, unpolled: int, example: str) -> tuple[str, ...]:
+def list_problems(fleet: Overview, unpolled: int, example: str) -> tuple[str, ...]:
     """Return sentences about problems, most urgent first; empty if there are none.
 
     ``unpolled`` is the number of channels that have not been polled for three poll intervals, and ``example`` the title

@@ -16,7 +16,7 @@ from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access, write_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.pages.delivery import Deliveries, recent_deliveries
+from service.console.pages.delivery import Deliveries, read_deliveries
 from service.console.pagination import INVALID_CURSOR, read_limit
 from service.console.rendering import STORE, render
 from service.errors import NotFound, UserError
@@ -137,7 +137,7 @@ async def get_person(request: web.Request) -> Person:
 @operation("GET", "/people/{user}/deliveries", read_access("people"), 404)
 async def get_deliveries(request: web.Request) -> Deliveries:
     """List a person's last messages: when they were queued, sent and received, or why they failed."""
-    return await recent_deliveries(request.app[STORE], (await get_person(request)).id)
+    return await read_deliveries(request.app[STORE], (await get_person(request)).id)
 
 
 @operation("PUT", "/people/{user}", write_access("people"), 404)
@@ -178,7 +178,7 @@ async def person_page(request: web.Request, status: int = 200, *, error: str = "
     store, person = request.app[STORE], await get_person(request)
     subscriptions, log, (user_settings,) = await asyncio.gather(
         store.subscriptions.of_user(person.jid),
-        recent_deliveries(store, person.id),
+        read_deliveries(store, person.id),
         store.users.user_settings([person.id]),
     )
     cids = [subscription.channel for subscription in subscriptions]
@@ -226,7 +226,7 @@ async def _dry_run_page(
 
 
 @redisplay_on_error(_dry_run_page)
-async def dry_run_page(request: web.Request) -> web.Response:
+async def dry_run(request: web.Request) -> web.Response:
     """Dry-run a command as a person and show the bot's reply."""
     before = await _earlier_commands(request)
     text = (await read_form(request)).get("command", "")[:_MAX_COMMAND_CHARS]

@@ -11,7 +11,7 @@ from aiohttp import web
 from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access
 from service.console.channel_cache import ChannelCache, ChannelRow
-from service.console.charts import wait_curves_svg
+from service.console.charts import draw_wait_curves
 from service.console.formatting import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import Operations
@@ -132,9 +132,9 @@ async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPrev
     def compute() -> PolicyPreview:
         polled = [row for row in list(cache.rows.values()) if cache.state(row, now_s) in {"polled", "failing"}]
         model = PolicyModel([_channel_load(cache, row, bounds.of, now_s) for row in polled], ring, rates)
-        now, then = model.outcome(before), model.outcome(after)
-        sooner, later = model.largest_delay_changes(before, after, _MAX_CHANNELS_SHOWN)
-        slowest = model.slowest(after, _MAX_CHANNELS_SHOWN)
+        now, then = model.predict_outcome(before), model.predict_outcome(after)
+        sooner, later = model.find_largest_delay_changes(before, after, _MAX_CHANNELS_SHOWN)
+        slowest = model.find_slowest(after, _MAX_CHANNELS_SHOWN)
         warning = one_bound_warning(then.bounds)
         return PolicyPreview(len(polled), len(ring.nodes), now, then, sooner, later, slowest, warning)
 
@@ -189,7 +189,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
         fields=fields | {name: form[name] for name in fields if error and name in form},
         is_preview=is_preview,
         preview=preview,
-        picture=wait_curves_svg(preview.now.waits_s, preview.then.waits_s if is_preview else None),
+        picture=draw_wait_curves(preview.now.waits_s, preview.then.waits_s if is_preview else None),
         error=error,
         describe_aims=describe_aims,
     )

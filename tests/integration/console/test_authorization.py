@@ -11,7 +11,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
-from service.console.auth.authorization import POLICIES, OpenAccess
+from service.console.auth.authorization import ROUTE_RULES, OpenAccess
 from service.console.auth.roles import SCOPES
 from service.console.routes import OPERATIONS
 from service.store import Store
@@ -127,8 +127,8 @@ async def test_every_api_route_requires_its_scope(served: tuple[str, web.Applica
 
 async def test_a_route_without_a_permission_is_refused(served: tuple[str, web.Application], ada: Visitor) -> None:
     app = served[1]
-    app._state[POLICIES] = {
-        handler: policy for handler, policy in app[POLICIES].items() if handler.__name__ != "get_search"
+    app._state[ROUTE_RULES] = {
+        handler: policy for handler, policy in app[ROUTE_RULES].items() if handler.__name__ != "get_search"
     }
     assert (await ada.get("/api/v1/search"))[0] == 403
     assert (await ada.get("/api/v1/overview"))[0] == 200
@@ -140,7 +140,7 @@ async def test_the_public_routes_are_the_expected_ones(served: tuple[str, web.Ap
         declared = {
             route.resource.canonical
             for route in app.router.routes()
-            if route.resource is not None and app[POLICIES][route.handler].access is access
+            if route.resource is not None and app[ROUTE_RULES][route.handler].access is access
         }
         assert declared == known
 

@@ -62,7 +62,7 @@ async def allow_domain(request: web.Request) -> None:
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the blocked domains. ``error`` is the message of a failed change."""
     blocked = await request.app[STORE].blocked_user_domains.all()
-    return render(request, "blocked_domains.html", status, blocked=dict(sorted(blocked.items())), error=error)
+    return render(request, "domain_blocks.html", status, blocked=dict(sorted(blocked.items())), error=error)
 
 
 allow = redirect_after(allow_domain, "/blocked-domains", page)
