@@ -29,6 +29,7 @@ from service.store.coordination.fleet_policy import BoundsRevision
 _POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10
 _EXPLANATION_TIMEOUT_S = 1.0
+_NO_SUCH_CHANNEL = "There is no such channel. It may have been removed."
 _UNPOLLED: Final[Mapping[State, str]] = {
     "idle": "It is not polled, because it has no subscribers and is not listed.",
     "moved": "It is not polled, because it has moved to a new URL.",
@@ -148,7 +149,7 @@ async def read_requested_channel(request: web.Request) -> Channel:
     """Return the channel whose id is in the request's path. Raises ``HTTPNotFound`` if it does not exist."""
     channel = await request.app[STORE].channels.get(request.match_info["cid"])
     if channel is None:
-        raise _no_such_channel()
+        raise web.HTTPNotFound(text=_NO_SUCH_CHANNEL)
     return channel
 
 
@@ -161,7 +162,7 @@ async def read_channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
         store.poll_rate_history.get(cid),
     )
     if state is None or not found:
-        raise _no_such_channel()
+        raise web.HTTPNotFound(text=_NO_SUCH_CHANNEL)
     (view,) = found
     nodes, owner, now_s = {node.id: node for node in ring.nodes}, ring.owner(cid), time.time()
     site = site_of(host_of(view.url))
@@ -230,10 +231,6 @@ def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling
         bound_by=why.bound,
         next_poll_at=next_s if next_s < inf else None,
     )
-
-
-def _no_such_channel() -> web.HTTPNotFound:
-    return web.HTTPNotFound(text="There is no such channel. It may have been removed.")
 
 
 async def read_channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:

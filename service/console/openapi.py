@@ -192,6 +192,7 @@ def build_document(prefix: str, operations: Sequence[Operation]) -> dict[str, An
 
 def _describe(operation: Operation) -> dict[str, Any]:
     is_post = operation.method == "POST"
+    scope = f" API keys need the scope {operation.permission.scope}." if operation.permission.scope else ""
     problems = sorted({*operation.problems, *_COMMON_PROBLEMS, *(_IDEMPOTENCY_PROBLEMS if is_post else ())})
     kinds = [(status, kind, _JSON) for status, kind in operation.responses.items()]
     kinds += [(status, Problem, "application/problem+json") for status in problems]
@@ -199,7 +200,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
         "operationId": operation.handler.__name__,
         "tags": [operation.permission.scope.partition(":")[0] or "access"],
         "summary": (operation.handler.__doc__ or "").strip(),
-        "description": _describe_permission(operation.permission),
+        "description": f"Requires the role {operation.permission.role}.{scope}",
         "responses": {
             str(status): {"description": HTTPStatus(status).phrase, **_content(kind, media_type)}
             for status, kind, media_type in kinds
@@ -219,11 +220,6 @@ def _describe(operation: Operation) -> dict[str, Any]:
     if operation.body is not None:
         description["requestBody"] = {"required": True, **_content(operation.body, _JSON)}
     return description
-
-
-def _describe_permission(permission: Permission) -> str:
-    scope = f" API keys need the scope {permission.scope}." if permission.scope else ""
-    return f"Requires the role {permission.role}.{scope}"
 
 
 def _content(kind: Body | None, media_type: str) -> dict[str, Any]:

@@ -30,6 +30,7 @@ INVALID_NAME: Final = (
 MIN_PASSWORD_CHARS: Final = 10
 MAX_PASSWORD_CHARS: Final = 1024
 
+_CONCURRENT_CHANGES = "Accounts are being changed by someone else at the same time. Try again."
 _MAX_ATTEMPTS = 5
 """How often an optimistic change of the accounts is tried when others change them at the same time."""
 
@@ -131,7 +132,7 @@ async def create_invitation(store: Store, by: Principal, name: str) -> str:
         _check_can_grant(by, account.role)
         if token := await store.accounts.create_password_link(name, account):
             return token
-    raise _concurrent_changes()
+    raise OperationalError(_CONCURRENT_CHANGES)
 
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
@@ -167,7 +168,7 @@ async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str,
         changed = edit(accounts)
         if await store.accounts.change(name, changed, accounts):
             return changed
-    raise _concurrent_changes()
+    raise OperationalError(_CONCURRENT_CHANGES)
 
 
 def _require(accounts: Mapping[str, Account], name: str) -> Account:
@@ -187,10 +188,6 @@ def _check_can_grant(principal: Principal, *roles: Role) -> None:
 def _check_admin_remains(accounts: Mapping[str, Account]) -> None:
     if not any(account.role is Role.ADMIN and account.password_hash for account in accounts.values()):
         raise UserError("At least one admin who can log in must remain. Make another account an admin first.")
-
-
-def _concurrent_changes() -> OperationalError:
-    return OperationalError("Accounts are being changed by someone else at the same time. Try again.")
 
 
 class Passwords:

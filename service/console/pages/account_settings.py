@@ -229,8 +229,8 @@ async def get_keys(request: web.Request) -> ApiKeys:
             KeyView(key.id, key.name, key.account, key.scopes, key.created_s, used_s)
             for key, used_s in await request.app[STORE].api_keys.all()
             if _can_see(request, key.account)
-            and key.account in stored
-            and stored[key.account].created_s == key.account_since_s
+            and (owner := stored.get(key.account))
+            and owner.created_s == key.account_since_s
         )
     )
 

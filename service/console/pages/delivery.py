@@ -25,6 +25,7 @@ from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
 from service.store.people.people import Person
 
 _MAX_WAITING: Final = 50
+_NO_LETTER: Final = "There is no such dead letter. It may have been queued again or deleted."
 
 DeliveryState = Literal["sending", "awaited", "sent", "received", "failed"]
 
@@ -133,18 +134,14 @@ async def get_dead_letters(request: web.Request) -> DeadLetterPage:
 async def requeue_dead_letter(request: web.Request) -> None:
     """Queue the content of a dead letter for delivery again."""
     if not await request.app[STORE].dead_letters.requeue(request.match_info["letter"]):
-        raise _no_letter()
+        raise web.HTTPNotFound(text=_NO_LETTER)
 
 
 @operation("DELETE", "/dead-letters/{letter}", write_access("delivery"), 404)
 async def delete_dead_letter(request: web.Request) -> None:
     """Delete a dead letter."""
     if not await request.app[STORE].dead_letters.drop(request.match_info["letter"]):
-        raise _no_letter()
-
-
-def _no_letter() -> web.HTTPNotFound:
-    return web.HTTPNotFound(text="There is no such dead letter. It may have been queued again or deleted.")
+        raise web.HTTPNotFound(text=_NO_LETTER)
 
 
 async def page(request: web.Request) -> web.Response:

@@ -238,12 +238,11 @@ def describe_aims(aims: FleetObjective) -> str:
 def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
     """Return the aims in a form. Raises :class:`UserError`."""
     values: dict[str, object] = {"goal": form.get("goal", ""), "levels": form.get("levels", Levels.CONTINUOUS)}
-    for name in ("demand_factor", "budget_polls_per_minute"):
+    numbers = dict.fromkeys(("demand_factor", "budget_polls_per_minute"), _parse_number)
+    durations = dict.fromkeys(("delay_s", "longest_wait_s"), parse_duration)
+    for name, parse in (numbers | durations).items():
         if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
-            values[name] = _parse_number(text)
-    for name in ("delay_s", "longest_wait_s"):
-        if text := form.get(name, "").strip()[:_MAX_FIELD_CHARS]:
-            values[name] = parse_duration(text)
+            values[name] = parse(text)
     return convert_fields(values, FleetObjective, "Invalid policy: {}")
 
 
