@@ -8,20 +8,20 @@ pages read the displayed channels from the store.
 """
 
 import asyncio
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from math import inf
 from sys import intern
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import structlog
+from cachetools import TTLCache
 
 from service.corona.polling_limits import PollingLimits
 from service.corona.rhythm import publishing_clock
-from service.errors import CoronetError, UserError
+from service.errors import CoronetError
 from service.feeds.urls import host_of
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains, site_of
@@ -30,8 +30,7 @@ from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
 from service.store.subscriptions.keyspaces import channel_prefix
-
-INVALID_CURSOR: Final = "This cursor is not valid. Start again without one."
+from service.tasks import cancel_and_wait
 
 _BATCH_SIZE = 250
 _MIN_INTERVAL_S = 2.0
@@ -44,13 +43,11 @@ _MISSED_INTERVALS = 3
 _MIN_SILENCE_S = 15.0
 """A shorter silence is not reported: after a worker dies, others need two leases to take over its channels."""
 
-Sort = Literal["id", "title", "subscribers", "news", "version", "site", "failing", "added"]
-State = Literal["polled", "failing", "idle", "paused", "blocked", "moved"]
+State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 """``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and is not listed.
 ``paused``: paused by an admin. ``blocked``: an admin has blocked its host. ``moved``: replaced by another channel.
 """
 
-_CURSOR: Final = re.compile(r"([0-9a-f]{40})(?:\.(\d{1,9}))?")
 _ORDER_TTL_S: Final = 5.0
 
 
@@ -81,14 +78,48 @@ class ChannelRow(msgspec.Struct, frozen=True, gc=False):
     rhythm: bytes
 
 
-class _Overdue(NamedTuple):
-    """A channel that had not been polled for more than ``max_silence_s`` seconds when the cache read it.
+_SORT_KEYS: Final[Mapping[str, Callable[["ChannelCache", ChannelRow], Any]]] = {
+    "id": lambda _, row: row.id,
+    "title": lambda _, row: row.search_text,
+    "subscribers": lambda cache, row: -cache.subscribers(row.id),
+    "news": lambda _, row: row.update_interval_s,
+    "version": lambda _, row: -row.version,
+    "site": lambda _, row: row.site,
+    "failing": lambda _, row: row.failing_since_s or inf,
+    "added": lambda _, row: -row.created_s,
+}
+"""Sort keys; channels with equal keys are sorted by title."""
 
-    ``read_s`` is the Unix time of this read.
+
+class ChannelQuery(msgspec.Struct, frozen=True):
+    """A search for channels, and the order of the results.
+
+    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
+    site. A condition of "" matches every channel. A ``sort`` order with a leading ``-`` is reversed. In a URL, the text
+    is the field ``q``.
     """
 
-    read_s: float
-    max_silence_s: float
+    text: str = msgspec.field(name="q", default="")
+    state: State | Literal[""] = ""
+    tag: str = ""
+    site: str = ""
+    sort: Annotated[str, msgspec.Meta(pattern=f"^-?({'|'.join(_SORT_KEYS)})$")] = "id"
+
+
+def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
+    """Return the state of a channel at the Unix time ``now_s``.
+
+    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
+    """
+    if row.moved:
+        return "moved"
+    if is_blocked:
+        return "blocked"
+    if row.paused_until_s > now_s:
+        return "paused"
+    if not (subscribers or row.listed):
+        return "idle"
+    return "failing" if row.failing_since_s else "polled"
 
 
 class ChannelCache:
@@ -97,22 +128,21 @@ class ChannelCache:
     def __init__(self, store: Store, default_interval_s: float) -> None:
         """Create an empty cache. ``default_interval_s`` is assumed for channels without a recorded poll interval."""
         self.rows: dict[ChannelId, ChannelRow] = {}
-        self.complete = False
-        """Whether all channels have been read once."""
-        self.membership_version = 0
-        """Increases when channels are added or removed."""
-        self.version = 0
-        """Increases with every change."""
         self.unpolled: tuple[ChannelId, ...] = ()
         """Channels that should be polled but have not been for three poll intervals."""
         self._store = store
+        self._membership_version = 0
+        """Increases when channels are added or removed."""
+        self._orders = TTLCache[tuple[str, int], list[ChannelId]](len(_SORT_KEYS), _ORDER_TTL_S)
         self._default_interval_s = default_interval_s
-        self._overdue: dict[ChannelId, _Overdue] = {}
+        self._overdue: dict[ChannelId, float] = {}
+        """The channels that had not been polled for too long when they were read, with the time by which they should
+        have been polled (Unix s).
+        """
         self._last_blocked_s: dict[ChannelId, float] = {}
         """When a channel's host was last seen to be blocked (Unix s)."""
         self._counts: Counter[bytes] = Counter()
         self._bucket_sizes: list[int] = []
-        self._buckets: dict[str, list[ChannelId]] = {}
         self._background_task: asyncio.Task[None] | None = None
         self._refresh_task: asyncio.Task[None] | None = None
         self._reread_task: asyncio.Task[None] | None = None
@@ -134,29 +164,55 @@ class ChannelCache:
             for name in host_and_parent_domains(host_of(row.search_text.rpartition("\n")[2]))
         )
 
+    def state(self, row: ChannelRow, now_s: float) -> State:
+        """Return the state of a channel at the Unix time ``now_s``."""
+        subscribers = 0 if row.listed else self.subscribers(row.id)  # they decide nothing about a listed channel
+        return channel_state(row, subscribers, now_s, is_blocked=self.is_blocked(row))
+
     @property
     def subscriptions(self) -> int:
         """The number of all subscriptions to all channels."""
         return self._counts.total()
 
-    async def refresh(self, timeout_s: float = _REFRESH_TIMEOUT_S) -> None:
+    def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
+        """Return the ids of all channels that match, in the order of the query."""
+        order = self._sorted_ids(query.sort.removeprefix("-"))
+        ids: Sequence[ChannelId] = order[::-1] if query.sort.startswith("-") else order
+        rows, text, now_s = self.rows, query.text.casefold().strip(), time.time()
+        if text:
+            ids = [cid for cid in ids if text in rows[cid].search_text]
+        if query.site:
+            ids = [cid for cid in ids if rows[cid].site == query.site]
+        if query.tag:
+            ids = [cid for cid in ids if query.tag in rows[cid].tags]
+        if query.state:
+            ids = [cid for cid in ids if self.state(rows[cid], now_s) == query.state]
+        return ids
+
+    def tags(self) -> Sequence[str]:
+        """Return all tags in use, sorted."""
+        return sorted({tag for row in self.rows.values() for tag in row.tags})
+
+    def _sorted_ids(self, sort: str) -> list[ChannelId]:
+        order = sort, self._membership_version
+        ids = self._orders.get(order)
+        if ids is None:
+            start = self.rows if sort in {"id", "title"} else self._sorted_ids("title")
+            ids = sorted(start, key=lambda cid: _SORT_KEYS[sort](self, self.rows[cid]))
+            self._orders[order] = ids
+        return ids
+
+    async def refresh(self) -> None:
         """Update the rows.
 
-        If this takes longer than ``timeout_s`` seconds, the method returns, and reading continues in the background.
+        If this takes longer than ``_REFRESH_TIMEOUT_S``, the method returns, and reading continues in the background.
         Raises :class:`service.errors.StoreUnavailable`.
         """
         if self._refresh_task is None or self._refresh_task.done():
             self._refresh_task = _start_reading(self._refresh())
-        done, _ = await asyncio.wait({self._refresh_task}, timeout=timeout_s)
+        done, _ = await asyncio.wait({self._refresh_task}, timeout=_REFRESH_TIMEOUT_S)
         for task in done:
             task.result()
-
-    async def reload(self, ids: Sequence[ChannelId]) -> None:
-        """Read these channels again, after a request has changed them.
-
-        Raises :class:`service.errors.StoreUnavailable`.
-        """
-        await self._read(ids)
 
     def start(self) -> None:
         """Start refreshing in the background."""
@@ -172,17 +228,14 @@ class ChannelCache:
 
     async def close(self) -> None:
         """Stop reading channels, including in the background."""
-        for task in (self._background_task, self._refresh_task, self._reread_task):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait({task})
+        tasks = (self._background_task, self._refresh_task, self._reread_task)
+        await cancel_and_wait(*(task for task in tasks if task is not None))
 
     async def _refresh(self) -> None:
         removed, added = await self._changed_membership()
         for cid in removed:
             self._drop(cid)
-        await self._read(added)
-        self.complete = True
+        await self.reload(added)
         self._blocked_names = frozenset(await self._store.blocked_hosts.all())
         self._blocked_sites = frozenset(map(site_of, self._blocked_names))
         now_s = time.monotonic()
@@ -190,12 +243,11 @@ class ChannelCache:
             self._counts = await self._store.keyspaces.count_all()
             self._counted_s = time.monotonic()
             self._count_took_s = self._counted_s - now_s
-            self.version += 1
         await self._find_unpolled()
         if (self._reread_task is None or self._reread_task.done()) and now_s - self._reread_s > _MIN_INTERVAL_S:
             self._reread_task = _start_reading(self._reread_all())
 
-    async def _changed_membership(self) -> tuple[set[ChannelId], list[ChannelId]]:
+    async def _changed_membership(self) -> tuple[list[ChannelId], list[ChannelId]]:
         """Return the ids of removed channels and the ids of added channels.
 
         The channel registry consists of buckets of ids. Only buckets whose size has changed are read.
@@ -203,25 +255,19 @@ class ChannelCache:
         sizes = await self._store.channels.bucket_sizes(REGISTRY_BUCKETS)
         before = self._bucket_sizes or [0] * len(sizes)
         changed = [bucket for bucket, was, size in zip(REGISTRY_BUCKETS, before, sizes, strict=True) if was != size]
-        removed, added = set[ChannelId](), list[ChannelId]()
-        registered = await self._store.channels.ids_in_buckets(changed) if changed else []
-        buckets: dict[str, list[ChannelId]] = {bucket: [] for bucket in changed}
-        for cid in registered:
-            buckets[cid[:2]].append(cid)
-        for bucket, ids in buckets.items():
-            known = set(self._buckets.get(bucket, ()))
-            removed |= known.difference(ids)
-            added += [cid for cid in ids if cid not in self.rows]
-        self._buckets |= buckets
+        if not changed:
+            return [], []
+        registered = dict.fromkeys(await self._store.channels.ids_in_buckets(changed))
         self._bucket_sizes = sizes
-        return removed, added
+        removed = [cid for cid in self.rows if cid[:2] in changed and cid not in registered]
+        return removed, [cid for cid in registered if cid not in self.rows]
 
     async def _reread_all(self) -> None:
         """Read all channels again, with pauses so that reading takes only ``_TIME_SHARE`` of the time."""
         ids = list(self.rows)
         for start in range(0, len(ids), _BATCH_SIZE):
             started_s = time.monotonic()
-            await self._read(ids[start : start + _BATCH_SIZE])
+            await self.reload(ids[start : start + _BATCH_SIZE])
             await asyncio.sleep((time.monotonic() - started_s) / _TIME_SHARE if len(ids) > _BATCH_SIZE else 0)
         self._reread_s = time.monotonic()
         await self._find_unpolled()
@@ -231,7 +277,7 @@ class ChannelCache:
         if self._overdue and (nodes := await self._store.ring.nodes()):
             # A fleet that has just started has not had the time to poll.
             fleet_started_s = min(node.joined_s for node in nodes)
-            overdue = [cid for cid, each in self._overdue.items() if each.read_s - fleet_started_s > each.max_silence_s]
+            overdue = [cid for cid, due_s in self._overdue.items() if due_s > fleet_started_s]
         rows = [row for cid in overdue if not self.is_blocked(row := self.rows[cid])]
         self.unpolled = tuple(row.id for row in rows if row.listed or self.subscribers(row.id))
         UNPOLLED_CHANNELS.set(len(self.unpolled))
@@ -245,7 +291,7 @@ class ChannelCache:
             elif row.paused_until_s > now_s:
                 counts["paused"] += 1
             else:
-                counts["failing" if row.failing_since_s > 0 else "active"] += 1
+                counts["failing" if row.failing_since_s else "active"] += 1
         for state, count in counts.items():
             CHANNELS.labels(state).set(count)
         SUBSCRIPTIONS.set(self.subscriptions)
@@ -262,11 +308,12 @@ class ChannelCache:
             self._last_blocked_s.pop(row.id, None)
         silence_s = max_silence_s(found, self._default_interval_s)
         if now_s - max(allowed_since_s, poll_due_since_s(found)) > silence_s:
-            self._overdue[row.id] = _Overdue(now_s, silence_s)
+            self._overdue[row.id] = now_s - silence_s
         else:
             self._overdue.pop(row.id, None)
 
-    async def _read(self, ids: Sequence[ChannelId]) -> None:
+    async def reload(self, ids: Sequence[ChannelId]) -> None:
+        """Read these channels, which are new or have changed. Raises :class:`service.errors.StoreUnavailable`."""
         for start in range(0, len(ids), _BATCH_SIZE):
             now_s = time.time()
             batch = ids[start : start + _BATCH_SIZE]
@@ -281,16 +328,14 @@ class ChannelCache:
                 row = make_row(found, now_s)
                 self._check_overdue(found, row, now_s)
                 if row != self.rows.get(cid):
-                    self.membership_version += cid not in self.rows
-                    self.version += 1
+                    self._membership_version += cid not in self.rows
                     self.rows[cid] = row
 
     def _drop(self, cid: ChannelId) -> None:
         self._overdue.pop(cid, None)
         self._last_blocked_s.pop(cid, None)
         if self.rows.pop(cid, None) is not None:
-            self.membership_version += 1
-            self.version += 1
+            self._membership_version += 1
 
 
 def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -344,144 +389,3 @@ def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:
         limits=found.limits.without_past_pause(now_s),
         rhythm=found.updates.rhythm if publishing_clock(found.updates.rhythm) else b"",
     )
-
-
-_SORT_KEYS: Final[Mapping[Sort, Callable[[ChannelCache, ChannelRow], Any]]] = {
-    "id": lambda _, row: row.id,
-    "title": lambda _, row: row.search_text,
-    "subscribers": lambda cache, row: -cache.subscribers(row.id),
-    "news": lambda _, row: row.update_interval_s,
-    "version": lambda _, row: -row.version,
-    "site": lambda _, row: row.site,
-    "failing": lambda _, row: row.failing_since_s or inf,
-    "added": lambda _, row: -row.created_s,
-}
-"""Sort keys; channels with equal keys are sorted by title."""
-_STATE_PREFILTERS: Final[Mapping[str, Callable[[ChannelRow, float], bool]]] = {
-    "failing": lambda row, _: row.failing_since_s > 0,
-    "paused": lambda row, now_s: row.paused_until_s > now_s,
-    "moved": lambda row, _: row.moved,
-}
-"""Cheap necessary conditions of rare states, given a row and the current time."""
-
-
-class ChannelQuery(msgspec.Struct, frozen=True):
-    """A search for channels, and the order of the results.
-
-    ``text`` is searched for in titles and URLs, ignoring case. The other conditions are the state, the tag and the
-    site. A condition of "" matches every channel.
-    """
-
-    text: str = ""
-    state: State | Literal[""] = ""
-    tag: str = ""
-    site: str = ""
-    sort: Sort = "id"
-    reverse: bool = False
-
-
-def channel_state(row: ChannelRow, subscribers: int, now_s: float, *, is_blocked: bool) -> State:
-    """Return the state of a channel at the Unix time ``now_s``.
-
-    ``subscribers`` is the channel's number of subscribers. ``is_blocked`` says whether its host is blocked.
-    """
-    if row.moved:
-        return "moved"
-    if is_blocked:
-        return "blocked"
-    if row.paused_until_s > now_s:
-        return "paused"
-    if not (subscribers or row.listed):
-        return "idle"
-    return "failing" if row.failing_since_s else "polled"
-
-
-class ChannelSearch:
-    """Searches a :class:`ChannelCache`.
-
-    While channels change, results may be sorted by values that are a few seconds old.
-    """
-
-    def __init__(self, cache: ChannelCache) -> None:
-        self._cache = cache
-        self._orders: dict[Sort, _Order] = {}
-
-    def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
-        """Return the ids of all channels that match, in the order of the query."""
-        order = self._sorted_ids(query.sort)
-        ids: Sequence[ChannelId] = order[::-1] if query.reverse else order
-        cache, rows, text, now_s = self._cache, self._cache.rows, query.text.casefold().strip(), time.time()
-        if text:
-            ids = [cid for cid in ids if text in rows[cid].search_text]
-        if query.site:
-            ids = [cid for cid in ids if rows[cid].site == query.site]
-        if query.tag:
-            ids = [cid for cid in ids if query.tag in rows[cid].tags]
-        if query.state:
-            prefilter = _STATE_PREFILTERS.get(query.state)
-            if prefilter is not None:
-                ids = [cid for cid in ids if prefilter(rows[cid], now_s)]
-            ids = [
-                cid
-                for cid in ids
-                if channel_state(rows[cid], cache.subscribers(cid), now_s, is_blocked=cache.is_blocked(rows[cid]))
-                == query.state
-            ]
-        return ids
-
-    def tags(self) -> Sequence[str]:
-        """Return all tags in use, sorted."""
-        return sorted({tag for row in self._cache.rows.values() for tag in row.tags})
-
-    def _sorted_ids(self, sort: Sort) -> list[ChannelId]:
-        cache, known = self._cache, self._orders.get(sort)
-        now_s = time.monotonic()
-        if known is not None and known.is_valid(cache, now_s):
-            return known.ids
-        # Sorting is stable, and faster if the input is nearly sorted already.
-        if sort in {"id", "title"}:
-            before = [cid for cid in known.ids if cid in cache.rows] if known else []
-            added = cache.rows.keys() - set(before) if len(before) < len(cache.rows) else ()
-            start: Sequence[ChannelId] = [*before, *added]
-        else:
-            start = self._sorted_ids("title")
-        rows, key = cache.rows, _SORT_KEYS[sort]
-        ids = sorted(start, key=lambda cid: key(cache, rows[cid]))
-        self._orders[sort] = _Order(ids, cache.membership_version, cache.version, now_s)
-        return ids
-
-
-class _Order(msgspec.Struct, frozen=True):
-    ids: list[ChannelId]
-    membership_version: int
-    version: int
-    created_s: float
-
-    def is_valid(self, cache: ChannelCache, now_s: float) -> bool:
-        """Return whether this sorted list still has the same channels as the cache, sorted by recent values."""
-        is_recent = self.version == cache.version or now_s - self.created_s < _ORDER_TTL_S
-        return self.membership_version == cache.membership_version and is_recent
-
-
-def page_start(ids: Sequence[ChannelId], cursor: str) -> int:
-    """Return the index in ``ids`` at which the requested page of a list begins.
-
-    ``cursor`` is the field ``next`` of the previous page; it names the last channel of that page. "" requests the first
-    page. The page begins after that channel, or at its former position if the channel no longer exists. Raises
-    :class:`UserError` for an invalid cursor.
-    """
-    if not cursor:
-        return 0
-    match = _CURSOR.fullmatch(cursor)
-    if match is None:
-        raise UserError(INVALID_CURSOR)
-    try:
-        return ids.index(match[1]) + 1
-    except ValueError:
-        # The following channels have moved up by one. Starting early repeats a channel instead of skipping one.
-        return min(max(0, int(match[2] or 0) - 1), len(ids))
-
-
-def next_cursor(ids: Sequence[ChannelId], end: int) -> str:
-    """Return the cursor of the page that begins after the first ``end`` ids; "" if there are no further ids."""
-    return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""

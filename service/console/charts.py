@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 from math import ceil, floor, log, log10
-from typing import Final, Literal, NamedTuple
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from markupsafe import Markup
@@ -71,29 +71,23 @@ _CURVES_RIGHT: Final = _CURVES_WIDTH - 16
 _CURVES_TOP: Final = 12
 _CURVES_BOTTOM: Final = _CURVES_HEIGHT - 44
 _SHORTEST_S: Final = 0.1
-_WAIT_TICKS_S: Final = (0.1, 1, 10, 60, 600, 3_600, 21_600, 86_400, 604_800, 2_592_000)
-_FINE_WAIT_TICKS_S: Final = (
+_LONGEST_S: Final = 30 * 86_400.0
+_WAIT_TICKS_S: Final = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 28_800),
+    *(86_400, 172_800, 604_800, 1_209_600, 2_592_000),
 )
-_MIN_TICKS: Final = 3
 
 
-class Curve(NamedTuple):
-    """The curve of one distribution of waits: how long subscribers wait for news, over all subscriptions.
+def draw_wait_curves(now_s: Sequence[float], then_s: Sequence[float] | None = None) -> Markup:
+    """Return the chart of how long subscribers wait for news, over all subscriptions.
 
-    ``waits_s`` are the quantiles from 0 to 100 % of the waits, in seconds. ``name`` is the CSS class of the curve.
+    ``now_s`` and ``then_s`` are the quantiles from 0 to 100 % of the waits at present and after a change, in seconds.
     """
-
-    name: Literal["now", "then"]
-    waits_s: Sequence[float]
-
-
-def wait_curves_svg(curves: Sequence[Curve]) -> Markup:
-    """Return the chart of how long subscribers wait for news, over all subscriptions, with one or two curves."""
+    curves = {"now": now_s} if then_s is None else {"now": now_s, "then": then_s}
     title = "Share of all subscriptions by mean detection delay"
     svg = _svg("curves", _CURVES_WIDTH, _CURVES_HEIGHT, title)
-    waits_s = [min(max(wait_s, _SHORTEST_S), _WAIT_TICKS_S[-1]) for curve in curves for wait_s in curve.waits_s]
-    low, high = floor(log10(min(waits_s)) * 2) / 2, ceil(log10(max(waits_s)) * 2) / 2
+    limited_s = [min(max(wait_s, _SHORTEST_S), _LONGEST_S) for waits_s in curves.values() for wait_s in waits_s]
+    low, high = floor(log10(min(limited_s)) * 2) / 2, ceil(log10(max(limited_s)) * 2) / 2
     if high <= low:
         low, high = low - 0.5, high + 0.5
 
@@ -112,21 +106,20 @@ def wait_curves_svg(curves: Sequence[Curve]) -> Markup:
         _write(svg, x(tick_s), _CURVES_BOTTOM + 18, duration(tick_s), "middle")
     middle = (_CURVES_LEFT + _CURVES_RIGHT) / 2
     _write(svg, middle, _CURVES_HEIGHT - 6, "mean detection delay", "middle")
-    for curve in curves:
-        steps = len(curve.waits_s) - 1
-        points = " ".join(f"{x(wait_s):.1f},{y(place / steps):.1f}" for place, wait_s in enumerate(curve.waits_s))
-        _draw(svg, "polyline", f"curve {curve.name}", points=points)
+    for name, waits_s in curves.items():
+        steps = len(waits_s) - 1
+        points = " ".join(f"{x(wait_s):.1f},{y(place / steps):.1f}" for place, wait_s in enumerate(waits_s))
+        _draw(svg, "polyline", f"curve {name}", points=points)
     return _markup(svg)
 
 
 def _wait_ticks(low: float, high: float) -> Iterator[float]:
     """Yield the positions (s) of the labels on a logarithmic axis of waits.
 
-    ``low`` and ``high`` are the ends of the axis as base-10 logarithms of seconds. A short axis gets a finer scale.
+    ``low`` and ``high`` are the ends of the axis as base-10 logarithms of seconds.
     """
-    is_short = sum(low <= log10(tick_s) <= high for tick_s in _WAIT_TICKS_S) < _MIN_TICKS
     last = low - 1
-    for tick_s in _FINE_WAIT_TICKS_S if is_short else _WAIT_TICKS_S:
+    for tick_s in _WAIT_TICKS_S:
         if low <= log10(tick_s) <= high and log10(tick_s) - last > (high - low) / 10:
             last = log10(tick_s)
             yield tick_s
@@ -143,7 +136,7 @@ _INTERVAL_TICKS_S: Final[Sequence[float]] = (1, 5, 15, 60, 300, 900, 3_600, 14_4
 _LABEL_DISTANCE: Final = 18
 
 
-def poll_rate_svg(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
+def draw_poll_rate(poll_rates: Sequence[PollRate], now_s: float, zone: str) -> Markup | None:
     """Return the chart of a channel's poll interval over time; None if no interval was recorded.
 
     ``poll_rates`` are the recorded intervals, oldest first. ``now_s`` is the Unix time at which the chart ends. The
@@ -193,7 +186,7 @@ _MAX_ROWS: Final = 16
 _LABEL_WIDTH: Final = 90
 
 
-def poll_timeline_svg(
+def draw_poll_timeline(
     polls: Sequence[PollResult], turns: Sequence[PollingTurn], names: Mapping[NodeId, str], now_s: float
 ) -> Markup | None:
     """Return the chart of a channel's past and planned polls by node; None if there are none.
@@ -252,7 +245,9 @@ def ring_position(identifier: ChannelId | NodeId) -> float:
     return (from_hex(identifier) >> (BITS - 52)) / 2**52
 
 
-def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()) -> Markup:
+def draw_ring(
+    nodes: Sequence[NodeInfo], channel: ChannelId | None = None, polling_set: Sequence[NodeId] = ()
+) -> Markup:
     """Return the chart of the ring of ``nodes``.
 
     If ``channel`` is given, the chart shows its position and its wedge: the part of the id space around the nodes of
@@ -269,7 +264,7 @@ def ring_svg(nodes: Sequence[NodeInfo], channel: ChannelId | None = None, pollin
                 svg, "path", "wedge", d=f"{_arc_path(start, end, _SECTOR_RADIUS)}L{_RING_WIDTH / 2} {_RING_HEIGHT / 2}Z"
             )
     shade = {node.id: place % _RING_SHADES for place, node in enumerate(ordered)}
-    for owner, start, end in regions(ordered):
+    for owner, start, end in find_regions(ordered):
         _draw(svg, "path", f"region shade-{shade[owner]}", d=_arc_path(start, end, _RADIUS))
     for node in ordered:
         _draw_node(svg, node, "node polls" if node.id in polling_set else "node", has_label=len(ordered) <= _MAX_LABELS)
@@ -319,7 +314,7 @@ def _arc_path(start: float, end: float, radius: float) -> str:
     return f"M{first}{sweep} {half}{sweep} {last}"
 
 
-def regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
+def find_regions(nodes: Sequence[NodeInfo]) -> Iterator[tuple[NodeId, float, float]]:
     """Yield the arcs of the ring that belong to each node, clockwise: (owner, start, end).
 
     Start and end are fractions of a turn, rounded to the chart's resolution.

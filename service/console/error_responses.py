@@ -2,14 +2,13 @@
 
 import http
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from functools import wraps
+from collections.abc import Mapping
 
 import msgspec
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.auth.middleware import API_PREFIX, Handler
+from service.console.auth.authorization import API_PREFIX, Handler
 from service.console.rendering import local_path, render
 from service.errors import (
     CoronetError,
@@ -93,28 +92,6 @@ def public_message(error: CoronetError) -> str:
         log.warning("store unavailable", error=str(error))
         return _STORE_UNAVAILABLE
     return str(error)
-
-
-def redisplay_on_error(page: Callable[..., Awaitable[web.StreamResponse]]) -> Callable[[Handler], Handler]:
-    """Return a decorator for form handlers: if a handler raises a :class:`CoronetError`, the form is shown again.
-
-    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. The decorator
-    passes :class:`StoreUnavailable` on.
-    """
-
-    def decorate(handler: Handler) -> Handler:
-        @wraps(handler)
-        async def handle(request: web.Request) -> web.StreamResponse:
-            try:
-                return await handler(request)
-            except StoreUnavailable:
-                raise
-            except CoronetError as error:
-                return await page(request, status_of(error), error=public_message(error))
-
-        return handle
-
-    return decorate
 
 
 @web.middleware

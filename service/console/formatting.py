@@ -18,12 +18,11 @@ from service.errors import UserError
 from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import PollingHints
-from service.operations.poll_constraints import BOUND_LABELS
+from service.operations.poll_constraints import BOUND_LABELS, bound_shares
 from service.users.quiet_hours import local_datetime
 
 _MINUTE_S = 60
 _HOUR_S = 3600
-_KIB = 1024
 _ACRONYMS = {"http": "HTTP", "tls": "TLS", "url": "URL"}
 _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=[^\W\d])")
 _UNITS_S: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
@@ -59,15 +58,6 @@ def ago(then_s: float, now_s: float) -> str:
     """Return a time relative to ``now_s``: ``3 min ago``. Because clocks differ, the near future is ``just now``."""
     past_s = now_s - then_s
     return "just now" if past_s < 1 else f"{duration(past_s)} ago"
-
-
-def size(size_bytes: float) -> str:
-    """Return an amount of data: ``512 B``, ``3.4 KiB``, ``1.2 MiB``."""
-    if size_bytes < _KIB:
-        return f"{size_bytes:.0f} B"
-    if size_bytes < _KIB * _KIB:
-        return f"{size_bytes / _KIB:.1f} KiB"
-    return f"{size_bytes / _KIB / _KIB:.1f} MiB"
 
 
 def percent(share: float, places: int = 0, sign: Literal["", "+"] = "") -> str:
@@ -123,11 +113,6 @@ def outcome_label(outcome: str) -> str:
         return _SUCCESSES[outcome]
     first, *rest = (_ACRONYMS.get(word, word) for word in outcome.split("-"))
     return " ".join([first[:1].upper() + first[1:], *rest])
-
-
-def state_label(state: str) -> str:
-    """Return the label of a channel's state."""
-    return {"idle": "Not polled"}.get(state, state.capitalize())
 
 
 def web_address(link: str) -> str:
@@ -272,8 +257,9 @@ def _text_changes(old: list[str], new: list[str]) -> Iterator[TextChange]:
 FILTERS: Final[Mapping[str, Callable[..., object]]] = {
     function.__name__: function
     for function in (
-        *(count, duration, ago, size, percent, requests, instant, clock, short_id, is_success, outcome_label),
-        *(state_label, web_address, differences, describe_polling_hints, describe_schedule, bound_label),
-        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level),
+        *(count, duration, ago, percent, requests, instant, clock, short_id, is_success, outcome_label),
+        *(web_address, differences, describe_polling_hints, describe_schedule, bound_label),
+        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level, format_duration),
+        bound_shares,
     )
 }

@@ -2,46 +2,45 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
-from service.clock import Clock, SystemClock
 from service.console import websub_callback
-from service.console.audit_middleware import audit_changes
+from service.console.audit_entries import audit
 from service.console.auth import login
 from service.console.auth.accounts import Passwords
-from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import (
-    PERMISSIONS,
-    PUBLIC,
-    WEBHOOKS,
-    WITHOUT_STORE,
+from service.console.auth.authorization import (
+    LARGEST_BODY_BYTES,
+    ROUTE_RULES,
     Handler,
+    OpenAccess,
+    RouteRules,
     add_security_headers,
     authorize,
+    rules_of,
 )
+from service.console.auth.login import PASSWORDS, create_setup_link
 from service.console.auth.roles import Permission
-from service.console.channel_cache import ChannelCache, ChannelSearch
+from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors
-from service.console.idempotency_middleware import replay_repeated
+from service.console.idempotent_requests import make_idempotent
 from service.console.metrics_sampler import MetricsSampler
+from service.console.openapi import File
 from service.console.pages import opml
 from service.console.pages.overview import default_poll_interval_s, render_update
 from service.console.rendering import (
     CHANNEL_CACHE,
-    CHANNEL_SEARCH,
-    CLOCK,
     METRICS,
     OPML_READER,
     SETTINGS,
     STORE,
     TEMPLATES,
-    static_file,
-    templates,
+    load_templates,
+    serve_static_file,
 )
-from service.console.routes import OPERATIONS, PREFIX, get_openapi, pages
+from service.console.routes import OPERATIONS, PREFIX, get_openapi, list_routes
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.host_process import HostedProgram, HostProcess, NotReady
@@ -51,15 +50,21 @@ from service.observability.metrics import CONSOLE_REQUESTS
 from service.settings import Settings
 from service.store import Store
 
-LARGEST_BODY_BYTES = 64 * 1024
 _STORE_RETRY_INTERVAL_S = 2.0
 _SHUTDOWN_GRACE_S = 3.0
-_HEALTH_PATHS = frozenset(("/livez", "/readyz", "/metrics"))
-_BODY_LIMITS_BYTES: Mapping[Handler, int] = {
+_LARGER_BODIES: Mapping[Handler, int] = {
     websub_callback.receive: websub_callback.LARGEST_PUSH_BYTES,
     opml.upload: opml.LARGEST_FORM_BYTES,
-    **{each.handler: each.largest_bytes for each in OPERATIONS if each.largest_bytes},
+    **{each.handler: each.body.largest_bytes or 0 for each in OPERATIONS if isinstance(each.body, File)},
 }
+_WITHOUT_STORE = {serve_static_file, get_openapi, *(each.handler for each in OPERATIONS if each.without_store)}
+_KINDS: Mapping[str, str] = {
+    f"{PREFIX}/": "api",
+    "/static/": "static",
+    websub_callback.PATH: "hook",
+    **dict.fromkeys(("/livez", "/readyz", "/metrics"), "health"),
+}
+"""The class of requests in the metrics, by the beginning of the path; other paths are pages."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,28 +72,14 @@ log = structlog.get_logger(__name__)
 @web.middleware
 async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Measure how long requests take, by class of route. Streams and WebSockets do not count."""
-    started_s, streams = time.monotonic(), True
+    started_s = time.monotonic()
+    response: web.StreamResponse | None = None
     try:
         response = await handler(request)
-        streams = not isinstance(response, web.Response)
-    except Exception:
-        streams = False
-        raise
-    else:
         return response
     finally:
-        if not streams:
-            CONSOLE_REQUESTS.labels(_route_class(request)).observe(time.monotonic() - started_s)
-
-
-def _route_class(request: web.Request) -> str:
-    """Return the class of a request's route, a value of the label ``route``."""
-    resource = request.match_info.route.resource
-    path = resource.canonical.removeprefix(request.app[SETTINGS].console_base_path) if resource else ""
-    prefixes = {f"{PREFIX}/": "api", "/static/": "static", websub_callback.PATH: "hook"}
-    if path in _HEALTH_PATHS:
-        return "health"
-    return next((name for prefix, name in prefixes.items() if path.startswith(prefix)), "page" if path else "other")
+        if response is None or isinstance(response, web.Response):
+            CONSOLE_REQUESTS.labels(rules_of(request).kind).observe(time.monotonic() - started_s)
 
 
 @web.middleware
@@ -97,7 +88,7 @@ async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamR
 
     The ``Content-Length`` header is checked first. Without it, the body is refused while it is read.
     """
-    largest_bytes = _BODY_LIMITS_BYTES.get(request.match_info.handler, LARGEST_BODY_BYTES)
+    largest_bytes = rules_of(request).largest_bytes
     if (request.content_length or 0) > largest_bytes:
         raise web.HTTPRequestEntityTooLarge(largest_bytes, request.content_length or 0)
     # The public way is request.clone(), which would lose the files of a multipart form.
@@ -105,60 +96,47 @@ async def limit_body_size(request: web.Request, handler: Handler) -> web.StreamR
     return await handler(request)
 
 
-def make_app(
-    settings: Settings, store: Store, clock: Clock, check_ready: ReadinessCheck | None = None
-) -> web.Application:
+def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | None = None) -> web.Application:
     """Return the console's application for an open store, which the application does not close.
 
     ``check_ready`` is the check for ``/readyz``; None means that the console is ready while Redis responds.
     """
-    middlewares = [measure_duration, handle_errors, limit_body_size, authorize, replay_repeated, audit_changes]
-    app = web.Application(middlewares=middlewares, client_max_size=LARGEST_BODY_BYTES)
+    app = web.Application(middlewares=[measure_duration, handle_errors, limit_body_size, authorize])
     app[SETTINGS] = settings
     app[STORE] = store
-    app[CLOCK] = clock
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
-    app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
-    app[METRICS] = MetricsSampler(store, clock, settings.metrics_token.get_secret_value())
+    app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
-    app[TEMPLATES] = templates(settings.console_base_path)
+    app[TEMPLATES] = load_templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
-    health = health_routes(check_ready or store.ping, settings)
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()
-    public = [
-        *health,
-        web.get("/static/{path:.+}", static_file),
-        web.get("/login", login.login_form),
-        web.post("/login", login.login),
-        web.get("/setup", login.setup_form),
-        web.post("/setup", login.setup),
-        web.get("/join", login.join_form),
-        web.post("/join", login.join),
-        web.get(f"{PREFIX}/openapi.json", get_openapi),
-    ]
-    hooks = [
-        web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),
-        web.post(websub_callback.PATH, websub_callback.receive),
-    ]
-    app[PUBLIC] = frozenset([*(route.handler for route in public), login.enter])
-    app[WEBHOOKS] = frozenset(route.handler for route in hooks)
-    without_store = (each.handler for each in OPERATIONS if each.without_store)
-    app[WITHOUT_STORE] = frozenset([*(route.handler for route in health), static_file, get_openapi, *without_store])
-    closed = pages()
-    app[PERMISSIONS] = {
-        **{route.handler: Permission(role) for role, routes in closed.items() for route in routes},
-        **{each.handler: each.permission for each in OPERATIONS},
-    }
-    operations = [web.route(each.method, PREFIX + each.path, each.handler) for each in OPERATIONS]
-    routes = [*public, *hooks, *(route for routes in closed.values() for route in routes), *operations]
-    base_path = settings.console_base_path
-    app.add_routes([web.RouteDef(each.method, base_path + each.path, each.handler, each.kwargs) for each in routes])
-    if base_path:
-        app.add_routes([*health, web.get("/", login.enter), web.get(base_path, login.enter)])
+    _add_routes(app, health_routes(check_ready or store.ping, settings))
     app.on_response_prepare.append(add_security_headers)
     app.on_startup.append(_start)
     app.on_shutdown.append(_stop)
     return app
+
+
+def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
+    """Add all routes with their rules, below the setting ``console_base_path``."""
+    base_path = app[SETTINGS].console_base_path
+    operations = ((each.permission, web.route(each.method, PREFIX + each.path, each.handler)) for each in OPERATIONS)
+    pages = ((access, route) for access, found in list_routes().items() for route in found)
+    rules: dict[Handler, RouteRules] = {login.redirect_to_overview: RouteRules(OpenAccess.PUBLIC, "page")}
+    for access, route in [*((OpenAccess.PUBLIC, route) for route in health), *pages, *operations]:
+        handler = route.handler
+        kind = next((name for start, name in _KINDS.items() if route.path.startswith(start)), "page")
+        without_store = kind == "health" or handler in _WITHOUT_STORE
+        rule = RouteRules(access, kind, _LARGER_BODIES.get(handler, LARGEST_BODY_BYTES), without_store)
+        if isinstance(access, Permission) and route.method != hdrs.METH_GET and not without_store:
+            handler = handler if access.scope.endswith(":read") else audit(handler)
+            if kind == "api" and route.method == hdrs.METH_POST:
+                handler = make_idempotent(handler)
+        rules[handler] = rule
+        app.add_routes([web.RouteDef(route.method, base_path + route.path, handler, route.kwargs)])
+    if base_path:
+        app.add_routes([*health, *(web.get(path, login.redirect_to_overview) for path in ("/", base_path))])
+    app[ROUTE_RULES] = rules
 
 
 async def _start(app: web.Application) -> None:
@@ -193,7 +171,7 @@ class ConsoleProgram(HostedProgram):
         Raises :class:`OperationalError` if the address is in use.
         """
         settings, store = self._settings, self._store
-        app = make_app(settings, store, SystemClock(), process.check_ready)
+        app = make_app(settings, store, process.check_ready)
         async with serve_http(
             app,
             settings.console_bind,
@@ -216,7 +194,7 @@ async def _show_setup_link(store: Store, url: str) -> None:
     logged_error = ""
     while True:
         try:
-            link = await setup_link(store, url)
+            link = await create_setup_link(store, url)
         except StoreUnavailable as error:
             if str(error) != logged_error:
                 logged_error = str(error)

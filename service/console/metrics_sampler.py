@@ -6,23 +6,27 @@ overview is rendered once per sample for all watchers.
 
 import asyncio
 import re
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final
 
 import msgspec
 import structlog
 
-from service.clock import Clock
 from service.errors import CoronetError, Unreachable
 from service.net.internal_clients import ProcessClient
 from service.operations.store_gauges import update_store_gauges
 from service.store import Store
+from service.tasks import cancel_and_wait
 
 _PREFIXES: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
 _POLLS: Final = "coronet_polls_total"
-_MESSAGES: Final = "coronet_messages_total"
 _MOVES: Final = "coronet_key_group_moves_total"
+MESSAGES: Final = "coronet_messages_total"
+"""Messages that the XMPP server has accepted."""
 DETECTION: Final = "coronet_detection_seconds"
 DELIVERY: Final = "coronet_delivery_seconds"
 RECEIPT: Final = "coronet_receipt_seconds"
@@ -103,7 +107,7 @@ def parse_metrics(text: str) -> dict[str, float]:
     return counts
 
 
-def growth(before: Counts, after: Counts) -> dict[str, float]:
+def compute_growth(before: Counts, after: Counts) -> dict[str, float]:
     """Return the increase of each counter from ``before`` to ``after``.
 
     A counter that has decreased was reset by a restart; its increase is its new value.
@@ -115,12 +119,7 @@ def growth(before: Counts, after: Counts) -> dict[str, float]:
     return increases
 
 
-def add_counts(first: Counts, second: Counts) -> dict[str, float]:
-    """Return the sum of both values of each metric, by the metric's name."""
-    return {name: first.get(name, 0.0) + second.get(name, 0.0) for name in {*first, *second}}
-
-
-def polls_by_outcome(counts: Counts) -> dict[str, float]:
+def count_polls(counts: Counts) -> dict[str, float]:
     """Return the number of polls by outcome, without outcomes that have not occurred."""
     return {outcome: value for outcome, value in _by_label(counts, _POLLS, "outcome").items() if value > 0}
 
@@ -131,17 +130,12 @@ def _by_label(counts: Counts, metric: str, label: str) -> dict[str, float]:
     return {name[len(start) : -2]: value for name, value in counts.items() if name.startswith(start)}
 
 
-def message_count(counts: Counts) -> float:
-    """Return the number of messages that the XMPP server has accepted."""
-    return counts.get(_MESSAGES, 0.0)
-
-
-def key_group_moves(counts: Counts) -> dict[str, int]:
+def count_key_group_moves(counts: Counts) -> dict[str, int]:
     """Return the numbers of splits and of merges of key groups, by the kind of move."""
     return {kind: int(value) for kind, value in _by_label(counts, _MOVES, "kind").items() if value > 0}
 
 
-def delays(counts: Counts, histogram: str) -> Delays | None:
+def compute_delays(counts: Counts, histogram: str) -> Delays | None:
     """Return the percentiles of a histogram, interpolated within its buckets; None if it is empty.
 
     ``counts`` are the values of all metrics. ``histogram`` is the histogram's name.
@@ -164,19 +158,19 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
     return low
 
 
-def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
+def compute_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     """Return the load of a process over the last ``elapsed_s`` seconds.
 
     ``before`` and ``now`` are its metrics at the start and at the end of that time.
     """
-    increases = growth(before, now)
+    increases = compute_growth(before, now)
     contents = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}
     versions = next((name for name in now if name.startswith(_VERSIONS)), "")
     return Load(
-        polls_per_minute=sum(polls_by_outcome(increases).values()) / elapsed_s * 60,
+        polls_per_minute=sum(count_polls(increases).values()) / elapsed_s * 60,
         core_share=increases.get("process_cpu_seconds_total", 0.0) / elapsed_s,
         memory_bytes=now.get("process_resident_memory_bytes", 0.0),
-        poll_lag=delays(increases, _POLL_LAG),
+        poll_lag=compute_delays(increases, _POLL_LAG),
         cache_entries=int(now.get("coronet_content_cache_entries", 0)),
         cache_bytes=now.get("coronet_content_cache_bytes", 0.0),
         cache_hit_share=contents.get(f'{_CONTENTS}source="cache"}}', 0.0) / sum(contents.values())
@@ -186,18 +180,16 @@ def process_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     )
 
 
-def thin_out(
-    samples: Iterable[Sample], now_s: float, fine_s: float, coarse_s: float, retention_s: float
-) -> list[Sample]:
+def thin_out(samples: Iterable[Sample], now_s: float) -> list[Sample]:
     """Return the samples to keep at the Unix time ``now_s``, oldest first.
 
-    All samples up to the age ``fine_s`` are kept. Of the older samples up to the age ``retention_s``, one is kept in
-    each period of ``coarse_s``. All three are in seconds.
+    All samples up to the age ``_FINE_S`` are kept. Of the older samples up to the age ``_RETENTION_S``, one is kept in
+    each period of ``_COARSE_S``.
     """
     kept: list[Sample] = []
     for sample in samples:
-        is_old = now_s - sample.at_s > fine_s
-        if now_s - sample.at_s > retention_s or (is_old and kept and sample.at_s - kept[-1].at_s < coarse_s):
+        is_old = now_s - sample.at_s > _FINE_S
+        if now_s - sample.at_s > _RETENTION_S or (is_old and kept and sample.at_s - kept[-1].at_s < _COARSE_S):
             continue
         kept.append(sample)
     return kept
@@ -206,7 +198,7 @@ def thin_out(
 class MetricsSampler:
     """Takes samples in the background, and passes each update of the live overview to all its watchers."""
 
-    def __init__(self, store: Store, clock: Clock, metrics_token: str = "") -> None:
+    def __init__(self, store: Store, metrics_token: str) -> None:
         """Create a sampler that takes no samples before :meth:`start`.
 
         ``metrics_token`` is sent with the requests for metrics; "" means that no token is sent.
@@ -216,13 +208,11 @@ class MetricsSampler:
         self.loads: dict[str, Load] = {}
         """The load of each process, by the URL of its metrics."""
         self._store = store
-        self._clock = clock
         self._metrics_token = metrics_token
         self._counts: dict[str, Counts] = {}
         """The latest counts of each process, by the URL of its metrics."""
         self._references: dict[str, tuple[Sample, Sample]] = {}
         """An older and a newer earlier sample of each process, from which its load is computed."""
-        self._total: Counts = {}
         self._watchers = 0
         self._update = b""
         self._sampled = asyncio.Event()
@@ -234,7 +224,7 @@ class MetricsSampler:
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:
             return {}, 0.0
-        return growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
+        return compute_growth(recent[0].counts, recent[-1].counts), recent[-1].at_s - recent[0].at_s
 
     def start(self, render_update: Callable[[], Awaitable[bytes]]) -> None:
         """Start sampling.
@@ -246,8 +236,7 @@ class MetricsSampler:
     async def close(self) -> None:
         """Stop sampling and end all :meth:`watch` iterators."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await cancel_and_wait(self._task)
         self._update = b""
         self._sampled.set()
 
@@ -288,10 +277,8 @@ class MetricsSampler:
         self._watcher_joined.clear()
         await asyncio.sleep(_MIN_INTERVAL_S)
         interval_s = _WATCHED_INTERVAL_S if self._watchers else _IDLE_INTERVAL_S
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._watcher_joined.wait(), interval_s)
-        except TimeoutError:
-            return
 
     async def _sample(self, processes: ProcessClient) -> None:
         nodes, bots, waiting, _ = await asyncio.gather(
@@ -300,19 +287,16 @@ class MetricsSampler:
             self._store.outbox.count_waiting(),
             update_store_gauges(self._store),
         )
-        urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))
-        urls = urls[:_MAX_PROCESSES]
-        now_s = self._clock.wall_s()
-        scraped = await asyncio.gather(*(_scrape(processes, url) for url in urls))
-        for url, counts in zip(urls, scraped, strict=True):
+        urls = list(dict.fromkeys([*(node.metrics_url for node in nodes if node.metrics_url), *bots]))[:_MAX_PROCESSES]
+        now_s = time.time()
+        scraped = dict(zip(urls, await asyncio.gather(*(_scrape(processes, url) for url in urls)), strict=True))
+        total, before = Counter[str](self.samples[-1].counts if self.samples else ()), self._counts
+        self._counts = {url: known for url, counts in scraped.items() if (known := counts or before.get(url))}
+        for url, counts in scraped.items():
             # The counts of a new process are not added: it is unknown when they were counted.
-            increases = growth(self._counts.get(url, counts), counts)
-            self._total = add_counts(self._total, increases)
-            self._counts[url] = counts or self._counts.get(url, counts)
-        self._counts = {url: self._counts[url] for url in urls}
-        self._update_loads({url: counts for url, counts in zip(urls, scraped, strict=True) if counts}, now_s)
-        sample = Sample(now_s, self._total, waiting)
-        self.samples = thin_out([*self.samples, sample], now_s, _FINE_S, _COARSE_S, _RETENTION_S)
+            total.update(compute_growth(before.get(url, counts), counts))
+        self._update_loads({url: counts for url, counts in scraped.items() if counts}, now_s)
+        self.samples = thin_out([*self.samples, Sample(now_s, total, waiting)], now_s)
 
     def _update_loads(self, scraped: Mapping[str, Counts], now_s: float) -> None:
         self.loads, references, self._references = {}, self._references, {}
@@ -323,7 +307,7 @@ class MetricsSampler:
                 older, newer = newer, now
             self._references[url] = older, newer
             if now_s > older.at_s:
-                self.loads[url] = process_load(older.counts, counts, now_s - older.at_s)
+                self.loads[url] = compute_load(older.counts, counts, now_s - older.at_s)
 
 
 async def _scrape(processes: ProcessClient, url: str) -> Counts:

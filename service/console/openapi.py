@@ -15,10 +15,11 @@ from typing import Any, Final, Literal, TypeVar
 import msgspec
 from aiohttp import web
 
-from service.console.auth.middleware import Handler
+from service.console.auth.authorization import Handler
 from service.console.auth.roles import Permission
 from service.console.error_responses import Problem
-from service.console.rendering import MAX_ITEMS, json_response, read_body
+from service.console.pagination import MAX_ITEMS
+from service.console.rendering import json_response, read_body
 
 _COMMON_PROBLEMS: Final = (401, 403, 500, 503)
 _BODY_PROBLEMS: Final = (400, 413, 415, 422)
@@ -64,9 +65,13 @@ _PATH_DESCRIPTIONS: Final = {
 
 @dataclass(frozen=True)
 class File:
-    """A request or response body that is not JSON."""
+    """A request or response body that is not JSON.
+
+    ``largest_bytes`` limits the size of a request body; None means the default limit.
+    """
 
     media_type: str
+    largest_bytes: int | None = None
 
 
 Body = type[msgspec.Struct] | File
@@ -83,8 +88,7 @@ class Operation:
     """One operation of the API.
 
     ``responses`` maps each success status to the type of its body; None means an empty body. ``problems`` are the error
-    statuses. ``without_store`` states that the operation works while the store is unavailable. ``largest_bytes`` limits
-    the size of the request body; None means the default limit.
+    statuses. ``without_store`` states that the operation works while the store is unavailable.
     """
 
     method: str
@@ -96,7 +100,6 @@ class Operation:
     parameters: tuple[Parameter, ...]
     problems: tuple[int, ...]
     without_store: bool
-    largest_bytes: int | None
 
 
 class Operations(list[Operation]):
@@ -114,15 +117,13 @@ class Operations(list[Operation]):
         status: int = 200,
         host_description: str = "",
         without_store: bool = False,
-        largest_bytes: int | None = None,
     ) -> Callable[[_Function], _Function]:
         """Return a decorator that declares a function as an operation of the API.
 
         ``problems`` are the error statuses with which the operation may fail, and ``query`` are its parameters in the
         URL's query. ``responses`` is for functions that return a response object: it maps statuses to types of bodies.
         ``file`` is for functions that read the request body themselves. ``status`` is the status of a success, and
-        ``host_description`` describes the path parameter ``host``. For ``without_store`` and ``largest_bytes`` see
-        :class:`Operation`.
+        ``host_description`` describes the path parameter ``host``. For ``without_store`` see :class:`Operation`.
         """
         names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
         descriptions = {**_PATH_DESCRIPTIONS, "host": host_description or _PATH_DESCRIPTIONS["host"]}
@@ -152,7 +153,6 @@ class Operations(list[Operation]):
                     parameters,
                     (*problems, *(_BODY_PROBLEMS if kind else ())),
                     without_store,
-                    largest_bytes,
                 )
             )
             return function
@@ -192,6 +192,7 @@ def build_document(prefix: str, operations: Sequence[Operation]) -> dict[str, An
 
 def _describe(operation: Operation) -> dict[str, Any]:
     is_post = operation.method == "POST"
+    scope = f" API keys need the scope {operation.permission.scope}." if operation.permission.scope else ""
     problems = sorted({*operation.problems, *_COMMON_PROBLEMS, *(_IDEMPOTENCY_PROBLEMS if is_post else ())})
     kinds = [(status, kind, _JSON) for status, kind in operation.responses.items()]
     kinds += [(status, Problem, "application/problem+json") for status in problems]
@@ -199,7 +200,7 @@ def _describe(operation: Operation) -> dict[str, Any]:
         "operationId": operation.handler.__name__,
         "tags": [operation.permission.scope.partition(":")[0] or "access"],
         "summary": (operation.handler.__doc__ or "").strip(),
-        "description": _describe_permission(operation.permission),
+        "description": f"Requires the role {operation.permission.role}.{scope}",
         "responses": {
             str(status): {"description": HTTPStatus(status).phrase, **_content(kind, media_type)}
             for status, kind, media_type in kinds
@@ -219,11 +220,6 @@ def _describe(operation: Operation) -> dict[str, Any]:
     if operation.body is not None:
         description["requestBody"] = {"required": True, **_content(operation.body, _JSON)}
     return description
-
-
-def _describe_permission(permission: Permission) -> str:
-    scope = f" API keys need the scope {permission.scope}." if permission.scope else ""
-    return f"Requires the role {permission.role}.{scope}"
 
 
 def _content(kind: Body | None, media_type: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ publishers ask for, back-off of failing channels, budgets of sites, whole pollin
 leaves out polls that fail or are late, and pauses of whole sites.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -75,36 +75,39 @@ class Outcome(msgspec.Struct, frozen=True):
     bounds: dict[BindingConstraint, int]
 
 
-class ChannelDelays(NamedTuple):
-    """The mean detection delays of one channel before and after a change, in seconds.
+class DelayChange(msgspec.Struct, frozen=True):
+    """A channel whose mean detection delay would change.
 
-    ``row`` is the position of the channel in the list that the model was built from.
+    ``before_s`` and ``after_s`` are the delays before and after the change, in seconds.
     """
 
-    row: int
+    channel: ChannelId
+    title: str
+    subscribers: int
     before_s: float
     after_s: float
 
 
-class SlowChannel(NamedTuple):
-    """A channel with its mean detection delay in seconds, and the constraint that determines its number of polls.
+class SlowestChannel(msgspec.Struct, frozen=True):
+    """A channel with a long mean detection delay ``wait_s`` (s), and the constraint that determines it."""
 
-    ``row`` is the position of the channel in the list that the model was built from.
-    """
-
-    row: int
+    channel: ChannelId
+    title: str
+    subscribers: int
     wait_s: float
-    bound: BindingConstraint
+    bound_by: BindingConstraint
 
 
 class _Solution(NamedTuple):
     """The optimum for all channels.
 
-    ``size`` has the polls of each channel in one poll interval, and ``delays_s`` its mean detection delay in seconds.
+    ``policy`` is the part of the policy that the fleet can afford. ``size`` has the polls of each channel in one poll
+    interval, and ``delays_s`` its mean detection delay in seconds.
     ``table`` has the optimizer's input for each channel, with its site's scale. ``scale`` is the fleet's scale; None if
     there are no channels. ``choices`` are the channels' polling levels; None if any number of nodes may poll them.
     """
 
+    policy: FleetPolicy
     size: Floats
     delays_s: Floats
     table: FactorTable
@@ -133,13 +136,9 @@ class PolicyModel:
 
         A scale is the optimizer's factor that fits polls into a budget: that of one site, or that of the fleet.
         """
-        policy = self._affordable(policy)
         if policy not in self._solutions:
-            self._solutions[policy] = self._solve(policy)
+            self._solutions[policy] = self._solve(node_optimizer.affordable_policy(policy, len(self._channels)))
         return self._solutions[policy]
-
-    def _affordable(self, policy: FleetPolicy) -> FleetPolicy:
-        return node_optimizer.affordable_policy(policy, len(self._channels))
 
     def _solve(self, policy: FleetPolicy) -> _Solution:
         table, levels = self._table.copy(), policy.objective.levels
@@ -158,12 +157,11 @@ class PolicyModel:
             least, most = node_optimizer.size_bounds(policy, self._nodes, table)
             speeds = encode_speeds(polling_speeds(decode_rates(rhythms), least / size, most / size))
             delays_s = delays_s * delay_factors(rhythms, speeds)
-        return _Solution(size, delays_s, table, scale, choices)
+        return _Solution(policy, size, delays_s, table, scale, choices)
 
-    def outcome(self, policy: FleetPolicy) -> Outcome:
+    def predict_outcome(self, policy: FleetPolicy) -> Outcome:
         """Return the effect that ``policy`` would have on the current channels."""
-        policy = self._affordable(policy)
-        size, delays_s, table, scale, choices = self.solve(policy)
+        policy, size, delays_s, table, scale, choices = self.solve(policy)
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
         bounds: Mapping[BindingConstraint, int] = {}
         if scale is not None:
@@ -179,14 +177,24 @@ class PolicyModel:
             bounds=dict(bounds),
         )
 
-    def slowest(self, policy: FleetPolicy, max_count: int) -> Sequence[SlowChannel]:
-        """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first."""
-        policy = self._affordable(policy)
-        _, delays_s, table, scale, _ = self.solve(policy)
+    def find_slowest(self, policy: FleetPolicy, max_count: int) -> tuple[SlowestChannel, ...]:
+        """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first.
+
+        The channels are without their titles.
+        """
+        policy, _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
-            return []
-        rows = np.argsort(-delays_s, kind="stable")[:max_count].tolist()
-        return [SlowChannel(row, float(delays_s[row]), self._bound(policy, row, table, scale)) for row in rows]
+            return ()
+        return tuple(
+            SlowestChannel(
+                self._channels[row].id,
+                "",
+                self._channels[row].subscribers,
+                float(delays_s[row]),
+                self._bound(policy, row, table, scale),
+            )
+            for row in np.argsort(-delays_s, kind="stable")[:max_count].tolist()
+        )
 
     def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
         """Return the constraint that determines the number of polls of the channel in a ``row`` of the table."""
@@ -197,14 +205,14 @@ class PolicyModel:
         )
         return bound
 
-    def largest_delay_changes(
+    def find_largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
-    ) -> tuple[Sequence[ChannelDelays], Sequence[ChannelDelays]]:
+    ) -> tuple[tuple[DelayChange, ...], tuple[DelayChange, ...]]:
         """Return the channels whose delay decreases most, and those whose delay increases most.
 
-        The policy changes from ``before`` to ``after``. Each list has at most ``max_count`` channels, most affected
-        first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the number of
-        subscribers.
+        The policy changes from ``before`` to ``after``. Each list has at most ``max_count`` channels without their
+        titles, most affected first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the
+        number of subscribers.
         """
         before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -213,10 +221,11 @@ class PolicyModel:
         sooner = (index for index in order[::-1][:max_count] if gain[index] > _TOLERANCE)
         later = (index for index in order[:max_count] if gain[index] < -_TOLERANCE)
 
-        def delays_of(indices: Iterable[np.int64]) -> Sequence[ChannelDelays]:
-            return [ChannelDelays(int(index), float(before_s[index]), float(after_s[index])) for index in indices]
+        def change(row: int) -> DelayChange:
+            channel = self._channels[row]
+            return DelayChange(channel.id, "", channel.subscribers, float(before_s[row]), float(after_s[row]))
 
-        return delays_of(sooner), delays_of(later)
+        return tuple(map(change, sooner)), tuple(map(change, later))
 
     def _site_scales(self, policy: FleetPolicy, table: FactorTable) -> Floats:
         """Return for each channel the scale that fits the polls of its site into the site's request budget.

@@ -1,4 +1,4 @@
-"""Request and response helpers of all handlers: application keys, templates, JSON, forms, and static files.
+"""Request and response helpers of all handlers: application keys, templates, JSON, and static files.
 
 Only static files are compressed. Pages contain secrets next to parts of their URL, so a compressed page's size could
 reveal the secrets (BREACH).
@@ -8,20 +8,19 @@ import asyncio
 import gzip
 import hashlib
 import mimetypes
-import re
+import time
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import hdrs, web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from service.clock import Clock
 from service.console import formatting
 from service.console.auth.roles import Principal
-from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelSearch
+from service.console.channel_cache import ChannelCache
 from service.console.metrics_sampler import MetricsSampler
 from service.errors import UserError
 from service.feeds.sandbox.opml_reader import OpmlReader
@@ -31,10 +30,8 @@ from service.store.console.accounts import Role
 
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
-CLOCK: Final = web.AppKey("clock", Clock)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
-METRICS: Final = web.AppKey("pulse", MetricsSampler)
-CHANNEL_SEARCH: Final = web.AppKey("search", ChannelSearch)
+METRICS: Final = web.AppKey("metrics", MetricsSampler)
 OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
@@ -43,19 +40,15 @@ PRINCIPAL: Final = web.RequestKey("principal", Principal)
 CSRF: Final = web.RequestKey("csrf", str)
 """The CSRF token that forms of the page must send back."""
 
-MAX_ITEMS: Final = 200
-"""Maximum number of items on one page of a list in the API."""
-
 _FOLDER: Final = Path(__file__).parent
 _STATIC: Final = _FOLDER / "static"
 _STATIC_FILES: Final = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()}
 _COMPRESSED_TYPES: Final = ("text/", "application/javascript", "application/json", "image/svg+xml")
-_STREAM_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
 _Body = TypeVar("_Body")
 
 
 @cache
-def templates(base_path: str = "") -> Environment:
+def load_templates(base_path: str = "") -> Environment:
     """Return the Jinja environment of the console's templates, whose links begin with ``base_path``.
 
     Values are escaped, and undefined names are errors. Each template is compiled once.
@@ -68,7 +61,7 @@ def templates(base_path: str = "") -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(formatting.FILTERS)
-    environment.globals["base"] = base_path
+    environment.globals |= {"base": base_path, "error": ""}
     return environment
 
 
@@ -86,7 +79,8 @@ def time_zone(request: web.Request) -> str:
 def render(request: web.Request, template: str, status: int = 200, **values: object) -> web.Response:
     """Return the HTML page that ``template`` renders with ``values``.
 
-    The template also gets the path, the current time, the account's name, time zone and rights, and the CSRF token.
+    The template also gets the request, the path on this console, the settings, the current time, the account's name,
+    time zone and rights, and the CSRF token.
     """
     principal = request.get(PRINCIPAL)
     text = (
@@ -94,14 +88,15 @@ def render(request: web.Request, template: str, status: int = 200, **values: obj
         .get_template(template)
         .render(
             values,
+            request=request,
+            settings=request.app[SETTINGS],
             path=local_path(request),
-            now_s=request.app[CLOCK].wall_s(),
+            now_s=time.time(),
             zone=time_zone(request),
             account_name=principal.name if principal else "",
             can_operate=principal is not None and principal.role.covers(Role.OPERATOR),
             can_administer=principal is not None and principal.role.covers(Role.ADMIN),
             csrf=request.get(CSRF, ""),
-            has_chat=bool(request.app[SETTINGS].chat_websocket_url),
         )
     )
     return web.Response(status=status, text=text, content_type="text/html")
@@ -128,37 +123,7 @@ async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
         raise web.HTTPBadRequest(text=f"The body is not valid JSON: {error}") from error
 
 
-def read_limit(request: web.Request, default: int) -> int:
-    """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
-
-    Raises :class:`UserError` if it is out of range.
-    """
-    try:
-        limit: int = msgspec.convert(
-            request.query.get("limit", str(default)), Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)], strict=False
-        )
-    except msgspec.ValidationError as error:
-        raise UserError(f"limit: {error}") from error
-    return limit
-
-
-def read_log_cursor(request: web.Request) -> str:
-    """Return ``cursor`` in the URL's query: the id of a Redis stream entry, after which the page begins.
-
-    The value "" means that the page begins with the newest entry. Raises :class:`UserError` for an invalid id.
-    """
-    cursor = request.query.get("cursor", "")
-    if cursor and not _STREAM_CURSOR.fullmatch(cursor):
-        raise UserError(INVALID_CURSOR)
-    return cursor
-
-
-async def read_form(request: web.Request) -> dict[str, str]:
-    """Return the stripped fields of the posted form. If a field is repeated, its last value counts."""
-    return {name: str(value).strip() for name, value in (await request.post()).items()}
-
-
-async def static_file(request: web.Request) -> web.Response:
+async def serve_static_file(request: web.Request) -> web.Response:
     """Serve a static file."""
     name = request.match_info["path"]
     if name not in _STATIC_FILES:

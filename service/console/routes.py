@@ -1,4 +1,4 @@
-"""Routes of the console: pages by the role that they require, and the JSON API with its document and reference page."""
+"""Routes of the console: pages by who may use them, and the JSON API with its document and reference page."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -7,7 +7,10 @@ from typing import Any, Final
 from aiohttp import web
 from markupsafe import Markup
 
+from service.console import websub_callback
 from service.console.auth import login
+from service.console.auth.authorization import OpenAccess
+from service.console.auth.roles import Permission
 from service.console.openapi import Operation, build_document
 from service.console.pages import (
     about,
@@ -30,7 +33,7 @@ from service.console.pages import (
     shards,
 )
 from service.console.pages import channel as channel_page
-from service.console.rendering import SETTINGS, json_response, render, templates
+from service.console.rendering import SETTINGS, json_response, load_templates, render, serve_static_file
 from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
@@ -57,15 +60,29 @@ OPERATIONS: Final[Sequence[Operation]] = (
 )
 
 
-def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
-    """Return the routes of all pages by the role that they require."""
+def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
+    """Return the routes of all pages, by who may use them."""
     return {
-        Role.VIEWER: [
+        OpenAccess.PUBLIC: [
+            web.get("/static/{path:.+}", serve_static_file),
+            web.get("/login", login.login_form),
+            web.post("/login", login.login),
+            web.get("/setup", login.setup_form),
+            web.post("/setup", login.setup),
+            web.get("/join", login.join_form),
+            web.post("/join", login.join),
+            web.get(f"{PREFIX}/openapi.json", get_openapi),
+        ],
+        OpenAccess.WEBHOOK: [
+            web.get(websub_callback.PATH, websub_callback.verify, allow_head=False),
+            web.post(websub_callback.PATH, websub_callback.receive),
+        ],
+        Permission(Role.VIEWER): [
             web.get("/", overview.page),
-            web.get("/live", overview.stream, allow_head=False),
+            web.get("/live", overview.stream_updates, allow_head=False),
             web.get("/channels", channels.page),
             web.get("/channels/{cid}", channel_page.page),
-            web.get("/channels/{cid}/versions", channel_page.versions),
+            web.get("/channels/{cid}/versions", channel_page.versions_page),
             web.get("/channels/{cid}/content", channel_page.content_page),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy.page),
@@ -88,7 +105,7 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/settings/keys/{key}/revoke", account_settings.revoke_key),
             web.post("/logout", login.logout),
         ],
-        Role.OPERATOR: [
+        Permission(Role.OPERATOR): [
             web.post("/settings/invitations", account_settings.create_invitation),
             web.get("/channels/add", add_channel.add_form),
             web.post("/channels/add", add_channel.preview),
@@ -96,29 +113,33 @@ def pages() -> Mapping[Role, Sequence[web.RouteDef]]:
             web.post("/channels/change", channels.change_selected),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),
-            web.post("/channels/{cid}/trace", channel_page.trace),
+            web.post("/channels/{cid}/trace", channel_page.trace_poll),
             web.post("/channels/{cid}/pause", channel_page.pause),
             web.post("/channels/{cid}/bounds", channel_page.set_bounds),
+            web.post("/channels/{cid}/bounds/undo", channel_page.restore_bounds),
             web.post("/channels/{cid}/selector", add_channel.change_selector),
             web.post("/channels/{cid}/remarks", channel_page.set_tags_and_note),
             web.post("/channels/{cid}/listed", channel_page.set_listed),
             web.get("/channels/{cid}/remove", channel_page.remove_form),
             web.post("/channels/{cid}/remove", channel_page.remove),
-            web.post("/nodes/restore", nodes.restore),
+            web.post("/nodes/{worker}/restore", nodes.restore),
             web.post("/nodes/{node}/drain", nodes.drain),
             web.post("/shards", shards.change),
-            web.post("/hosts/{host}", hosts.change),
+            web.post("/hosts/{host}/pause", hosts.pause),
+            web.post("/hosts/{host}/limit", hosts.set_limit),
+            web.post("/hosts/{host}/limit/reset", hosts.reset_limit),
             web.post("/hosts/{host}/block", hosts.block),
             web.post("/hosts/{host}/allow", hosts.allow),
             web.post("/people/{user}", people.change),
-            web.post("/people/{user}/rehearsal", people.dry_run_page),
-            web.post("/blocked-domains", domain_blocks.change),
+            web.post("/people/{user}/rehearsal", people.dry_run),
+            web.post("/blocked-domains", domain_blocks.block),
+            web.post("/blocked-domains/{host}/allow", domain_blocks.allow),
             web.post("/delivery/{letter}/requeue", delivery.requeue),
             web.post("/delivery/{letter}/drop", delivery.drop),
         ],
-        Role.ADMIN: [
+        Permission(Role.ADMIN): [
             web.get("/chat", chat.page),
-            web.get("/chat/xmpp", chat.socket, allow_head=False),
+            web.get("/chat/xmpp", chat.proxy_socket, allow_head=False),
             web.get("/people/{user}/forget", people.forget_form),
             web.post("/people/{user}/forget", people.forget),
             web.post("/policy", policy.apply),
@@ -154,7 +175,7 @@ def _reference() -> Markup:
     for path, methods in _document("")["paths"].items():
         for method, description in methods.items():
             areas.setdefault(description["tags"][0], []).append((path, method, description))
-    template = templates().get_template("api_reference.html")
+    template = load_templates().get_template("api_reference.html")
     return Markup(template.render(areas=areas, types=_document("")["components"]["schemas"]))  # noqa: S704 - escaped
 
 

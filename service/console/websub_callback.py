@@ -5,14 +5,13 @@ request with a wrong token gets 404. A push with a wrong signature is accepted w
 """
 
 import asyncio
-import contextlib
 import hmac
-from collections.abc import Iterator
+import time
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from service.console.rendering import CLOCK, STORE
+from service.console.rendering import STORE
 from service.feeds.websub import HubState, IntentVerification, is_signature_valid, update_hub, verify_intent
 from service.model import ChannelId
 from service.store.channels.websub import Push, new_hub_secrets
@@ -38,26 +37,15 @@ class PushReader:
         self.size_bytes = 0
         self._channels: set[ChannelId] = set()
 
-    @contextlib.contextmanager
-    def reserve(self, cid: ChannelId) -> Iterator[bool]:
-        """Reserve the channel ``cid`` until the context ends.
+    async def read(self, request: web.Request, cid: ChannelId) -> bytes | None:
+        """Return the body of a push to the channel ``cid``.
 
-        The context's value is False if another push of the channel is already being read.
+        The result is None if another push of the channel is being read, after a timeout, or if all bodies in memory
+        exceed the limit. Raises ``web.HTTPRequestEntityTooLarge`` for a body above ``LARGEST_PUSH_BYTES``.
         """
         if cid in self._channels:
-            yield False
-            return
+            return None
         self._channels.add(cid)
-        try:
-            yield True
-        finally:
-            self._channels.discard(cid)
-
-    async def read(self, request: web.Request) -> bytes | None:
-        """Return the body of a push; None after a timeout, or if all bodies in memory exceed the limit.
-
-        Raises ``web.HTTPRequestEntityTooLarge`` for a body above ``LARGEST_PUSH_BYTES``.
-        """
         received = bytearray()
         try:
             async with asyncio.timeout(_BODY_TIMEOUT_S):
@@ -73,6 +61,7 @@ class PushReader:
             return None
         finally:
             self.size_bytes -= len(received)
+            self._channels.discard(cid)
 
 
 PUSH_READER: Final = web.AppKey("push reader", PushReader)
@@ -85,7 +74,7 @@ async def verify(request: web.Request) -> web.Response:
         return web.Response(status=404)
     query = request.query
     intent = IntentVerification(*(query.get(f"hub.{name}", "") for name in ("mode", "topic", "lease_seconds")))
-    agreed, after = verify_intent(state, intent, request.app[CLOCK].wall_s(), new_hub_secrets())
+    agreed, after = verify_intent(state, intent, time.time(), new_hub_secrets())
     if not agreed:
         return web.Response(status=404)
     if not await request.app[STORE].websub.compare_and_set(request.match_info["cid"], state, after):
@@ -109,16 +98,14 @@ async def receive(request: web.Request) -> web.Response:
         state = await store.websub.change(cid, lambda state: update_hub(state, (), "", new_hub_secrets()))
     if state is None or state.status == "leaving":
         return web.Response(status=410)
-    reader = request.app[PUSH_READER]
-    with reader.reserve(cid) as is_reserved:
-        body = await reader.read(request) if is_reserved else None
-        if body is None:
-            push = Push()
-        elif is_signature_valid(state.secret, request.headers.get("X-Hub-Signature", ""), body):
-            push = Push(body, request.headers.get(hdrs.CONTENT_TYPE, "")[:_MAX_MEDIA_TYPE_CHARS])
-        else:
-            return web.Response(status=202)
-        await store.websub.queue_push(cid, push)
+    body = await request.app[PUSH_READER].read(request, cid)
+    if body is None:
+        push = Push()
+    elif is_signature_valid(state.secret, request.headers.get("X-Hub-Signature", ""), body):
+        push = Push(body, request.headers.get(hdrs.CONTENT_TYPE, "")[:_MAX_MEDIA_TYPE_CHARS])
+    else:
+        return web.Response(status=202)
+    await store.websub.queue_push(cid, push)
     await store.worker_requests.announce_push(cid)
     return web.Response(status=202)
 

@@ -267,11 +267,11 @@ class LocalFleet:
 
     async def _greeting(self) -> str:
         # Imported late: loading the web server's libraries takes a third of a second.
-        from service.console.auth.login import setup_link  # noqa: PLC0415 - see above
+        from service.console.auth.login import create_setup_link  # noqa: PLC0415 - see above
 
         try:
             async with opened(load(self._settings())) as store:
-                link = await setup_link(store, self._ready().console_url)
+                link = await create_setup_link(store, self._ready().console_url)
         except StoreIdentityMismatch as error:
             return f"\n{error}\nTo accept it: coronet admin --state {self._options.directory} accept-store\n"
         return greeting(self._ready(), self._options.directory, link, allow_private=self._options.allow_private)

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, expect
 
-from service.console.auth.login import setup_link
+from service.console.auth.login import create_setup_link
 from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
 from service.store import connect
@@ -32,7 +32,7 @@ async def test_the_chat_page_subscribes_and_gets_a_notification(
     ready = product.ready
     store = await connect(Settings(redis_url=ready["redis_url"]))
     try:
-        link = await setup_link(store, ready["console_url"])
+        link = await create_setup_link(store, ready["console_url"])
     finally:
         await store.close()
     assert link is not None

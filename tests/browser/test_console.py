@@ -4,7 +4,7 @@ import re
 
 from playwright.async_api import Browser, expect
 
-from service.console.auth.login import setup_link
+from service.console.auth.login import create_setup_link
 from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.store import Store
@@ -43,7 +43,7 @@ async def test_from_setup_link_to_first_channel(store: Store, browser: Browser) 
         page = await browser.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        link = await setup_link(store, url)
+        link = await create_setup_link(store, url)
         assert link is not None
         await page.goto(link)
         await page.get_by_label("Name").fill("ada")

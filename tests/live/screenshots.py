@@ -13,7 +13,7 @@ from pathlib import Path
 import PIL.Image
 from playwright.async_api import Page, async_playwright, expect
 
-from service.console.auth.login import setup_link
+from service.console.auth.login import create_setup_link
 from service.embedded.sample_publisher import SamplePublisher
 from tests.support.browser import CHROMIUM, create_account_and_log_in
 from tests.support.product_process import Product, running
@@ -57,7 +57,7 @@ async def take(folder: Path) -> None:
                     await publisher.publish(title, feed=feed)
             await subscribe_all(product, publisher)
             async with product.store() as store:
-                link = await setup_link(store, product.ready["console_url"])
+                link = await create_setup_link(store, product.ready["console_url"])
             if link is None:
                 raise RuntimeError("The console has an account already.")
             browser = await playwright.chromium.launch(executable_path="/usr/bin/chromium", args=CHROMIUM)

@@ -12,8 +12,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from service.clock import SystemClock
-from service.console.auth.middleware import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
 from service.corona.optimizer.poll_explanation import PollExplanation, SizeLimits, explain_polling
 from service.corona.polling_schedule import PollingSchedule
@@ -64,7 +63,7 @@ Asked = (
 async def console(store: Store, public_url: str = "", **chosen: object) -> AsyncIterator[tuple[str, web.Application]]:
     """A console on a port of its own, with these other settings: its URL, and its application."""
     settings = load({}, console_admin_token=TOKEN, console_public_url=public_url, **chosen)
-    app = make_app(settings, store, SystemClock())
+    app = make_app(settings, store)
     async with serve_http(app, "127.0.0.1", 0, trusted_proxies=settings.trusted_proxies) as server:
         yield server.url, app
 

@@ -7,6 +7,7 @@ are queued already, further requests are refused.
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Literal, TypeVar
@@ -22,9 +23,14 @@ from service.store.console.accounts import Account, Role
 from service.users.quiet_hours import find_time_zones
 
 NAME_PATTERN: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
+INVALID_NAME: Final = (
+    "An account name has 1 to 32 characters: lowercase letters, digits, dots, hyphens and underscores. "
+    "It starts with a letter or a digit."
+)
 MIN_PASSWORD_CHARS: Final = 10
 MAX_PASSWORD_CHARS: Final = 1024
 
+_CONCURRENT_CHANGES = "Accounts are being changed by someone else at the same time. Try again."
 _MAX_ATTEMPTS = 5
 """How often an optimistic change of the accounts is tried when others change them at the same time."""
 
@@ -59,10 +65,7 @@ def make_view(name: str, account: Account) -> AccountView:
 def check_name(name: str) -> None:
     """Raise :class:`UserError` if ``name`` is not a valid account name."""
     if not re.fullmatch(NAME_PATTERN, name):
-        raise UserError(
-            "An account name has 1 to 32 characters: lowercase letters, digits, dots, hyphens and underscores. "
-            "It starts with a letter or a digit."
-        )
+        raise UserError(INVALID_NAME)
 
 
 def check_password(password: str, repeated: str) -> None:
@@ -75,19 +78,18 @@ def check_password(password: str, repeated: str) -> None:
         raise UserError("The two passwords do not match.")
 
 
-async def create_account(store: Store, by: Principal, name: str, role: Role, now_s: float) -> str:
+async def create_account(store: Store, by: Principal, name: str, role: Role) -> str:
     """Create an account without a password; return the token with which its holder sets a password.
 
-    ``by`` is the sender of the request. Raises :class:`UserError` for an invalid or existing name, and
+    ``name`` is a valid name, and ``by`` the sender of the request. Raises :class:`UserError` if the account exists, and
     :class:`PermissionDenied` if ``by`` may not grant ``role``.
     """
-    check_name(name)
     _check_can_grant(by, role)
 
     def make(accounts: Mapping[str, Account]) -> Account:
         if name in accounts:
             raise UserError(f"There is already an account “{name}”. Choose another name.")
-        return Account("", now_s, role)
+        return Account("", time.time(), role)
 
     await _replace_account(store, name, make)
     return await create_invitation(store, by, name)
@@ -130,7 +132,7 @@ async def create_invitation(store: Store, by: Principal, name: str) -> str:
         _check_can_grant(by, account.role)
         if token := await store.accounts.create_password_link(name, account):
             return token
-    raise _concurrent_changes()
+    raise OperationalError(_CONCURRENT_CHANGES)
 
 
 async def set_password(store: Store, name: str, password_hash: str) -> Account:
@@ -166,7 +168,7 @@ async def _replace_account(store: Store, name: str, edit: Callable[[Mapping[str,
         changed = edit(accounts)
         if await store.accounts.change(name, changed, accounts):
             return changed
-    raise _concurrent_changes()
+    raise OperationalError(_CONCURRENT_CHANGES)
 
 
 def _require(accounts: Mapping[str, Account], name: str) -> Account:
@@ -186,10 +188,6 @@ def _check_can_grant(principal: Principal, *roles: Role) -> None:
 def _check_admin_remains(accounts: Mapping[str, Account]) -> None:
     if not any(account.role is Role.ADMIN and account.password_hash for account in accounts.values()):
         raise UserError("At least one admin who can log in must remain. Make another account an admin first.")
-
-
-def _concurrent_changes() -> OperationalError:
-    return OperationalError("Accounts are being changed by someone else at the same time. Try again.")
 
 
 class Passwords:

@@ -1,13 +1,14 @@
 """Pages for the setup of the first account, for setting a password by invitation, and for login and logout."""
 
 import math
+import time
 from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import record_action
+from service.console.audit_entries import record_action
 from service.console.auth.accounts import (
     MAX_PASSWORD_CHARS,
     MIN_PASSWORD_CHARS,
@@ -17,9 +18,9 @@ from service.console.auth.accounts import (
     set_password,
     set_zone,
 )
-from service.console.auth.middleware import SESSION_COOKIE, cookie_path, own_origin, set_cookie
-from service.console.error_responses import redisplay_on_error
-from service.console.rendering import CLOCK, PRINCIPAL, SETTINGS, STORE, render
+from service.console.auth.authorization import SESSION_COOKIE, cookie_path, own_origin, set_cookie
+from service.console.forms import redisplay_on_error
+from service.console.rendering import PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store import Store
@@ -43,7 +44,7 @@ _TOO_MANY_ATTEMPTS = (
 log = structlog.get_logger(__name__)
 
 
-async def setup_link(store: Store, base_url: str) -> str | None:
+async def create_setup_link(store: Store, base_url: str) -> str | None:
     """Return a new one-time link for creating the first account; None if an account exists.
 
     Raises :class:`StoreUnavailable`.
@@ -59,12 +60,9 @@ async def setup_form(request: web.Request, status: int = 200, *, error: str = ""
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     fields = await _read_fields(request)
-    token = fields["token"]
-    if not await request.app[STORE].accounts.is_setup_token_valid(token):
+    if not await request.app[STORE].accounts.is_setup_token_valid(fields["token"]):
         raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
-    return render(
-        request, "setup.html", status, token=token, name=fields["name"], error=error, min_chars=MIN_PASSWORD_CHARS
-    )
+    return render(request, "setup.html", status, fields=fields, error=error, min_chars=MIN_PASSWORD_CHARS)
 
 
 @redisplay_on_error(setup_form)
@@ -76,7 +74,7 @@ async def setup(request: web.Request) -> web.Response:
         raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
     check_name(name)
     check_password(fields["password"], fields["again"])
-    account = Account(await request.app[PASSWORDS].hash(fields["password"]), request.app[CLOCK].wall_s())
+    account = Account(await request.app[PASSWORDS].hash(fields["password"]), time.time())
     if not await accounts.create_first(token, name, account):
         raise web.HTTPForbidden(text=_SETUP_LINK_INVALID)
     await record_action(request, name, "Create the first account.")
@@ -115,7 +113,7 @@ async def _read_fields(request: web.Request) -> dict[str, str]:
     return {name: str(values.get(name, "")) for name in ("token", "name", "password", "again", "next", "zone")}
 
 
-def password_link(request: web.Request, token: str) -> str:
+def make_password_link(request: web.Request, token: str) -> str:
     """Return the URL of the form in which the holder of ``token`` sets a password."""
     settings = request.app[SETTINGS]
     base_url = settings.console_public_url or own_origin(request) + settings.console_base_path
@@ -135,9 +133,8 @@ async def login_form(request: web.Request, status: int = 200, *, error: str = ""
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
     fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
-    target, ready = _local_path(fields["next"]), "ready" in request.query
     return render(
-        request, "login.html", status, target=target, name=fields["name"], error=error, ready=ready, exist=exist
+        request, "login.html", status, target=_local_path(fields["next"]), name=fields["name"], exist=exist, error=error
     )
 
 
@@ -175,7 +172,7 @@ async def _authenticate(request: web.Request, name: str, password: str) -> Accou
     many attempts from the client's network or on the account, or if too many hashes are queued.
     """
     account, limits = await request.app[STORE].accounts.get(name), request.app[STORE].login_limits
-    browser, address = request.cookies.get(browser_cookie(name), ""), client_of(request).address
+    browser, address = request.cookies.get(browser_cookie_name(name), ""), client_of(request).address
     if account is None or not await limits.is_known_browser(name, account, browser):
         browser = ""
     wait_s = await limits.count_attempt(name, address, browser)
@@ -195,7 +192,7 @@ async def open_session(request: web.Request, name: str, account: Account, target
     Return the redirect to the path ``target``, which sets the session's cookies.
     """
     browser = request.headers.get(hdrs.USER_AGENT, "")[:_MAX_USER_AGENT_CHARS]
-    store, cookie = request.app[STORE], browser_cookie(name)
+    store, cookie = request.app[STORE], browser_cookie_name(name)
     token = await store.sessions.open(name, account, client_of(request).address, browser)
     browser_token = await store.login_limits.remember_browser(name, account, request.cookies.get(cookie, ""))
     response = web.Response(status=303, headers={"Location": target})
@@ -204,7 +201,7 @@ async def open_session(request: web.Request, name: str, account: Account, target
     return response
 
 
-def browser_cookie(name: str) -> str:
+def browser_cookie_name(name: str) -> str:
     """Return the name of the cookie by which a browser proves that it has logged in to the account ``name`` before."""
     return f"coronet_browser_{digest(name)[:16]}"
 
@@ -224,6 +221,6 @@ def _local_path(target: str) -> str:
     return target if is_local and target.isprintable() else "/"
 
 
-async def enter(_: web.Request) -> web.Response:
+async def redirect_to_overview(_: web.Request) -> web.Response:
     """Redirect from the root, or from the base path without its final slash, to the overview."""
     raise web.HTTPSeeOther("/")

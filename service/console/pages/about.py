@@ -8,10 +8,10 @@ from typing import Final
 
 from aiohttp import web
 
-from service.console.audit_middleware import record_action
+from service.console.audit_entries import record_action
 from service.console.auth.roles import admin_access
 from service.console.openapi import ActionResult, Operations
-from service.console.rendering import CHANNEL_CACHE, METRICS, PRINCIPAL, SETTINGS, STORE, render
+from service.console.rendering import METRICS, PRINCIPAL, STORE, render
 
 _DISTRIBUTIONS: Final = ("coronet", "aiohttp", "jinja2", "msgspec", "numpy", "redis", "slixmpp")
 _VENDORED: Final = (
@@ -51,7 +51,5 @@ async def page(request: web.Request) -> web.Response:
         nodes=len(nodes),
         bots=len(bots),
         processes=len(request.app[METRICS].loads),
-        channels=len(request.app[CHANNEL_CACHE].rows),
-        settings=request.app[SETTINGS],
         uptime_s=time.monotonic() - _STARTED_S,
     )

@@ -1,25 +1,25 @@
 """The page Settings and its API operations: own time zone, sessions, API keys, password, invitations and accounts."""
 
-from contextlib import suppress
+import time
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth import accounts
 from service.console.auth.accounts import MIN_PASSWORD_CHARS, AccountView
-from service.console.auth.login import change_password, open_session, password_link
+from service.console.auth.login import change_password, make_password_link, open_session
 from service.console.auth.roles import SCOPES, Permission, admin_access, read_access
-from service.console.error_responses import redisplay_on_error
-from service.console.idempotency_middleware import RESPONSE_IS_SECRET
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
+from service.console.idempotent_requests import RESPONSE_IS_SECRET
 from service.console.openapi import Operations
 from service.console.pages.people import Invitation, invite
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, read_form, render, time_zone
+from service.console.rendering import PRINCIPAL, STORE, render, time_zone
 from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
 
-_MAX_KEY_NAME_CHARS: Final = 64
 _MAX_KEYS: Final = 50
 """Maximum number of API keys per account."""
 _OWN_ACCESS: Final = Permission(Role.VIEWER, "access:write")
@@ -168,9 +168,8 @@ async def post_account(request: web.Request, body: AddAccount) -> PasswordLink:
     """
     request[AUDIT_DETAIL] = f"{body.name}: {body.role}"
     request[RESPONSE_IS_SECRET] = True
-    now_s = request.app[CLOCK].wall_s()
-    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role, now_s)
-    return PasswordLink(password_link(request, token))
+    token = await accounts.create_account(request.app[STORE], request[PRINCIPAL], body.name, body.role)
+    return PasswordLink(make_password_link(request, token))
 
 
 @operation("PATCH", "/accounts/{name}", admin_access("access"), 404)
@@ -200,7 +199,7 @@ async def post_account_link(request: web.Request) -> PasswordLink:
     """
     request[RESPONSE_IS_SECRET] = True
     token = await accounts.create_invitation(request.app[STORE], request[PRINCIPAL], request.match_info["name"])
-    return PasswordLink(password_link(request, token))
+    return PasswordLink(make_password_link(request, token))
 
 
 @operation("GET", "/sessions", read_access("access"))
@@ -216,9 +215,8 @@ async def delete_session(request: web.Request) -> None:
 
     An API key cannot end sessions of other admins, or of other accounts with more rights than its scopes.
     """
-    session_id = request.match_info["session"]
-    accounts = {each.id: each.account for each in (await get_sessions(request)).items}
-    await _check_can_end(request, accounts.get(session_id), "There is no such session. It may have expired.")
+    session_id, sessions = request.match_info["session"], (await get_sessions(request)).items
+    await _check_can_end(request, session_id, sessions, "There is no such session. It may have expired.")
     await request.app[STORE].sessions.end(session_id)
 
 
@@ -231,8 +229,8 @@ async def get_keys(request: web.Request) -> ApiKeys:
             KeyView(key.id, key.name, key.account, key.scopes, key.created_s, used_s)
             for key, used_s in await request.app[STORE].api_keys.all()
             if _can_see(request, key.account)
-            and key.account in stored
-            and stored[key.account].created_s == key.account_since_s
+            and (owner := stored.get(key.account))
+            and owner.created_s == key.account_since_s
         )
     )
 
@@ -243,12 +241,10 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
     request[AUDIT_DETAIL] = f"{body.name}: {' '.join(body.scopes)}"
     request[RESPONSE_IS_SECRET] = True
     store, principal = request.app[STORE], request[PRINCIPAL]
-    if not body.scopes:
-        raise UserError(f"Choose at least one scope: {', '.join(SCOPES)}.")
     if unknown := [scope for scope in body.scopes if scope not in SCOPES]:
         raise UserError(f"“{unknown[0]}” is not a scope. Choose from: {', '.join(SCOPES)}.")
-    if not 0 < len(body.name) <= _MAX_KEY_NAME_CHARS or not body.name.isprintable():
-        raise UserError(f"Give the API key a name of 1 to {_MAX_KEY_NAME_CHARS} printable characters.")
+    if not body.name.isprintable():
+        raise UserError("The name of an API key consists of printable characters.")
     account = await store.accounts.get(principal.name) if principal.name else None
     if account is None:
         raise UserError("An API key belongs to an account. Log in to create one.")
@@ -258,8 +254,7 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
     if sum(key.account == principal.name for key in (await get_keys(request)).items) >= _MAX_KEYS:
         raise UserError(f"An account can have at most {_MAX_KEYS} API keys. Revoke one that is no longer used.")
     scopes = tuple(scope for scope in SCOPES if scope in body.scopes)
-    now_s = request.app[CLOCK].wall_s()
-    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, now_s)
+    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, time.time())
     return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 
 
@@ -269,9 +264,8 @@ async def delete_key(request: web.Request) -> None:
 
     An API key cannot revoke keys of other admins, or of other accounts with more rights than its scopes.
     """
-    key_id = request.match_info["key"]
-    accounts = {each.id: each.account for each in (await get_keys(request)).items}
-    await _check_can_end(request, accounts.get(key_id), "There is no such API key. It may have been revoked.")
+    key_id, keys = request.match_info["key"], (await get_keys(request)).items
+    await _check_can_end(request, key_id, keys, "There is no such API key. It may have been revoked.")
     await request.app[STORE].api_keys.revoke(key_id)
 
 
@@ -279,12 +273,13 @@ def _can_see(request: web.Request, account: str) -> bool:
     return request[PRINCIPAL].role is Role.ADMIN or request[PRINCIPAL].name == account
 
 
-async def _check_can_end(request: web.Request, owner: str | None, missing: str) -> None:
-    """Raise :class:`PermissionDenied` if an API key must not end a session or revoke a key of the account ``owner``.
+async def _check_can_end(request: web.Request, id_: str, items: Sequence[Session | KeyView], missing: str) -> None:
+    """Raise :class:`PermissionDenied` if an API key must not end the session or revoke the key ``id_`` of ``items``.
 
-    An API key must not do so if it has fewer rights than ``owner``, unless it belongs to ``owner``. If ``owner`` is
-    None, the session or key does not exist, and HTTPNotFound with the text ``missing`` is raised.
+    An API key must not do so if it has fewer rights than the owner of the session or key, unless the key belongs to the
+    same account. If there is no such item, HTTPNotFound with the text ``missing`` is raised.
     """
+    owner = next((each.account for each in items if each.id == id_), None)
     if owner is None:
         raise web.HTTPNotFound(text=missing)
     account, principal = await request.app[STORE].accounts.get(owner), request[PRINCIPAL]
@@ -331,49 +326,29 @@ async def set_password(request: web.Request) -> web.Response:
     return await open_session(request, request[PRINCIPAL].name, account, "/settings?done=password")
 
 
-@redisplay_on_error(page)
-async def set_zone(request: web.Request) -> web.Response:
-    """Set the time zone in which pages show times to you."""
-    form = await read_form(request)
-    await put_my_zone(request, SetZone(form.get("browsers") or form.get("zone", "")))
-    raise web.HTTPSeeOther("/settings?done=zone")
-
-
-async def end_session(request: web.Request) -> web.Response:
-    """End a session."""
-    with suppress(web.HTTPNotFound):
-        await delete_session(request)
-    raise web.HTTPSeeOther("/settings?done=session")
+set_zone = redirect_after(put_my_zone, "/settings?done=zone", page, "Enter a time zone like Europe/Berlin.")
+set_role = redirect_after(patch_account, "/settings?done=role#accounts", page, f"Choose a role: {', '.join(Role)}.")
+end_session = redirect_after(delete_session, "/settings?done=session", page)
+revoke_key = redirect_after(delete_key, "/settings?done=key", page)
+remove_account = redirect_after(delete_account, "/settings?done=removed#accounts", page)
 
 
 @redisplay_on_error(page)
 async def create_key(request: web.Request) -> web.Response:
     """Create an API key for your own account and show it once."""
     form = await request.post()
-    scopes = tuple(str(scope) for scope in form.getall("scope", ()))
-    created = await post_key(request, AddKey(str(form.get("name", "")).strip(), scopes))
+    fields = {"name": str(form.get("name", "")).strip(), "scopes": form.getall("scope", ())}
+    problem = "Give the API key a name of 1 to 64 characters, and choose at least one scope."
+    created = await post_key(request, convert_fields(fields, AddKey, problem))
     description = f"API key “{created.key.name}”. Send it as “Authorization: Bearer …”."
     return await page(request, secret=created.token, secret_description=description)
-
-
-async def revoke_key(request: web.Request) -> web.Response:
-    """Revoke an API key."""
-    with suppress(web.HTTPNotFound):
-        await delete_key(request)
-    raise web.HTTPSeeOther("/settings?done=key")
 
 
 @redisplay_on_error(page)
 async def create_invitation(request: web.Request) -> web.Response:
     """Create an invitation to the bot and show its code once."""
-    form = await read_form(request)
-    uses, days = form.get("uses", ""), form.get("days", "")
-    request[AUDIT_DETAIL] = f"{uses} people, {days} days"
-    try:
-        invitation = msgspec.convert({"uses": uses, "days": days}, Invitation, strict=False)
-    except msgspec.ValidationError:
-        raise UserError("Enter how many people can use the invitation, and for how many days it is valid.") from None
-    code = (await invite(request, invitation)).code
+    problem = "Enter how many people can use the invitation, and for how many days it is valid."
+    code = (await invite(request, convert_fields(await read_form(request), Invitation, problem))).code
     description = "Invitation. People who send this to the bot can use it."
     return await page(request, secret=f"invite {code}", secret_description=description)
 
@@ -381,11 +356,9 @@ async def create_invitation(request: web.Request) -> web.Response:
 @redisplay_on_error(page)
 async def create_account(request: web.Request) -> web.Response:
     """Create an account and show the link for choosing its password."""
-    form = await read_form(request)
-    name = form.get("name", "")
-    request[AUDIT_DETAIL] = f"{name}: {form.get('role', '')}"
-    created = await post_account(request, AddAccount(name, _parse_role(form.get("role", ""))))
-    return await page(request, secret=created.link, secret_description=_describe_link(name))
+    account = convert_fields(await read_form(request), AddAccount, accounts.INVALID_NAME)
+    created = await post_account(request, account)
+    return await page(request, secret=created.link, secret_description=_describe_link(account.name))
 
 
 @redisplay_on_error(page)
@@ -393,27 +366,6 @@ async def create_password_link(request: web.Request) -> web.Response:
     """Create a link with which an account's holder chooses a new password."""
     created = await post_account_link(request)
     return await page(request, secret=created.link, secret_description=_describe_link(request.match_info["name"]))
-
-
-@redisplay_on_error(page)
-async def set_role(request: web.Request) -> web.Response:
-    """Change the role of an account, from its next request on."""
-    await patch_account(request, SetRole(_parse_role((await read_form(request)).get("role", ""))))
-    raise web.HTTPSeeOther("/settings?done=role#accounts")
-
-
-@redisplay_on_error(page)
-async def remove_account(request: web.Request) -> web.Response:
-    """Remove an account with its sessions and API keys."""
-    await delete_account(request)
-    raise web.HTTPSeeOther("/settings?done=removed#accounts")
-
-
-def _parse_role(text: str) -> Role:
-    try:
-        return Role(text)
-    except ValueError:
-        raise UserError(f"Choose a role: {', '.join(Role)}.") from None
 
 
 def _describe_link(name: str) -> str:

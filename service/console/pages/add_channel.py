@@ -10,13 +10,20 @@ from typing import Annotated
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import write_access
-from service.console.channel_queries import ChannelDetail, ChannelView, channel_detail, channel_views, requested_channel
-from service.console.error_responses import public_message, redisplay_on_error, status_of
+from service.console.channel_views import (
+    ChannelDetail,
+    ChannelView,
+    read_channel_detail,
+    read_channel_views,
+    read_requested_channel,
+)
+from service.console.error_responses import public_message
+from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.pages import channel as channel_page
-from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, read_form, render
+from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink
@@ -78,7 +85,7 @@ async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
     if probed.channel is None:
         return _offer_feeds(body, probed)
     await store.channels.set_listed(probed.channel.id, listed=True)
-    response = json_response(await channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
+    response = json_response(await read_channel_detail(store, probed.channel.id), HTTPStatus.CREATED)
     response.headers[hdrs.LOCATION] = f"{local_path(request)}/{probed.channel.id}"
     return response
 
@@ -95,69 +102,76 @@ async def preview_channel(request: web.Request, body: AddChannel) -> web.Respons
 @operation("PUT", "/channels/{cid}/selector", write_access("channels"), 404, 502)
 async def put_selector(request: web.Request, body: SetSelector) -> ChannelDetail:
     """Change the selector of a page. All subscribers move to the new channel and are notified once."""
-    successor = await _move_to_part(request, await requested_channel(request), body.selector)
-    return await channel_detail(request.app[STORE], successor.id)
+    successor = await _move_to_part(request, await read_requested_channel(request), body.selector)
+    return await read_channel_detail(request.app[STORE], successor.id)
 
 
 @operation("POST", "/channels/{cid}/selector/preview", write_access("channels"), 404, 502)
 async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
     """Preview another selector of a page without changing it."""
-    return await _preview_part(request, await requested_channel(request), body.selector)
+    store, channel = request.app[STORE], await read_requested_channel(request)
+    url = _part_url(channel, body.selector)
+    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
+    return await _preview(store, probed.channel or channel, probed)
 
 
-async def add_form(request: web.Request) -> web.Response:
-    """Show the form for a URL. If the query has the URL of a page, show the form for the page's selector."""
-    if url := request.query.get("url", "")[:MAX_URL_CHARS]:
-        selector = request.query.get("selector", "")[:MAX_SELECTOR_CHARS]
-        return render(request, "channel_page.html", url=url, selector=selector, is_page=True, error="")
-    return render(request, "channel_add.html", url="", error="")
+async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
+    """Show the form for a URL; for the URL of a page (``as_page``), the form for the page's selector.
+
+    ``error`` is the message of a failed attempt.
+    """
+    body = await _read_body(request)
+    template = "channel_page.html" if body.as_page else "channel_add.html"
+    return render(request, template, status, body=body, error=error)
 
 
+@redisplay_on_error(add_form)
 async def preview(request: web.Request) -> web.Response:
     """Preview the channel of a URL without adding it.
 
     A page without a feed, or one sent with ``as_page``, can be watched itself.
     """
-    return await _add(request, keep=False)
+    body = await _read_body(request)
+    probed = await _probe(request, body, keep=False)
+    if probed.channel is None:
+        return _offer_choices(request, body, probed)
+    preview = await _preview(request.app[STORE], probed.channel, probed)
+    return render(request, "channel_preview.html", body=body, preview=preview)
 
 
+@redisplay_on_error(add_form)
 async def add(request: web.Request) -> web.Response:
     """Add the channel of a URL. It is polled even without subscribers."""
-    return await _add(request, keep=True)
-
-
-async def _add(request: web.Request, *, keep: bool) -> web.Response:
-    form = await read_form(request)
-    url, selector, as_page = form.get("url", ""), form.get("selector", ""), form.get("as_page") == "1"
-    body, store = AddChannel(url, as_page, selector), request.app[STORE]
-    try:
-        probed = await _probe(request, body, keep=keep)
-    except StoreUnavailable:
-        raise
-    except CoronetError as error:
-        template, message = "channel_page.html" if as_page else "channel_add.html", public_message(error)
-        return render(request, template, status_of(error), url=url, selector=selector, is_page=as_page, error=message)
-    if probed.page:
-        return render(request, "channel_page.html", url=url, selector="", is_page=False, error="")
+    body = await _read_body(request)
+    probed = await _probe(request, body, keep=True)
     if probed.channel is None:
-        return render(request, "channel_choices.html", url=url, choices=probed.choices)
-    if keep:
-        await store.channels.set_listed(probed.channel.id, listed=True)
-        raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
-    preview = await _preview(store, probed.channel, probed)
-    return render(request, "channel_preview.html", body=body, preview=preview)
+        return _offer_choices(request, body, probed)
+    await request.app[STORE].channels.set_listed(probed.channel.id, listed=True)
+    raise web.HTTPSeeOther(f"/channels/{probed.channel.id}")
+
+
+async def _read_body(request: web.Request) -> AddChannel:
+    form = await read_form(request)
+    return AddChannel(form.get("url", ""), form.get("as_page") == "1", form.get("selector", ""))
+
+
+def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
+    """Show how else the URL can be watched: the page itself, or one of the feeds to which it links."""
+    if probed.page:
+        return render(request, "channel_page.html", body=body)
+    return render(request, "channel_choices.html", url=body.url, choices=probed.choices)
 
 
 @redisplay_on_error(channel_page.page)
 async def change_selector(request: web.Request) -> web.Response:
     """Preview another selector of a page; change it once the preview was confirmed."""
-    channel, form = await requested_channel(request), await read_form(request)
+    channel, form = await read_requested_channel(request), await read_form(request)
     selector = form.get("selector", "")
     if form.get("sure") == "1":
         successor = await _move_to_part(request, channel, selector)
         raise web.HTTPSeeOther(f"/channels/{successor.id}")
     request[AUDIT_DETAIL] = f"preview only: {selector or 'whole page'}"
-    preview = await _preview_part(request, channel, selector)
+    preview = await preview_selector(request, SetSelector(selector))
     subscribers = await request.app[STORE].subscriptions.count(channel.id)
     return render(
         request, "channel_selector.html", channel=channel, preview=preview, selector=selector, subscribers=subscribers
@@ -195,7 +209,7 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
         latest=probed.latest,
         message=message,
         trouble=trouble,
-        known=next(iter(await channel_views(store, [channel.id])), None),
+        known=next(iter(await read_channel_views(store, [channel.id])), None),
     )
 
 
@@ -208,12 +222,6 @@ def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
         url = page_url(body.url, body.selector)
         raise UserError(f"{url} is a page without a feed. To watch the page itself, set `as_page`.")
     return json_response(FeedChoices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
-
-
-async def _preview_part(request: web.Request, channel: Channel, selector: str) -> Preview:
-    store, url = request.app[STORE], _part_url(channel, selector)
-    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
-    return await _preview(store, probed.channel or channel, probed)
 
 
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:

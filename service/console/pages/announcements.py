@@ -4,17 +4,18 @@ An announcement is previewed with the number of its recipients, then sent over s
 """
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Annotated, Final
 
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, render
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import NotFound, UserError
 from service.feeds.urls import canonical_url, channel_id
 from service.model import ChannelId, UserId
@@ -56,7 +57,7 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         """Return the texts in other languages, by language."""
         return {name: text for name in LANGUAGES if name != "en" and (text := getattr(self, f"text_{name}"))}
 
-    def description(self) -> str:
+    def describe_recipients(self) -> str:
         """Return who the recipients are, for admins."""
         parts = [KINDS[self.to]]
         if self.language:
@@ -108,8 +109,11 @@ async def get_announcements(request: web.Request) -> AnnouncementList:
 @operation("POST", "/announcements/preview", admin_access("people"), 422)
 async def preview_announcement(request: web.Request, body: AnnouncementDraft) -> AnnouncementPreview:
     """Count who would get an announcement, without sending it."""
-    request[AUDIT_DETAIL] = body.description()
-    return _preview(body, len(await _recipients(request, body)))
+    request[AUDIT_DETAIL] = body.describe_recipients()
+    recipients = len(await _recipients(request, body))
+    given = Announcement(0, body.text, "", "", 0.0, body.minutes, recipients)
+    minutes = recipients / given.per_s / 60 if recipients else 0.0
+    return AnnouncementPreview(body.describe_recipients(), recipients, minutes)
 
 
 @operation("POST", "/announcements", admin_access("people"), 422)
@@ -124,14 +128,14 @@ async def stop_announcement(request: web.Request) -> None:
     """Stop an announcement: nobody else gets it."""
     number = request.match_info["number"]
     request[AUDIT_DETAIL] = number[:10]
-    now_s = request.app[CLOCK].wall_s()
+    now_s = time.time()
     if not number.isdecimal() or not await request.app[STORE].announcements.stop(int(number[:15]), now_s):
         raise NotFound("No announcement with this number is being sent.")
 
 
 async def page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show the form and the announcements so far. ``error`` is the message of a failed change."""
-    form = await read_form(request) if request.method == "POST" else {}
+    form = await read_form(request)
     return render(
         request,
         "announcements.html",
@@ -149,17 +153,12 @@ async def preview(request: web.Request) -> web.Response:
     """Show an announcement as it would be sent, and to how many."""
     form = await read_form(request)
     draft = _parse(form)
-    request[AUDIT_DETAIL] = draft.description()
-    found = _preview(draft, len(await _recipients(request, draft)))
-    number = await request.app[STORE].announcements.reserve_number()
-    fields = {name: value for name, value in form.items() if name not in {"csrf", "number"}}
     return render(
         request,
         "announcement_preview.html",
         draft=draft,
-        preview=found,
-        fields=fields,
-        number=number,
+        preview=await preview_announcement(request, draft),
+        fields=form | {"number": str(await request.app[STORE].announcements.reserve_number())},
         languages=LANGUAGES,
     )
 
@@ -175,24 +174,21 @@ async def send(request: web.Request) -> web.Response:
     raise web.HTTPSeeOther("/announcements")
 
 
-async def stop(request: web.Request) -> web.Response:
-    """Stop an announcement."""
-    await stop_announcement(request)
-    raise web.HTTPSeeOther("/announcements")
+stop = redirect_after(stop_announcement, "/announcements")
 
 
 async def _start(request: web.Request, draft: AnnouncementDraft, number: int) -> AnnouncementView:
     uids = await _recipients(request, draft)
     if not uids:
         raise UserError("Nobody would get this announcement.")
-    request[AUDIT_DETAIL] = f"{number}: {len(uids)} recipients ({draft.description()})"
+    request[AUDIT_DETAIL] = f"{number}: {len(uids)} recipients ({draft.describe_recipients()})"
     announcement = Announcement(
         number=number,
         text=draft.text,
         translations=draft.translations(),
-        audience=draft.description(),
+        audience=draft.describe_recipients(),
         by=request[PRINCIPAL].name,
-        started_s=request.app[CLOCK].wall_s(),
+        started_s=time.time(),
         minutes=draft.minutes,
         total=len(uids),
     )
@@ -233,11 +229,6 @@ async def _channels(request: web.Request, draft: AnnouncementDraft) -> frozenset
     return frozenset(found)
 
 
-def _preview(draft: AnnouncementDraft, recipients: int) -> AnnouncementPreview:
-    given = Announcement(0, draft.text, "", "", 0.0, draft.minutes, recipients)
-    return AnnouncementPreview(draft.description(), recipients, recipients / given.per_s / 60 if recipients else 0.0)
-
-
 def _view(progress: AnnouncementProgress) -> AnnouncementView:
     each = progress.announcement
     state = "stopped" if each.stopped_s else "running" if progress.remaining else "done"
@@ -261,9 +252,6 @@ def _parse(form: Mapping[str, str]) -> AnnouncementDraft:
         for name in ("text", "text_de", "text_fr", "text_es", "language", "host", "channel")
     }
     values |= {"to": form.get("to", "all"), "addresses": form.get("addresses", "").split()}
-    try:
-        return msgspec.convert(values | {"minutes": form.get("minutes", "") or "10"}, AnnouncementDraft, strict=False)
-    except msgspec.ValidationError as error:
-        raise UserError(
-            f"Enter a text of at most {_MAX_TEXT_CHARS:,} characters, and 1 to {_MAX_MINUTES:,} minutes."
-        ) from error
+    values |= {"minutes": form.get("minutes", "") or "10"}
+    problem = f"Enter a text of at most {_MAX_TEXT_CHARS:,} characters, and 1 to {_MAX_MINUTES:,} minutes."
+    return convert_fields(values, AnnouncementDraft, problem)

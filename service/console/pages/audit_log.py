@@ -1,16 +1,13 @@
 """The page Log and its API operation: the audit log of all changes made in the console and through its API."""
 
-from typing import Final
-
 import msgspec
 from aiohttp import web
 
 from service.console.auth.roles import admin_access
 from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.rendering import STORE, read_limit, read_log_cursor, render
+from service.console.pagination import read_limit, read_log_cursor
+from service.console.rendering import STORE, render
 from service.store.console.audit import AuditRecord
-
-_PAGE_SIZE: Final = 50
 
 operation = OPERATIONS = Operations()
 
@@ -28,15 +25,10 @@ class AuditLogPage(msgspec.Struct, frozen=True):
 @operation("GET", "/log", admin_access("access", "read"), 422, query=(CURSOR, LIMIT))
 async def get_log(request: web.Request) -> AuditLogPage:
     """List changes made in the console and through its API, newest first."""
-    entries, next_cursor = await request.app[STORE].audit_log.page(
-        read_log_cursor(request), read_limit(request, _PAGE_SIZE)
-    )
+    entries, next_cursor = await request.app[STORE].audit_log.page(read_log_cursor(request), read_limit(request))
     return AuditLogPage(tuple(entries), next_cursor)
 
 
 async def page(request: web.Request) -> web.Response:
     """Show a page of the audit log."""
-    log = await get_log(request)
-    return render(
-        request, "log.html", entries=log.items, is_first=not request.query.get("cursor"), next_cursor=log.next
-    )
+    return render(request, "log.html", log=await get_log(request))

@@ -3,24 +3,25 @@
 A bulk change works for a limited time per request and reports how many channels are left.
 """
 
-import asyncio
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, cast, get_args
 from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_cache import ChannelQuery, next_cursor, page_start
-from service.console.channel_queries import ChannelPage, channel_views, page_numbers
-from service.console.formatting import parse_duration
+from service.console.bulk_changes import change_each
+from service.console.channel_cache import ChannelQuery, State
+from service.console.channel_views import ChannelPage, read_channel_views
+from service.console.formatting import parse_duration, short_id
+from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, STORE, read_limit, render
+from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
+from service.console.rendering import CHANNEL_CACHE, STORE, render
 from service.entry_registration import remove_channel
-from service.errors import CoronetError, StoreUnavailable, UserError
+from service.errors import StoreUnavailable, UserError
 from service.model import ChannelId
 from service.store import Store
 
@@ -28,24 +29,13 @@ Action = Literal["pause", "resume", "poll", "list", "unlist", "tag", "untag", "r
 
 PAUSE_UNTIL_RESUMED_S: Final = 10 * 365 * 86_400.0
 
-_PAGE_SIZE: Final = 50
 _MAX_QUERY_CHARS: Final = 200
 _MAX_SELECTED: Final = 5_000
 _LISTED_IN_CONFIRMATION: Final = 10
 _MAX_TAGS: Final = 20
 _MAX_TAG_CHARS: Final = 40
 _TIME_LIMIT_S: Final = 20.0
-_CONCURRENCY: Final = 16
 _MAX_PROBLEMS: Final = 20
-_COLUMNS: Final = {
-    "title": "Channel",
-    "failing": "State",
-    "subscribers": "Subscribers",
-    "news": "Publishes",
-    "added": "Added",
-}
-"""Sort orders of the list and the titles of their columns."""
-_STATES: Final = ("polled", "failing", "paused", "blocked", "idle", "moved")
 
 _Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
@@ -80,10 +70,16 @@ class BulkResult(msgspec.Struct, frozen=True):
 @operation("POST", "/channels/bulk", write_access("channels"))
 async def post_bulk(request: web.Request, body: BulkChange) -> BulkResult:
     """Pause, resume, poll, list, unlist, tag, untag or remove many channels."""
-    request[AUDIT_DETAIL] = f"{body.action} {body.tag} {len(body.channels)} channels"
-    result = await change_many(request.app[STORE], body)
+    store = request.app[STORE]
+    if body.action in {"tag", "untag"}:
+        body = msgspec.structs.replace(body, tag=_parse_tag(body.tag))
+    done, failed = await change_each(
+        body.channels, lambda cid: _change_one(store, body, cid), _TIME_LIMIT_S, fatal=StoreUnavailable
+    )
     await request.app[CHANNEL_CACHE].reload(body.channels)
-    return result
+    request[AUDIT_DETAIL] = f"{body.action} {body.tag}: {done} of {len(body.channels)} channels"
+    problems = tuple(f"{short_id(cid)}: {error}" for cid, error in failed[:_MAX_PROBLEMS])
+    return BulkResult(done, len(body.channels) - done - len(failed), problems)
 
 
 @operation(
@@ -112,119 +108,89 @@ async def post_bulk(request: web.Request, body: BulkChange) -> BulkResult:
 )
 async def get_channels(request: web.Request) -> ChannelPage:
     """List channels."""
-    app, query, count = request.app, _parse_query(request.query), read_limit(request, _PAGE_SIZE)
+    app, query, count = request.app, _parse_query(request.query), read_limit(request)
     await app[CHANNEL_CACHE].refresh()
-    ids = app[CHANNEL_SEARCH].find(query)
-    start = page_start(ids, request.query.get("cursor", ""))
-    page_ids = ids[start : start + count]
-    return ChannelPage(await channel_views(app[STORE], page_ids), next_cursor(ids, start + len(page_ids)), len(ids))
+    ids = app[CHANNEL_CACHE].find(query)
+    start = find_page_start(ids, request.query.get("cursor", ""))
+    views = await read_channel_views(app[STORE], ids[start : start + count])
+    return ChannelPage(views, next_cursor(ids, start + count), len(ids))
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show the list of channels."""
-    return await _page(request, request.query)
-
-
-async def change_selected(request: web.Request) -> web.Response:
-    """Change the selected channels."""
-    form = await request.post()
-    fields = {name: str(value) for name, value in form.items()}
-    # "tag" is the tag to add or remove, "tag_was" the one that the list was filtered by.
-    query = {**fields, "tag": fields.get("tag_was", "")}
-    if fields.get("action") not in get_args(Action):
-        raise UserError("Choose an action for the channels.")
-
-    try:
-        return await _change_selected(request, fields, [str(cid) for cid in form.getall("channel", [])], query)
-    except UserError as error:
-        return await _page(request, query, 422, error=str(error))
-
-
-async def _change_selected(
-    request: web.Request, fields: Mapping[str, str], checked: Sequence[str], query: Mapping[str, str]
+async def page(
+    request: web.Request, status: int = 200, *, error: str = "", result: BulkResult | None = None
 ) -> web.Response:
-    ids = await _selected_ids(request, checked, query)
-    if not ids:
-        raise UserError("Select some channels first.")
-    if fields["action"] == "remove" and fields.get("sure") != "1":
-        return await _confirm_removal(request, ids, query)
-    for_s = parse_duration(fields["for"]) if fields.get("for", "").strip() else 0.0
-    bulk = BulkChange(cast("Action", fields["action"]), tuple(ids), fields.get("tag", ""), for_s)
-    result = await change_many(request.app[STORE], bulk)
-    await request.app[CHANNEL_CACHE].reload(ids)
-    request[AUDIT_DETAIL] = f"{bulk.action} {bulk.tag}: {result.done} channels"
-    return await _page(request, query, result=result, action=bulk.action)
+    """Show the list of channels.
 
-
-async def _selected_ids(request: web.Request, checked: Sequence[str], query: Mapping[str, str]) -> list[ChannelId]:
-    """Return the ids of the channels that were selected in a list.
-
-    These are the channels with ids in ``checked``, or, if everything was selected, all that match the list's ``query``.
-    Unknown ids are left out.
+    ``result`` is the result of a change to the selected channels; ``error`` is the message of a failed one.
     """
-    await request.app[CHANNEL_CACHE].refresh()
-    if query.get("all") == "1":
-        return list(request.app[CHANNEL_SEARCH].find(_parse_query(query))[:_MAX_SELECTED])
-    return [cid for cid in checked[:_MAX_SELECTED] if cid in request.app[CHANNEL_CACHE].rows]
-
-
-async def _confirm_removal(request: web.Request, ids: list[ChannelId], query: Mapping[str, str]) -> web.Response:
-    listed = await request.app[STORE].channels.get_many(ids[:_LISTED_IN_CONFIRMATION])
-    return render(
-        request,
-        "channels_remove.html",
-        ids=ids,
-        names=[channel.title or channel.url for channel in listed if channel is not None],
-        subscriptions=sum(map(request.app[CHANNEL_CACHE].subscribers, ids)),
-        selects_all=query.get("all") == "1",
-        query=_query_fields(_parse_query(query)),
-    )
-
-
-async def _page(request: web.Request, fields: Mapping[str, str], status: int = 200, **values: object) -> web.Response:
-    query = _parse_query({"sort": "title", **fields})
-    await request.app[CHANNEL_CACHE].refresh()
-    search = request.app[CHANNEL_SEARCH]
-    ids = search.find(query)
-    number, pages = page_numbers(fields, len(ids), _PAGE_SIZE)
-    page_ids = ids[(number - 1) * _PAGE_SIZE : number * _PAGE_SIZE]
+    fields = await read_form(request)
+    query, cache = _parse_query({"sort": "title", **fields}), request.app[CHANNEL_CACHE]
+    await cache.refresh()
+    ids = cache.find(query)
+    number, pages = read_page_number(fields, len(ids), PAGE_SIZE)
+    page_ids = ids[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     return render(
         request,
         "channels.html",
         status,
-        channels=await channel_views(request.app[STORE], page_ids),
+        channels=await read_channel_views(request.app[STORE], page_ids),
         query=query,
+        fields=_query_fields(query) | {"page": str(number)},
         link=lambda **changes: _link(query, **changes),
-        columns=_COLUMNS,
-        states=_STATES,
-        tags=search.tags(),
+        states=get_args(State),
+        tags=cache.tags(),
         total=len(ids),
-        total_unfiltered=len(request.app[CHANNEL_CACHE].rows),
-        first=(number - 1) * _PAGE_SIZE + 1,
+        total_unfiltered=len(cache.rows),
+        first=(number - 1) * PAGE_SIZE + 1,
         number=number,
         pages=pages,
-        intervals={cid: request.app[CHANNEL_CACHE].rows[cid].update_interval_s for cid in page_ids},
-        removed="removed" in fields,
-        **({"error": "", "result": None, "action": ""} | values),
+        intervals={cid: cache.rows[cid].update_interval_s for cid in page_ids},
+        action=fields.get("action"),
+        result=result,
+        error=error,
     )
+
+
+@redisplay_on_error(page)
+async def change_selected(request: web.Request) -> web.Response:
+    """Change the selected channels: those that are checked, or all that match the list's search."""
+    form, store, cache = await read_form(request), request.app[STORE], request.app[CHANNEL_CACHE]
+    action, query = form.get("action"), _parse_query(form)
+    if action not in get_args(Action):
+        raise UserError("Choose an action for the channels.")
+    await cache.refresh()
+    if selects_all := form.get("all") == "1":
+        ids = request.app[CHANNEL_CACHE].find(query)[:_MAX_SELECTED]
+    else:
+        checked = map(str, (await request.post()).getall("channel", []))
+        ids = [cid for cid in checked if cid in cache.rows][:_MAX_SELECTED]
+    if not ids:
+        raise UserError("Select some channels first.")
+    if action == "remove" and form.get("sure") != "1":
+        listed = await store.channels.get_many(ids[:_LISTED_IN_CONFIRMATION])
+        return render(
+            request,
+            "channels_remove.html",
+            ids=ids,
+            names=[channel.title or channel.url for channel in listed if channel is not None],
+            subscriptions=sum(map(cache.subscribers, ids)),
+            hidden=_query_fields(query) | {"sure": "1"} | ({"all": "1"} if selects_all else {}),
+            checked=[] if selects_all else ids,
+        )
+    for_s = parse_duration(form["for"]) if form.get("for") else 0.0
+    bulk = BulkChange(cast("Action", action), tuple(ids), form.get("new_tag", ""), for_s)
+    return await page(request, result=await post_bulk(request, bulk))
 
 
 def _parse_query(fields: Mapping[str, str]) -> ChannelQuery:
     """Return the search in the query of a URL or the fields of a form. Raises :class:`UserError`."""
-    sort = fields.get("sort", "id")
-    values = {name: fields.get(name, "")[:_MAX_QUERY_CHARS] for name in ("state", "tag", "site")}
-    values |= {"text": fields.get("q", "")[:_MAX_QUERY_CHARS], "sort": sort.removeprefix("-")}
-    try:
-        return msgspec.convert(values | {"reverse": sort.startswith("-")}, ChannelQuery)
-    except msgspec.ValidationError as error:
-        raise UserError(f"Invalid search: {error}") from error
+    limited = {name: text[:_MAX_QUERY_CHARS] for name, text in fields.items()}
+    return convert_fields(limited, ChannelQuery, "Invalid search: {}")
 
 
 def _query_fields(query: ChannelQuery) -> dict[str, str]:
     """Return the non-empty URL fields of a search; the inverse of :func:`_parse_query`."""
-    sort = f"{'-' if query.reverse else ''}{query.sort}"
-    values = {"q": query.text, "state": query.state, "tag": query.tag, "site": query.site, "sort": sort}
-    return {name: value for name, value in values.items() if value}
+    return {name: value for name, value in msgspec.to_builtins(query).items() if value}
 
 
 def _link(query: ChannelQuery, **changes: object) -> str:
@@ -232,37 +198,10 @@ def _link(query: ChannelQuery, **changes: object) -> str:
 
     If ``changes`` sets the sort order that the list already has, the order is reversed.
     """
-    if changes.get("sort") == query.sort and "page" not in changes and not query.reverse:
+    if changes.get("sort") == query.sort and "page" not in changes:
         changes["sort"] = f"-{query.sort}"
     fields = {name: str(value) for name, value in {**_query_fields(query), **changes}.items() if value}
     return f"/channels?{urlencode(fields)}"
-
-
-async def change_many(store: Store, bulk: BulkChange) -> BulkResult:
-    """Make the same change to many channels.
-
-    Raises :class:`UserError` for an invalid tag, and StoreUnavailable.
-    """
-    if bulk.action in {"tag", "untag"}:
-        bulk = msgspec.structs.replace(bulk, tag=_parse_tag(bulk.tag))
-    remaining, until_s = iter(bulk.channels), time.monotonic() + _TIME_LIMIT_S
-    done: list[ChannelId] = []
-    problems: list[str] = []
-
-    async def work() -> None:
-        while time.monotonic() < until_s and (cid := next(remaining, None)) is not None:
-            try:
-                await _change_one(store, bulk, cid)
-            except StoreUnavailable:
-                raise
-            except CoronetError as error:
-                problems.append(f"{cid[:8]}: {error}")
-            else:
-                done.append(cid)
-
-    await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
-    left = len(bulk.channels) - len(done) - len(problems)
-    return BulkResult(len(done), left, tuple(problems[:_MAX_PROBLEMS]))
 
 
 async def _change_one(store: Store, bulk: BulkChange, cid: ChannelId) -> None:

@@ -4,16 +4,16 @@ The browser uses XMPP over WebSocket (RFC 7395). The console proxies the WebSock
 so that the page connects only to its own origin.
 """
 
-import asyncio
 import contextlib
 from typing import Final
 
-from aiohttp import ClientWebSocketResponse, WSMsgType, hdrs, web
+from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
-from service.console.auth.middleware import own_origins
+from service.console.auth.authorization import check_origin
 from service.console.rendering import SETTINGS, render
 from service.errors import Unreachable
 from service.net.internal_clients import connect_websocket
+from service.tasks import run_until_one_ends
 
 SUBPROTOCOL: Final = "xmpp"
 MAX_FRAME_BYTES: Final = 512 * 1024
@@ -29,46 +29,28 @@ Socket = web.WebSocketResponse | ClientWebSocketResponse
 
 async def page(request: web.Request) -> web.Response:
     """Show the XMPP client, logged in to the first account of `coronet up`."""
-    settings = request.app[SETTINGS]
-    if not settings.chat_websocket_url:
+    if not request.app[SETTINGS].chat_websocket_url:
         raise web.HTTPNotFound(text="The chat page is only available with `coronet up`.")
-    response = render(
-        request,
-        "chat.html",
-        jid=settings.chat_jid,
-        password=settings.chat_password.get_secret_value(),
-        bot_jid=settings.xmpp_jid,
-    )
+    response = render(request, "chat.html")
     response.headers["Content-Security-Policy"] = _POLICY
     return response
 
 
-async def socket(request: web.Request) -> web.StreamResponse:
+async def proxy_socket(request: web.Request) -> web.StreamResponse:
     """Proxy WebSocket frames between the browser and the XMPP server until either side closes."""
     url = request.app[SETTINGS].chat_websocket_url
     if not url:
         raise web.HTTPNotFound
-    if request.headers.get(hdrs.ORIGIN) not in own_origins(request):
-        raise web.HTTPForbidden(text="The request was not sent from this console's own pages.")
+    check_origin(request)
     try:
         async with connect_websocket(url, SUBPROTOCOL, MAX_FRAME_BYTES) as server:
             browser = web.WebSocketResponse(protocols=[SUBPROTOCOL], max_msg_size=MAX_FRAME_BYTES, heartbeat=30)
             await browser.prepare(request)
-            await _proxy(browser, server)
+            await run_until_one_ends(_forward(browser, server), _forward(server, browser))
             await browser.close()
             return browser
     except Unreachable as error:
         raise web.HTTPBadGateway(text=f"The XMPP server does not answer: {error}. Is it running?") from error
-
-
-async def _proxy(browser: Socket, server: Socket) -> None:
-    tasks = [asyncio.create_task(_forward(*pair)) for pair in ((browser, server), (server, browser))]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _forward(sender: Socket, receiver: Socket) -> None:

@@ -7,6 +7,7 @@ message, but not its text, which is private.
 """
 
 import asyncio
+import time
 from typing import Final, Literal
 
 import msgspec
@@ -14,15 +15,19 @@ from aiohttp import web
 
 from service.console import metrics_sampler
 from service.console.auth.roles import read_access, write_access
+from service.console.forms import redirect_after
 from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.rendering import CLOCK, METRICS, STORE, read_limit, read_log_cursor, render
+from service.console.pagination import read_limit, read_log_cursor
+from service.console.rendering import METRICS, STORE, render
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
 from service.store.people.people import Person
 
-_PAGE_SIZE: Final = 50
 _MAX_WAITING: Final = 50
+_NO_LETTER: Final = "There is no such dead letter. It may have been queued again or deleted."
+
+DeliveryState = Literal["sending", "awaited", "sent", "received", "failed"]
 
 operation = OPERATIONS = Operations()
 
@@ -87,7 +92,7 @@ class Delivery(msgspec.Struct, frozen=True):
     """
 
     id: str
-    state: Literal["sending", "awaited", "sent", "received", "failed"]
+    state: DeliveryState
     queued_s: float | None
     sent_s: float | None
     received_s: float | None
@@ -116,83 +121,64 @@ async def get_delivery(request: web.Request) -> Waiting:
 async def get_dead_letters(request: web.Request) -> DeadLetterPage:
     """List dead letters, newest first."""
     store = request.app[STORE]
-    letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request, _PAGE_SIZE))
+    letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request))
     jids = await store.people.jids([letter.user for letter in letters])
-    pairs = zip(letters, jids, strict=True)
-    return DeadLetterPage(
-        tuple(
-            DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)
-            for each, jid in pairs
-        ),
-        next_cursor,
+    views = (
+        DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)
+        for each, jid in zip(letters, jids, strict=True)
     )
+    return DeadLetterPage(tuple(views), next_cursor)
 
 
 @operation("POST", "/dead-letters/{letter}/requeue", write_access("delivery"), 404)
 async def requeue_dead_letter(request: web.Request) -> None:
     """Queue the content of a dead letter for delivery again."""
     if not await request.app[STORE].dead_letters.requeue(request.match_info["letter"]):
-        raise _no_letter()
+        raise web.HTTPNotFound(text=_NO_LETTER)
 
 
 @operation("DELETE", "/dead-letters/{letter}", write_access("delivery"), 404)
 async def delete_dead_letter(request: web.Request) -> None:
     """Delete a dead letter."""
     if not await request.app[STORE].dead_letters.drop(request.match_info["letter"]):
-        raise _no_letter()
-
-
-def _no_letter() -> web.HTTPNotFound:
-    return web.HTTPNotFound(text="There is no such dead letter. It may have been queued again or deleted.")
+        raise web.HTTPNotFound(text=_NO_LETTER)
 
 
 async def page(request: web.Request) -> web.Response:
     """Show people with undelivered messages, and dead letters."""
     waiting, letters = await asyncio.gather(get_delivery(request), get_dead_letters(request))
-    counts, _ = request.app[METRICS].recent_growth(request.app[CLOCK].wall_s())
+    counts, _ = request.app[METRICS].recent_growth(time.time())
     return render(
         request,
         "delivery.html",
         waiting=waiting,
         letters=letters,
-        is_first=not request.query.get("cursor"),
-        messages=metrics_sampler.message_count(counts),
-        delays=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
+        messages=counts.get(metrics_sampler.MESSAGES, 0.0),
+        delays=metrics_sampler.compute_delays(counts, metrics_sampler.DELIVERY),
     )
 
 
-async def requeue(request: web.Request) -> web.Response:
-    """Queue the content of a dead letter for delivery again."""
-    await requeue_dead_letter(request)
-    raise web.HTTPSeeOther("/delivery")
+requeue = redirect_after(requeue_dead_letter, "/delivery")
+drop = redirect_after(delete_dead_letter, "/delivery")
 
 
-async def drop(request: web.Request) -> web.Response:
-    """Delete a dead letter."""
-    await delete_dead_letter(request)
-    raise web.HTTPSeeOther("/delivery")
-
-
-async def recent_deliveries(store: Store, uid: UserId) -> Deliveries:
+async def read_deliveries(store: Store, uid: UserId) -> Deliveries:
     """Return the messages to the person ``uid`` that are in progress, and the last completed messages."""
     log, in_flight = await asyncio.gather(store.outbox.history(uid), store.outbox.in_flight([uid]))
     logged = {message.message_id: message for message in log}
     batches = list(reversed(in_flight[uid]))
     completed = [message for message in log if message.message_id not in {batch.message_id for batch in batches}]
     messages: list[Batch | SentMessage] = [*batches, *completed]
-    cids = {item.channel for message in messages for item in message.items}
-    titles = {
-        channel.id: channel.title or channel.url for channel in await store.channels.get_many(list(cids)) if channel
-    }
+    cids = list({item.channel for message in messages for item in message.items})
+    titles = {each.id: each.title or each.url for each in await store.channels.get_many(cids) if each}
     titles[ANNOUNCEMENTS] = "Announcement"
     return Deliveries(tuple(_delivery(message, logged.get(message.message_id), titles) for message in messages))
 
 
 def _delivery(message: Batch | SentMessage, logged: SentMessage | None, titles: dict[ChannelId, str]) -> Delivery:
-    state: Literal["sending", "awaited", "sent", "received", "failed"]
-    received_s, why = None, ""
+    state: DeliveryState
     if isinstance(message, Batch):
-        state = "awaited" if message.acked else "sending"
+        state, received_s, why = ("awaited" if message.acked else "sending"), None, ""
     else:
         received_s, why = message.received_s, message.why
         state = "failed" if why else "received" if received_s is not None else "sent"
@@ -205,7 +191,7 @@ def _delivery(message: Batch | SentMessage, logged: SentMessage | None, titles: 
         attempts=message.tries,
         why=why,
         tells=tuple(
-            MessageContent(item.channel, titles.get(item.channel, ""), item.version, item.edits)
-            for item in message.items
+            MessageContent(each.channel, titles.get(each.channel, ""), each.version, each.edits)
+            for each in message.items
         ),
     )

@@ -1,6 +1,7 @@
 """The page Directory and its API operations: searches with an explanation, matrices, and directories in memory."""
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -10,34 +11,19 @@ import msgspec
 from aiohttp import web
 
 from service.console.auth.roles import read_access
-from service.console.error_responses import public_message
+from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
-from service.console.rendering import CLOCK, SETTINGS, STORE, render
+from service.console.rendering import SETTINGS, STORE, render
 from service.discovery.av_pairs import ContentKind, Pair
-from service.discovery.candidates import QueriedMatrix, WeightedPair
-from service.discovery.partial.placement_metrics import (
-    coverage,
-    fault_tolerances,
-    lookup_costs,
-    lookup_steps,
-    placement,
-    retrieval_chances,
-    storage,
-    unfairness,
-)
-from service.discovery.partial.strategies import (
-    expected_coverage,
-    expected_lookup_cost,
-    expected_overhead,
-    expected_storage,
-    strategy_name,
-)
+from service.discovery.candidates import Clause, QueriedMatrix, WeightedPair
+from service.discovery.partial import placement_metrics, strategies
 from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
+from service.discovery.queries.query import SearchHit
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.ranking import ScoreParts
-from service.errors import CoronetError, NotFound, StoreUnavailable
+from service.errors import NotFound
 from service.model import ChannelId, Entry
-from service.search import Searcher, SearchExplanation
+from service.search import Searcher
 from service.store import Store
 
 operation = OPERATIONS = Operations()
@@ -225,10 +211,6 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
     unfairness: float | None
 
 
-_MAX_QUERY_CHARS: Final = 400
-_MAX_MATRICES: Final = 50
-_MAX_ALTERNATIVES: Final = 8
-"""Alternatives of a clause that the page shows: those that most names have."""
 _MAX_SERVERS: Final = 10
 """All subsets of 10 servers of a directory with 2,000 entries take about 0.1 s to compute."""
 
@@ -253,47 +235,17 @@ _RULE_DESCRIPTIONS: Final = {
 )
 async def get_search(request: web.Request) -> SearchResult:
     """Search the directory for channels or entries, with an explanation of how the query was answered."""
-    return await _search(request, request.query.get("q", ""))
-
-
-async def _search(request: web.Request, text: str) -> SearchResult:
-    """Return the result of the search ``text``, with the same matches as for the chat command ``find``.
-
-    Raises :class:`service.errors.BadQuery`.
-    """
-    app = request.app
-    query = parse_query(text, datetime.now(UTC).date())
-    began_s = app[CLOCK].monotonic_s()
-    found = await Searcher(app[STORE], app[SETTINGS].public_from_subscribers).explain(query)
-    return describe_search(found, app[CLOCK].monotonic_s() - began_s)
-
-
-def describe_search(found: SearchExplanation, took_s: float) -> SearchResult:
-    """Return a search's results with their explanation; ``took_s`` is how long the search took."""
+    query = parse_query(request.query.get("q", ""), datetime.now(UTC).date())
+    began_s = time.monotonic()
+    found = await Searcher(request.app[STORE], request.app[SETTINGS].public_from_subscribers).explain(query)
     answer, candidates = found.answer, found.candidates
     queried = {matrix.pair: matrix for matrix in candidates.queried}
+    hits = zip(answer.hits, found.scores, found.pairs, strict=True)
+    clauses = zip(found.expanded.clauses, found.importances, strict=True)
     return SearchResult(
-        items=tuple(
-            SearchItem(
-                hit.channel.id,
-                hit.channel.url,
-                hit.channel.title,
-                hit.entry,
-                hit.snippet,
-                hit.lacks_words,
-                _score(parts, pairs),
-            )
-            for hit, parts, pairs in zip(answer.hits, found.scores, found.pairs, strict=True)
-        ),
+        items=tuple(_item(*each) for each in hits),
         about=found.expanded.query.about,
-        clauses=tuple(
-            SearchClause(
-                importance,
-                clause.is_optional,
-                tuple(_alternative(each, candidates.frequencies, queried) for each in clause.alternatives),
-            )
-            for clause, importance in zip(found.expanded.clauses, found.importances, strict=True)
-        ),
+        clauses=tuple(_clause(*each, candidates.frequencies, queried) for each in clauses),
         excluded=tuple(sorted(found.expanded.excluded)),
         corrections=tuple(SearchCorrection(each.word, each.replacement) for each in answer.corrections),
         source="memory" if candidates.found and not queried else "matrices",
@@ -301,13 +253,23 @@ def describe_search(found: SearchExplanation, took_s: float) -> SearchResult:
         candidates=len(candidates.found),
         total=answer.total,
         has_more=answer.has_more,
-        took_s=took_s,
+        took_s=time.monotonic() - began_s,
     )
 
 
-def _score(parts: ScoreParts, pairs: Sequence[Pair]) -> ItemScore:
+def _item(hit: SearchHit, parts: ScoreParts, pairs: Sequence[Pair]) -> SearchItem:
+    """Return a search result. ``pairs`` has the AV-pair that counted for each clause of the query."""
+    channel = hit.channel
     clauses = tuple(ClauseScore(pair, value) for pair, value in zip(pairs, parts.clauses, strict=True) if value)
-    return ItemScore(parts.total, clauses, parts.as_written, parts.subscribers, parts.language, parts.recency)
+    score = ItemScore(parts.total, clauses, parts.as_written, parts.subscribers, parts.language, parts.recency)
+    return SearchItem(channel.id, channel.url, channel.title, hit.entry, hit.snippet, hit.lacks_words, score)
+
+
+def _clause(
+    clause: Clause, importance: float, frequencies: Mapping[Pair, int], queried: Mapping[Pair, QueriedMatrix]
+) -> SearchClause:
+    alternatives = (_alternative(each, frequencies, queried) for each in clause.alternatives)
+    return SearchClause(importance, clause.is_optional, tuple(alternatives))
 
 
 def _alternative(
@@ -350,18 +312,9 @@ async def get_directory_metrics(request: web.Request) -> DirectoryMetrics:
     return await measure(request.app[STORE], request.query.get("pair", ""))
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show the directory. If the query has a search, show its results and how it was answered."""
-    query = request.query.get("q", "").strip()[:_MAX_QUERY_CHARS]
-    result: SearchResult | None = None
-    error, status = "", 200
-    if query:
-        try:
-            result = await _search(request, query)
-        except StoreUnavailable:
-            raise
-        except CoronetError as failure:
-            error, status = public_message(failure), 422
+async def _page(
+    request: web.Request, status: int = 200, *, error: str = "", result: SearchResult | None = None
+) -> web.Response:
     matrices, directories = await asyncio.gather(get_matrices(request), get_directories(request))
     metrics: DirectoryMetrics | None = None
     if "measure" in request.query:
@@ -371,15 +324,19 @@ async def page(request: web.Request) -> web.Response:
         request,
         "directory.html",
         status,
-        query=query,
         result=result,
         matrices=matrices.items,
-        max_matrices=_MAX_MATRICES,
-        max_alternatives=_MAX_ALTERNATIVES,
         directories=directories.items,
         metrics=metrics,
         error=error,
     )
+
+
+@redisplay_on_error(_page)
+async def page(request: web.Request) -> web.Response:
+    """Show the directory. If the query has a search, show its results and how it was answered."""
+    has_search = bool(request.query.get("q", "").strip())
+    return await _page(request, result=await get_search(request) if has_search else None)
 
 
 async def measure(store: Store, pair: str) -> DirectoryMetrics:
@@ -400,24 +357,24 @@ def compute_metrics(chosen: DirectoryChoice, shares: Sequence[Sequence[ChannelId
     known = sorted({name for share in shares for name in share or ()})
     # Only the number of entries without a copy is known. They count as never returned.
     entries = known + [f"absent {number}" for number in range(chosen.measured.entries - len(known))]
-    placed = placement([share or () for share in shares], entries)
+    placed = placement_metrics.placement([share or () for share in shares], entries)
     target = min(chosen.measured.target, len(entries))
     cost = tolerance = unfair = None
     if 0 < len(shares) <= _MAX_SERVERS and entries:
-        taken = lookup_steps(chosen.choice.strategy, len(shares))
-        costs = lookup_costs(placed, taken)
+        taken = placement_metrics.lookup_steps(chosen.choice.strategy, len(shares))
+        costs = placement_metrics.lookup_costs(placed, taken)
         cost = float(costs[min(target, len(costs) - 1)])
-        tolerance = int(fault_tolerances(placed)[target])
-        unfair = unfairness(retrieval_chances(placed, target, taken), target)
+        tolerance = int(placement_metrics.fault_tolerances(placed)[target])
+        unfair = placement_metrics.unfairness(placement_metrics.retrieval_chances(placed, target, taken), target)
     return DirectoryMetrics(
         pair=chosen.pair,
-        strategy=strategy_name(chosen.choice.strategy),
+        strategy=strategies.strategy_name(chosen.choice.strategy),
         target=chosen.measured.target,
         entries=len(entries),
         servers=len(shares),
         answered=sum(share is not None for share in shares),
-        stored=storage(placed),
-        coverage=coverage(placed),
+        stored=placement_metrics.storage(placed),
+        coverage=placement_metrics.coverage(placed),
         lookup_cost=cost,
         fault_tolerance=tolerance,
         unfairness=unfair,
@@ -429,15 +386,12 @@ def _memory_directory(chosen: DirectoryChoice) -> MemoryDirectory:
     parameters = choice.strategy, measured.entries, max(measured.servers, 1)
     return MemoryDirectory(
         pair=chosen.pair,
-        strategy=strategy_name(choice.strategy),
-        target=measured.target,
-        entries=measured.entries,
-        servers=measured.servers,
-        updates_per_lookup=measured.updates_per_lookup,
-        stored=expected_storage(*parameters),
-        coverage=expected_coverage(*parameters),
-        lookup_cost=expected_lookup_cost(choice.strategy, measured.target, measured.entries, parameters[2]),
-        messages_per_update=expected_overhead(*parameters),
+        strategy=strategies.strategy_name(choice.strategy),
+        **msgspec.structs.asdict(measured),
+        stored=strategies.expected_storage(*parameters),
+        coverage=strategies.expected_coverage(*parameters),
+        lookup_cost=strategies.expected_lookup_cost(choice.strategy, measured.target, measured.entries, parameters[2]),
+        messages_per_update=strategies.expected_overhead(*parameters),
         reasons=tuple(
             DirectoryReason(why.rule, _RULE_DESCRIPTIONS[why.rule], why.value, why.bound) for why in choice.reasons
         ),

@@ -7,12 +7,13 @@ import msgspec
 from aiohttp import web
 
 from service.console.auth.roles import read_access
-from service.console.error_responses import public_message
+from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
-from service.console.rendering import CLOCK, SETTINGS, STORE, read_limit, render
-from service.discovery.discover import DiscoverAnswer, DiscoverOrder, Facet
-from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT
-from service.errors import CoronetError, StoreUnavailable, UserError
+from service.console.pagination import read_limit
+from service.console.rendering import SETTINGS, STORE, render
+from service.discovery.discover import DiscoverOrder, Facet
+from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT, SearchHit
+from service.errors import UserError
 from service.model import ChannelId
 from service.search import Searcher
 
@@ -45,6 +46,7 @@ class Discovered(msgspec.Struct, frozen=True):
 _ORDERS: Final = get_args(DiscoverOrder)
 _PAGE_LIMIT: Final = 20
 _MAX_VALUE_CHARS: Final = 100
+_NOTHING: Final = Discovered((), (), (), has_more=False)
 
 
 @operation(
@@ -61,10 +63,10 @@ _MAX_VALUE_CHARS: Final = 100
 )
 async def get_discover(request: web.Request) -> Discovered:
     """List popular or new public channels, the same as the chat command `discover`. Private channels never count."""
-    return _listing(await _discover(request, DEFAULT_LIMIT))
+    return await _discover(request, DEFAULT_LIMIT)
 
 
-async def _discover(request: web.Request, default_limit: int) -> DiscoverAnswer:
+async def _discover(request: web.Request, default_limit: int) -> Discovered:
     """Return the listing that the request's query describes. Raises :class:`UserError` if the query is invalid."""
     order = request.query.get("order") or "popular"
     if order not in _ORDERS:
@@ -74,54 +76,34 @@ async def _discover(request: web.Request, default_limit: int) -> DiscoverAnswer:
         raise UserError(f"limit: the maximum is {MAX_LIMIT}")
     language, topic = (request.query.get(name, "").strip() for name in ("language", "topic"))
     searcher = Searcher(request.app[STORE], request.app[SETTINGS].public_from_subscribers)
-    return await searcher.discover(cast("DiscoverOrder", order), language, topic, limit)
+    answer = await searcher.discover(cast("DiscoverOrder", order), language, topic, limit)
+    return Discovered(tuple(map(_view, answer.hits)), answer.languages, answer.topics, answer.has_more)
 
 
-async def page(request: web.Request) -> web.Response:
-    """Show popular or new channels."""
+def _view(hit: SearchHit) -> DiscoveredChannel:
+    channel = hit.channel
+    return DiscoveredChannel(
+        channel.id, channel.url, channel.title, channel.language, hit.subscribers, channel.created_s
+    )
+
+
+async def _page(
+    request: web.Request, status: int = 200, *, error: str = "", listing: Discovered = _NOTHING
+) -> web.Response:
     query = {name: request.query.get(name, "").strip()[:_MAX_VALUE_CHARS] for name in ("order", "language", "topic")}
-    answer, error, status = DiscoverAnswer((), (), (), has_more=False), "", 200
-    try:
-        answer = await _discover(request, _PAGE_LIMIT)
-    except StoreUnavailable:
-        raise
-    except CoronetError as failure:
-        error, status = public_message(failure), 422
 
     def link(**changes: str) -> str:
         """Return the URL of this page with these parameters changed."""
         chosen = {name: value for name, value in (query | changes).items() if value}
         return f"/directory/discover?{urlencode(chosen)}" if chosen else "/directory/discover"
 
+    next_limit = MAX_LIMIT if listing.has_more and len(listing.items) < MAX_LIMIT else 0
     return render(
-        request,
-        "discover.html",
-        status,
-        listing=_listing(answer),
-        order=query["order"] or "popular",
-        language=query["language"],
-        topic=query["topic"],
-        link=link,
-        next_limit=MAX_LIMIT if answer.has_more and len(answer.hits) < MAX_LIMIT else 0,
-        error=error,
-        now_s=request.app[CLOCK].wall_s(),
+        request, "discover.html", status, listing=listing, query=query, link=link, next_limit=next_limit, error=error
     )
 
 
-def _listing(answer: DiscoverAnswer) -> Discovered:
-    return Discovered(
-        tuple(
-            DiscoveredChannel(
-                hit.channel.id,
-                hit.channel.url,
-                hit.channel.title,
-                hit.channel.language,
-                hit.subscribers,
-                hit.channel.created_s,
-            )
-            for hit in answer.hits
-        ),
-        answer.languages,
-        answer.topics,
-        answer.has_more,
-    )
+@redisplay_on_error(_page)
+async def page(request: web.Request) -> web.Response:
+    """Show popular or new channels."""
+    return await _page(request, listing=await _discover(request, _PAGE_LIMIT))

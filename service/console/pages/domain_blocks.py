@@ -8,11 +8,12 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.error_responses import redisplay_on_error
+from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.rendering import CLOCK, PRINCIPAL, STORE, read_form, render
+from service.console.pages.hosts import add_block
+from service.console.rendering import STORE, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url, host_of
 from service.store.coordination.request_budgets import HostBlock
@@ -45,7 +46,8 @@ async def get_blocked_domains(request: web.Request) -> BlockedDomains:
 @operation("PUT", "/blocked-domains/{host}", write_access("people"), 429, host_description=_DOMAIN)
 async def block_domain(request: web.Request, body: SetDomainBlock) -> BlockedDomains:
     """Block a domain: the bot ignores its users, and sends them nothing."""
-    await _block(request, _parse_domain(request.match_info["host"]), body.why)
+    domain = _parse_domain(request.match_info["host"])
+    await add_block(request, request.app[STORE].blocked_user_domains, domain, body.why)
     return await get_blocked_domains(request)
 
 
@@ -63,24 +65,16 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
     return render(request, "domain_blocks.html", status, blocked=dict(sorted(blocked.items())), error=error)
 
 
+allow = redirect_after(allow_domain, "/blocked-domains", page)
+
+
 @redisplay_on_error(page)
-async def change(request: web.Request) -> web.Response:
-    """Block or unblock a domain."""
+async def block(request: web.Request) -> web.Response:
+    """Block a domain: the bot ignores its users, and sends them nothing."""
     form = await read_form(request)
-    name = _parse_domain(form.get("name", "").strip())
-    if form.get("action") == "allow":
-        request[AUDIT_DETAIL] = f"allow {name}"
-        await request.app[STORE].blocked_user_domains.remove(name)
-    else:
-        await _block(request, name, form.get("why", "")[:_MAX_REASON_CHARS])
+    domain, why = _parse_domain(form.get("name", "")), form.get("why", "")[:_MAX_REASON_CHARS]
+    await add_block(request, request.app[STORE].blocked_user_domains, domain, why)
     raise web.HTTPSeeOther("/blocked-domains")
-
-
-async def _block(request: web.Request, name: str, why: str) -> None:
-    request[AUDIT_DETAIL] = f"{name}: {why}"
-    await request.app[STORE].blocked_user_domains.add(
-        name, HostBlock(request[PRINCIPAL].name, request.app[CLOCK].wall_s(), why)
-    )
 
 
 def _parse_domain(text: str) -> str:

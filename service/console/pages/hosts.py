@@ -4,6 +4,7 @@ A site is a registrable domain with all its hosts. Its request limit applies to 
 """
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -12,23 +13,23 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.channel_cache import INVALID_CURSOR, ChannelCache, ChannelRow
-from service.console.channel_queries import channel_views, page_numbers
-from service.console.error_responses import redisplay_on_error
+from service.console.channel_cache import ChannelCache, ChannelRow
+from service.console.channel_views import read_channel_views
+from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
-from service.console.rendering import CHANNEL_CACHE, CLOCK, PRINCIPAL, SETTINGS, STORE, read_form, read_limit, render
+from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
+from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import UserError
 from service.feeds.urls import canonical_url
-from service.model import ChannelId, PollResult
+from service.model import ChannelId
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.request_budgets import BlockedHosts, HostBlock
 
-_PAGE_SIZE: Final = 50
 _SAMPLED_CHANNELS: Final = 250
 _TOO_MANY_REQUESTS: Final = 429
 _MAX_HOST_CHARS: Final = 253
@@ -36,7 +37,6 @@ _MAX_REASON_CHARS: Final = 200
 _MIN_RATE_PER_S: Final = 0.001
 _MAX_RATE_PER_S: Final = 100.0
 _MAX_PAUSED: Final = 5_000
-_MAX_CURSOR_DIGITS: Final = 9
 
 operation = OPERATIONS = Operations()
 
@@ -100,15 +100,15 @@ class Blocked(msgspec.Struct, frozen=True):
     items: dict[str, HostBlock]
 
 
-async def find_sites(store: Store, cache: ChannelCache, part: str) -> list[Site]:
-    """Return all sites whose name contains ``part``, beginning with the sites that have the most channels."""
+async def _find_sites(request: web.Request) -> list[Site]:
+    """Return all sites whose name contains the query's ``q``, beginning with the sites that have the most channels."""
+    store, cache, text = request.app[STORE], request.app[CHANNEL_CACHE], request.query.get("q", "").casefold().strip()
     rates, blocks, _ = await asyncio.gather(
         store.request_budgets.site_rates(), store.blocked_hosts.all(), cache.refresh()
     )
     blocked: dict[str, list[str]] = {}
     for name in sorted(blocks):
         blocked.setdefault(site_of(name), []).append(name)
-    text = part.casefold().strip()
     channels, subscriptions, failing = Counter[str](), Counter[str](), Counter[str]()
     for row in cache.rows.values():
         channels[row.site] += 1
@@ -136,24 +136,11 @@ async def find_sites(store: Store, cache: ChannelCache, part: str) -> list[Site]
 )
 async def get_hosts(request: web.Request) -> Hosts:
     """List sites, those with most channels first."""
-    found = await find_sites(request.app[STORE], request.app[CHANNEL_CACHE], request.query.get("q", ""))
-    rest = _after_cursor(found, request.query.get("cursor", ""))
-    count = read_limit(request, _PAGE_SIZE)
-    next_cursor = f"{rest[count - 1].channels} {rest[count - 1].site}" if len(rest) > count else ""
-    return Hosts(tuple(rest[:count]), next_cursor)
-
-
-def _after_cursor(found: Sequence[Site], cursor: str) -> Sequence[Site]:
-    """Return the sites after ``cursor``.
-
-    The cursor consists of the number of channels and the name of the last site on the previous page.
-    """
-    if not cursor:
-        return found
-    channels, _, name = cursor.partition(" ")
-    if not (channels.isdecimal() and channels.isascii() and len(channels) <= _MAX_CURSOR_DIGITS):
-        raise UserError(INVALID_CURSOR)
-    return [site for site in found if (-site.channels, site.site) > (-int(channels), name)]
+    found = await _find_sites(request)
+    names = [site.site for site in found]
+    start = find_page_start(names, request.query.get("cursor", ""))
+    end = start + read_limit(request)
+    return Hosts(tuple(found[start:end]), next_cursor(names, end))
 
 
 @operation("GET", "/blocked-hosts", read_access("channels"))
@@ -168,7 +155,7 @@ _HOST_OR_DOMAIN = "Host name of a publisher, or a domain for all its hosts."
 @operation("PUT", "/hosts/{host}/block", write_access("channels"), 429, host_description=_HOST_OR_DOMAIN)
 async def block_host(request: web.Request, body: SetBlock) -> Blocked:
     """Block a host, or all hosts of a domain: no requests to it and no new subscriptions."""
-    await _block(request, _parse_host(request.match_info["host"]), body.why)
+    await add_block(request, request.app[STORE].blocked_hosts, _parse_host(request.match_info["host"]), body.why)
     return await get_blocked_hosts(request)
 
 
@@ -192,6 +179,7 @@ async def get_host(request: web.Request) -> Host:
 @operation("PUT", "/hosts/{host}", write_access("channels"))
 async def put_host(request: web.Request, body: SetHost) -> Host:
     """Set the request limit of a host's site."""
+    request[AUDIT_DETAIL] = f"{body.requests_per_s:g}"
     await request.app[STORE].request_budgets.set_site_rate(_requested_site(request), body.requests_per_s)
     return await get_host(request)
 
@@ -204,62 +192,61 @@ async def delete_host(request: web.Request) -> None:
 
 async def page(request: web.Request) -> web.Response:
     """Show the list of sites, those with most channels first."""
-    query = request.query.get("q", "")[:200]
-    found = await find_sites(request.app[STORE], request.app[CHANNEL_CACHE], query)
-    number, pages = page_numbers(request.query, len(found), _PAGE_SIZE)
+    query, found = request.query.get("q", ""), await _find_sites(request)
+    number, pages = read_page_number(request.query, len(found), PAGE_SIZE)
     return render(
         request,
         "hosts.html",
         query=query,
-        sites=found[(number - 1) * _PAGE_SIZE : number * _PAGE_SIZE],
+        sites=found[(number - 1) * PAGE_SIZE : number * PAGE_SIZE],
         total=len(found),
         number=number,
         pages=pages,
         link=lambda page: f"/hosts?{urlencode({'page': page, 'q': query})}",
-        default_per_s=request.app[SETTINGS].host_requests_per_s,
     )
 
 
 async def site_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one site. ``error`` is the message of a failed change."""
     store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
-    results = await _poll_results(store, cache, site)
+    await cache.refresh()
     rows = sorted(_rows_of(cache, site), key=lambda row: row.search_text)
     return render(
         request,
         "host.html",
         status,
         site=site,
-        results=results,
-        channels=await channel_views(store, [row.id for row in rows[:_PAGE_SIZE]]),
+        results=await _poll_results(store, [row.id for row in rows[:_SAMPLED_CHANNELS]]),
+        channels=await read_channel_views(store, [row.id for row in rows[:PAGE_SIZE]]),
         total=len(rows),
         failing=sum(row.failing_since_s > 0 for row in rows),
         subscriptions=sum(cache.subscribers(row.id) for row in rows),
-        set_per_s=await store.request_budgets.site_rate(site),
-        paused_s=await store.request_budgets.site_paused_s(site),
-        default_per_s=request.app[SETTINGS].host_requests_per_s,
+        limit=await get_host(request),
         blocked={name: block for name, block in (await store.blocked_hosts.all()).items() if site_of(name) == site},
         error=error,
     )
 
 
-@redisplay_on_error(site_page)
-async def change(request: web.Request) -> web.Response:
-    """Set or reset the request limit of a site, or pause or resume all its channels."""
-    store, site, form = request.app[STORE], _requested_site(request), await read_form(request)
-    action, text = form.get("action", ""), form.get("requests_per_s", "")[:20]
-    request[AUDIT_DETAIL] = f"{action} {text}".strip()
-    if action in {"pause", "resume"}:
-        await request.app[CHANNEL_CACHE].refresh()
-        ids = [row.id for row in _rows_of(request.app[CHANNEL_CACHE], site)][:_MAX_PAUSED]
-        await store.admin_settings.pause(ids, PAUSE_UNTIL_RESUMED_S if action == "pause" else 0)
-        await request.app[CHANNEL_CACHE].reload(ids)
-        if action == "resume":
-            await store.request_budgets.end_site_pause(site)
-    elif action == "usual":
-        await store.request_budgets.clear_site_rate(site)
-    else:
-        await store.request_budgets.set_site_rate(site, _parse_rate(text))
+set_limit = redirect_after(
+    put_host,
+    "/hosts/{host}",
+    site_page,
+    f"Enter requests per second from {_MIN_RATE_PER_S:g} to {_MAX_RATE_PER_S:g}.",
+)
+reset_limit = redirect_after(delete_host, "/hosts/{host}", site_page)
+
+
+async def pause(request: web.Request) -> web.Response:
+    """Pause all channels of a site, or resume them."""
+    store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
+    resumes = "resume" in await read_form(request)
+    request[AUDIT_DETAIL] = "resume" if resumes else "pause"
+    await cache.refresh()
+    ids = [row.id for row in _rows_of(cache, site)][:_MAX_PAUSED]
+    await store.admin_settings.pause(ids, 0 if resumes else PAUSE_UNTIL_RESUMED_S)
+    await cache.reload(ids)
+    if resumes:
+        await store.request_budgets.end_site_pause(site)
     raise web.HTTPSeeOther(f"/hosts/{site}")
 
 
@@ -270,35 +257,22 @@ async def block(request: web.Request) -> web.Response:
     name = _parse_host(form.get("name", ""))
     if site_of(name) != site:
         raise UserError(f"“{name}” is not a host of {site}.")
-    await _block(request, name, form.get("why", "")[:_MAX_REASON_CHARS])
+    await add_block(request, request.app[STORE].blocked_hosts, name, form.get("why", "")[:_MAX_REASON_CHARS])
     raise web.HTTPSeeOther(f"/hosts/{site}#blocked")
 
 
-async def allow(request: web.Request) -> web.Response:
-    """Unblock a host or domain."""
-    name = request[AUDIT_DETAIL] = (await read_form(request)).get("name", "")[:_MAX_HOST_CHARS]
-    if not await request.app[STORE].blocked_hosts.remove(name):
-        return await site_page(request, 404, error=f"“{name}” is not blocked.")
-    raise web.HTTPSeeOther(f"/hosts/{_requested_site(request)}#blocked")
+allow = redirect_after(allow_host, "/hosts/{host}#blocked", site_page)
 
 
-async def _block(request: web.Request, name: str, why: str) -> None:
+async def add_block(request: web.Request, blocks: BlockedHosts, name: str, why: str) -> None:
+    """Add ``name`` to ``blocks`` for the reason ``why``, in the name of the request's sender."""
     request[AUDIT_DETAIL] = f"{name}: {why}"
-    await request.app[STORE].blocked_hosts.add(
-        name, HostBlock(request[PRINCIPAL].name, request.app[CLOCK].wall_s(), why)
-    )
+    await blocks.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))
 
 
-async def _poll_results(store: Store, cache: ChannelCache, site: str) -> dict[str, object]:
-    """Return statistics of a site's last recorded polls, as values for the template.
-
-    They are computed from at most ``_SAMPLED_CHANNELS`` of the site's channels.
-    """
-    await cache.refresh()
-    ids: list[ChannelId] = [row.id for row in _rows_of(cache, site)][:_SAMPLED_CHANNELS]
-    results: list[PollResult] = [
-        poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls
-    ]
+async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
+    """Return statistics of the last recorded polls of these channels, as values for the template."""
+    results = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in results)
     return {
         "channels": len(ids),
@@ -312,13 +286,6 @@ async def _poll_results(store: Store, cache: ChannelCache, site: str) -> dict[st
 
 def _rows_of(cache: ChannelCache, site: str) -> list[ChannelRow]:
     return [row for row in cache.rows.values() if row.site == site]
-
-
-def _parse_rate(text: str) -> float:
-    try:
-        return msgspec.convert({"requests_per_s": text}, SetHost, strict=False).requests_per_s
-    except msgspec.ValidationError as error:
-        raise UserError(f"Enter requests per second from {_MIN_RATE_PER_S:g} to {_MAX_RATE_PER_S:g}.") from error
 
 
 def _requested_site(request: web.Request) -> str:

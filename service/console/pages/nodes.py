@@ -1,20 +1,21 @@
 """The page Nodes and its API operations: the ring of workers, their shares of the channels, loads, and draining."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
 from service.console.channel_cache import ChannelQuery
-from service.console.channel_queries import ChannelDetail, channel_detail
-from service.console.charts import regions, ring_svg
+from service.console.channel_views import ChannelDetail, read_channel_detail
+from service.console.charts import draw_ring, find_regions
+from service.console.forms import redirect_after
 from service.console.metrics_sampler import Load
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, CHANNEL_SEARCH, METRICS, STORE, render
+from service.console.rendering import CHANNEL_CACHE, METRICS, STORE, render
 from service.model import ChannelId, NodeId, NodeInfo
 
 _MAX_TEXT_CHARS: Final = 200
@@ -57,7 +58,10 @@ async def drain_node(request: web.Request) -> None:
 @operation("POST", "/workers/{worker}/restore", write_access("fleet"), 404)
 async def restore_worker(request: web.Request) -> None:
     """Restore a drained worker so that it joins the ring again."""
-    await _restore(request, request.match_info["worker"])
+    worker = request.match_info["worker"]
+    request[AUDIT_DETAIL] = worker[:100]
+    if not await request.app[STORE].ring.restore(worker):
+        raise web.HTTPNotFound(text="There is no drained worker with this name.")
 
 
 async def page(request: web.Request) -> web.Response:
@@ -65,27 +69,24 @@ async def page(request: web.Request) -> web.Response:
 
     If the query has a ``channel``, by its id or a part of its title or URL, the ring shows its wedge.
     """
-    ring, cache, loads = request.app[STORE].ring, request.app[CHANNEL_CACHE], request.app[METRICS].loads
-    nodes, drained, _ = await asyncio.gather(ring.nodes(), ring.drained(), cache.refresh())
+    nodes, _ = await asyncio.gather(get_nodes(request), request.app[CHANNEL_CACHE].refresh())
     text = request.query.get("channel", "").strip()[:_MAX_TEXT_CHARS]
-    chosen = await _find_channel(request, text) if text and nodes else None
+    chosen = await _find_channel(request, text) if text and nodes.items else None
     shares: dict[str, float] = {}
-    for owner, start, end in regions(nodes):
+    for owner, start, end in find_regions(nodes.items):
         shares[owner] = shares.get(owner, 0.0) + end - start
     return render(
         request,
         "nodes.html",
         nodes=nodes,
-        drained=drained,
         shares=shares,
-        channels=len(cache.rows),
-        loads=loads,
-        versions=_versions(nodes, loads),
+        channels=len(request.app[CHANNEL_CACHE].rows),
+        versions=_versions(nodes),
         text=text,
         chosen=chosen,
-        picture=ring_svg(nodes, chosen.channel.id, [node.id for node in chosen.polling_set])
+        picture=draw_ring(nodes.items, chosen.channel.id, [node.id for node in chosen.polling_set])
         if chosen
-        else ring_svg(nodes),
+        else draw_ring(nodes.items),
     )
 
 
@@ -95,37 +96,23 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
     The result is None if there is no such channel.
     """
     ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
-    ids = ids or request.app[CHANNEL_SEARCH].find(ChannelQuery(text=text, sort="title"))
-    return await channel_detail(request.app[STORE], ids[0]) if ids else None
+    ids = ids or request.app[CHANNEL_CACHE].find(ChannelQuery(text=text, sort="title"))
+    return await read_channel_detail(request.app[STORE], ids[0]) if ids else None
 
 
-def _versions(nodes: Sequence[NodeInfo], loads: Mapping[str, Load]) -> list[tuple[str, list[str]]]:
+def _versions(nodes: Nodes) -> list[tuple[str, list[str]]]:
     """Return each combination of software versions with the names of the nodes that run it.
 
-    ``loads`` are the nodes' loads by the URL of their metrics. Nodes without a load are left out.
+    Nodes without a load are left out.
     """
     by_versions: dict[str, list[str]] = {}
-    for node in nodes:
-        if load := loads.get(node.metrics_url):
+    for node in nodes.items:
+        if load := nodes.loads.get(node.id):
             components = load.versions.items()
             text = ", ".join(f"{_COMPONENT_NAMES.get(name, name)} {version}" for name, version in components)
             by_versions.setdefault(text, []).append(node.name)
     return sorted(by_versions.items())
 
 
-async def drain(request: web.Request) -> web.Response:
-    """Drain a node: other nodes take over its channels now, and its worker stays out of the ring until restored."""
-    await drain_node(request)
-    raise web.HTTPSeeOther("/nodes")
-
-
-async def restore(request: web.Request) -> web.Response:
-    """Restore a drained worker so that it joins the ring again."""
-    await _restore(request, str((await request.post()).get("worker", "")))
-    raise web.HTTPSeeOther("/nodes")
-
-
-async def _restore(request: web.Request, worker: str) -> None:
-    request[AUDIT_DETAIL] = worker[:100]
-    if not await request.app[STORE].ring.restore(worker):
-        raise web.HTTPNotFound(text="There is no drained worker with this name.")
+drain = redirect_after(drain_node, "/nodes")
+restore = redirect_after(restore_worker, "/nodes")

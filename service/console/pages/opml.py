@@ -4,7 +4,7 @@ An import adds feeds for a limited time per request; sending the same file again
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from secrets import SystemRandom
 from typing import Final
 
@@ -12,10 +12,12 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console.auth.roles import read_access, write_access
-from service.console.error_responses import redisplay_on_error
+from service.console.bulk_changes import change_each
+from service.console.forms import redisplay_on_error
 from service.console.openapi import File, Operations
+from service.console.pages.add_channel import add_form
 from service.console.rendering import OPML_READER, STORE, render
-from service.errors import LimitReached, PublisherError, UserError
+from service.errors import LimitReached, OperationalError, UserError
 from service.feeds import opml
 from service.feeds.opml import OpmlSubscription
 from service.feeds.urls import channel_id
@@ -27,7 +29,6 @@ _MEDIA_TYPE: Final = "text/x-opml"
 _ACCEPTED_TYPES = {_MEDIA_TYPE, "text/xml", "application/xml"}
 _DISPOSITION = 'attachment; filename="coronet.opml"'
 _BATCH_SIZE = 500
-_CONCURRENCY = 4
 _TIME_LIMIT_S = 45.0
 
 operation = OPERATIONS = Operations()
@@ -54,9 +55,7 @@ async def get_opml(request: web.Request) -> web.Response:
     return web.Response(body=body, content_type=_MEDIA_TYPE, headers={hdrs.CONTENT_DISPOSITION: _DISPOSITION})
 
 
-@operation(
-    "POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE), largest_bytes=opml.MAX_OPML_BYTES
-)
+@operation("POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE, opml.MAX_OPML_BYTES))
 async def post_opml(request: web.Request) -> Imported:
     """Add the feeds of an OPML file. They are polled even without subscribers."""
     if request.content_type not in _ACCEPTED_TYPES:
@@ -64,11 +63,7 @@ async def post_opml(request: web.Request) -> Imported:
     return await _import(request, request.read)
 
 
-async def _add_page(request: web.Request, status: int, *, error: str) -> web.Response:
-    return render(request, "channel_add.html", status, url="", error=error)
-
-
-@redisplay_on_error(_add_page)
+@redisplay_on_error(add_form)
 async def upload(request: web.Request) -> web.Response:
     """Import the uploaded OPML file."""
     sent = (await request.post()).get("file")
@@ -100,42 +95,11 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
     new = await _unlisted(request.app[STORE], outline.feeds)
     # In a fixed order, slow feeds would keep the same other feeds from being imported each time.
     SystemRandom().shuffle(new)
-    kept, problems = 0, list[str]()
-
-    async def add_some(feeds: Iterator[OpmlSubscription]) -> None:
-        nonlocal kept
-        for feed in feeds:
-            try:
-                await _add(request.app[STORE], feed)
-            except LimitReached:
-                continue
-            except (PublisherError, UserError) as error:
-                problems.append(f"{feed.url}: {error}")
-            else:
-                kept += 1
-
-    # A separate task, because before Python 3.13 a failing task group may leave its own task marked as cancelled.
-    await asyncio.create_task(_add_within_time(add_some, iter(new)))
+    store = request.app[STORE]
+    kept, failed = await change_each(new, lambda feed: _add(store, feed), _TIME_LIMIT_S, fatal=OperationalError)
+    problems = [f"{feed.url}: {error}" for feed, error in failed if not isinstance(error, LimitReached)]
     left = len(new) - kept - len(problems)
     return Imported(len(outline.feeds) - len(new) + kept, left, (*outline.problems, *problems))
-
-
-async def _add_within_time(
-    add: Callable[[Iterator[OpmlSubscription]], Coroutine[None, None, None]], feeds: Iterator[OpmlSubscription]
-) -> None:
-    """Add ``feeds`` until the time limit.
-
-    Several calls of ``add`` run concurrently; each takes feeds from the iterator. Raises :class:`OperationalError` if
-    no worker or store is available.
-    """
-    try:
-        async with asyncio.timeout(_TIME_LIMIT_S), asyncio.TaskGroup() as group:
-            for _ in range(_CONCURRENCY):
-                group.create_task(add(feeds))
-    except TimeoutError:
-        pass  # the remaining feeds are reported as left
-    except ExceptionGroup as failed:
-        raise failed.exceptions[0] from failed
 
 
 async def _add(store: Store, feed: OpmlSubscription) -> None:

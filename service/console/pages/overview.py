@@ -4,8 +4,10 @@ All watchers of the page get the same stream of updates, which is rendered once.
 """
 
 import asyncio
+import time
 from collections.abc import Sequence
-from itertools import pairwise
+from contextlib import suppress
+from itertools import islice, pairwise
 from typing import Final
 
 import msgspec
@@ -13,13 +15,12 @@ from aiohttp import hdrs, web
 
 from service.console import metrics_sampler
 from service.console.auth.roles import read_access
-from service.console.formatting import count, duration, is_success, outcome_label, percent
-from service.console.metrics_sampler import Delays, Sample, growth
+from service.console.formatting import count, is_success, outcome_label, percent
+from service.console.metrics_sampler import Delays, Sample, compute_growth
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, CLOCK, METRICS, SETTINGS, STORE, TEMPLATES, render
-from service.model import ChannelId, PollResult
+from service.console.rendering import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES, render
+from service.model import PollResult
 from service.settings import Settings
-from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
 
 _STREAM_DURATION_S: Final = 600.0
@@ -65,49 +66,44 @@ class Overview(msgspec.Struct, frozen=True):
 @operation("GET", "/overview", read_access("fleet"))
 async def get_overview(request: web.Request) -> Overview:
     """Get key figures of the fleet and problems that need attention."""
-    return await overview(request.app)
+    return await read_overview(request.app)
 
 
-async def overview(app: web.Application) -> Overview:
+async def read_overview(app: web.Application) -> Overview:
     """Return the key figures of the fleet. Raises StoreUnavailable."""
-    store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], app[CLOCK].wall_s()
+    store, settings, cache, now_s = app[STORE], app[SETTINGS], app[CHANNEL_CACHE], time.time()
     nodes, waiting, users, aims, _ = await asyncio.gather(
         store.ring.nodes(), store.outbox.count_waiting(), store.users.count(), store.fleet_policy.get(), cache.refresh()
     )
-    ids = sorted(cache.rows)
-    # Ids are hashes of URLs, so the first ones are a random sample.
-    sample = await store.channels.polls_of_many(ids[:_SAMPLED_CHANNELS], POLLS_KEPT)
-    rates = polls_per_minute(sample, POLLS_KEPT, len(ids), now_s)
+    # Ids are hashes of URLs, so any of them are a random sample.
+    sample = await store.channels.polls_of_many(list(islice(cache.rows, _SAMPLED_CHANNELS)), POLLS_KEPT)
     counts, elapsed_s = app[METRICS].recent_growth(now_s)
     fleet = Overview(
         nodes=len(nodes),
-        channels=len(ids),
+        channels=len(cache.rows),
         subscriptions=cache.subscriptions,
         users=users,
         outbox_users=waiting,
-        polls_per_minute=rates,
+        polls_per_minute=estimate_polls_per_minute(sample, POLLS_KEPT, len(cache.rows), now_s),
         budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in cache.rows.values()),
-        messages_per_minute=metrics_sampler.message_count(counts) / elapsed_s * 60 if elapsed_s else 0.0,
-        detection=metrics_sampler.delays(counts, metrics_sampler.DETECTION),
-        delivery=metrics_sampler.delays(counts, metrics_sampler.DELIVERY),
-        receipt=metrics_sampler.delays(counts, metrics_sampler.RECEIPT),
+        messages_per_minute=counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_s * 60 if elapsed_s else 0.0,
+        detection=metrics_sampler.compute_delays(counts, metrics_sampler.DETECTION),
+        delivery=metrics_sampler.compute_delays(counts, metrics_sampler.DELIVERY),
+        receipt=metrics_sampler.compute_delays(counts, metrics_sampler.RECEIPT),
         attention=(),
     )
-    unpolled = cache.unpolled
-    example = await _title(store, unpolled[0]) if unpolled else ""
-    sentences = attention_messages(
-        fleet, silence_s(sample, now_s), default_poll_interval_s(settings), (len(unpolled), example)
-    )
-    return msgspec.structs.replace(fleet, attention=sentences)
+    unpolled = [each.title or each.url for each in await store.channels.get_many(cache.unpolled[:1]) if each]
+    messages = list_problems(fleet, len(cache.unpolled), next(iter(unpolled), "(removed)"))
+    return msgspec.structs.replace(fleet, attention=messages)
 
 
 async def page(request: web.Request) -> web.Response:
     """Show the key figures of the fleet and problems that need attention."""
-    return render(request, "overview.html", fleet=await overview(request.app))
+    return render(request, "overview.html", fleet=await read_overview(request.app))
 
 
-async def stream(request: web.Request) -> web.StreamResponse:
+async def stream_updates(request: web.Request) -> web.StreamResponse:
     """Stream updates (server-sent events).
 
     The stream begins with all points of the charts. After each sample it has an update of the key figures.
@@ -116,26 +112,24 @@ async def stream(request: web.Request) -> web.StreamResponse:
     await response.prepare(request)
     sampler = request.app[METRICS]
     await response.write(
-        f"retry: {_RECONNECT_DELAY_MS}\n".encode() + _points(sampler.samples, await overview(request.app))
+        f"retry: {_RECONNECT_DELAY_MS}\n".encode() + _points(sampler.samples, await read_overview(request.app))
     )
-    try:
+    with suppress(TimeoutError, ConnectionResetError):
         async with asyncio.timeout(_STREAM_DURATION_S):
             async for update in sampler.watch():
                 await response.write(update)
-    except (TimeoutError, ConnectionResetError):
-        pass
     return response
 
 
 async def render_update(app: web.Application) -> bytes:
     """Return the server-sent events with the current overview and the latest point of the charts."""
-    fleet = await overview(app)
+    fleet = await read_overview(app)
     text = app[TEMPLATES].get_template("overview_live.html").render(fleet=fleet)
     return _event("live", text) + _points(app[METRICS].samples[-2:], fleet)
 
 
 def _points(samples: Sequence[Sample], fleet: Overview) -> bytes:
-    return _event("points", msgspec.json.encode(series(samples, fleet.budget_polls_per_minute)).decode())
+    return _event("points", msgspec.json.encode(make_chart_series(samples, fleet.budget_polls_per_minute)).decode())
 
 
 def _event(name: str, data: str) -> bytes:
@@ -148,12 +142,7 @@ def default_poll_interval_s(settings: Settings) -> float:
     return 2 * settings.longest_wait_s
 
 
-async def _title(store: Store, cid: ChannelId) -> str:
-    channel = await store.channels.get(cid)
-    return channel.title or channel.url if channel else cid
-
-
-def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
+def make_chart_series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:
     """Return the values to draw in the charts, by the name of the line.
 
     Each list has one value for each sample except the first. Times are Unix seconds. ``budget`` is the current limit on
@@ -165,24 +154,24 @@ def series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[fl
 
 def _point(before: Sample, after: Sample) -> dict[str, float | None]:
     elapsed_min = max(after.at_s - before.at_s, 1e-3) / 60
-    counts = growth(before.counts, after.counts)
-    polls = metrics_sampler.polls_by_outcome(counts)
+    counts = compute_growth(before.counts, after.counts)
+    polls = metrics_sampler.count_polls(counts)
     good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
     point: dict[str, float | None] = {
         "at_s": round(after.at_s, 1),
         "good": round(good / elapsed_min, 1),
         "failed": round((sum(polls.values()) - good) / elapsed_min, 1),
-        "messages": round(metrics_sampler.message_count(counts) / elapsed_min, 1),
+        "messages": round(counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_min, 1),
         "waiting": float(after.waiting),
     }
     for name, histogram in (("seen", metrics_sampler.DETECTION), ("sent", metrics_sampler.DELIVERY)):
-        delays = metrics_sampler.delays(counts, histogram)
+        delays = metrics_sampler.compute_delays(counts, histogram)
         point[f"{name}_p50"] = round(delays.p50_s, 2) if delays else None
         point[f"{name}_p95"] = round(delays.p95_s, 2) if delays else None
     return point
 
 
-def polls_per_minute(
+def estimate_polls_per_minute(
     sample: Sequence[Sequence[PollResult]], kept: int, channels: int, now_s: float
 ) -> dict[str, float]:
     """Return an estimate of the polls per minute of all channels over the last ``_WINDOW_S`` seconds, by outcome.
@@ -201,24 +190,12 @@ def polls_per_minute(
     return rates
 
 
-def silence_s(sample: Sequence[Sequence[PollResult]], now_s: float) -> float:
-    """Return the seconds from the newest poll in ``sample`` to ``now_s`` (Unix s); 0 if there are no polls.
-
-    ``sample`` has a list of polls for each of several channels.
-    """
-    return now_s - max((poll.at_s for polls in sample for poll in polls), default=now_s)
-
-
-def attention_messages(
-    fleet: Overview, silence_s: float, poll_interval_s: float, unpolled: tuple[int, str]
-) -> tuple[str, ...]:
+def list_problems(fleet: Overview, unpolled: int, example: str) -> tuple[str, ...]:
     """Return sentences about problems, most urgent first; empty if there are none.
 
-    ``silence_s`` is the time since the newest poll, ``poll_interval_s`` the longest regular time between two polls of a
-    channel. ``unpolled`` is the number of channels that have not been polled for three poll intervals, and the title of
-    one of them.
+    ``unpolled`` is the number of channels that have not been polled for three poll intervals, and ``example`` the title
+    of one of them.
     """
-    unpolled_count, example = unpolled
     messages = []
     if not fleet.nodes:
         messages.append("No worker is running, so nothing is polled. Start one with “coronet worker”.")
@@ -235,10 +212,8 @@ def attention_messages(
         worst = outcome_label(max(failed, key=failed.__getitem__))
         share = sum(failed.values()) / polls
         messages.append(f"{percent(share)} of the polls fail, mostly with “{worst}”. Check the failing channels.")
-    if fleet.nodes and fleet.subscriptions and silence_s > 2 * poll_interval_s:
-        messages.append(f"Nothing has been polled for {duration(silence_s)}. Check the logs of the workers.")
-    elif fleet.nodes and unpolled_count:
-        channels = count(unpolled_count, "channel has", "channels have")
+    if fleet.nodes and unpolled:
+        channels = count(unpolled, "channel has", "channels have")
         messages.append(
             f"{channels} not been polled for three poll intervals, for example “{example}”. Open its page to see"
             " which worker owns it, and restart that worker."

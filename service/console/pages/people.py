@@ -12,14 +12,14 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access, write_access
-from service.console.channel_cache import INVALID_CURSOR
-from service.console.error_responses import public_message, redisplay_on_error, status_of
+from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.pages.delivery import Deliveries, recent_deliveries
-from service.console.rendering import SETTINGS, STORE, read_form, read_limit, render
-from service.errors import CoronetError, NotFound, StoreUnavailable, UserError
+from service.console.pages.delivery import Deliveries, read_deliveries
+from service.console.pagination import INVALID_CURSOR, read_limit
+from service.console.rendering import STORE, render
+from service.errors import NotFound, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
@@ -27,14 +27,13 @@ from service.store.people.people import Person
 
 DAY_S: Final = 86_400
 
-_PAGE_SIZE: Final = 50
 _BATCH_SIZE: Final = 500
 _MAX_SCANNED: Final = 20_000
 _ID_CHARS: Final = 16
 _MAX_VALUE: Final = 100_000
-_MAX_SUBSCRIPTIONS: Final = 1_000_000
 _MAX_COMMANDS: Final = 10
 _MAX_COMMAND_CHARS: Final = 2_000
+_NO_SUCH_PERSON: Final = "There is no such person. They may have been deleted."
 
 _Command = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_COMMAND_CHARS)]
 
@@ -104,8 +103,8 @@ class CommandDryRun(msgspec.Struct, frozen=True):
 async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
     """Dry-run commands as a person: get the bot's replies and their effects without executing anything."""
     request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
-    person = await get_person(request)
-    return CommandDryRun(await _dry_run(request.app[STORE], person, body.commands))
+    previews = await request.app[STORE].dry_runs.dry_run((await get_person(request)).jid, body.commands)
+    return CommandDryRun(tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews))
 
 
 @operation(
@@ -117,9 +116,12 @@ async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
 )
 async def get_people(request: web.Request) -> PeoplePage:
     """List people by id."""
-    return await _find(
-        request.app[STORE], request.query.get("q", ""), _cursor(request), read_limit(request, _PAGE_SIZE)
-    )
+    store, part, cursor = request.app[STORE], request.query.get("q", ""), request.query.get("cursor", "")
+    if cursor and len(cursor) != _ID_CHARS:
+        raise UserError(INVALID_CURSOR)
+    uids, next_cursor = await _find(store, part, cursor, read_limit(request))
+    people = await store.people.get_many(uids)
+    return PeoplePage(tuple(each for each in people if each is not None), next_cursor)
 
 
 @operation("GET", "/people/{user}", read_access("people"), 404)
@@ -128,48 +130,46 @@ async def get_person(request: web.Request) -> Person:
     uid = request.match_info["user"]
     person = await request.app[STORE].people.get(uid) if len(uid) == _ID_CHARS else None
     if person is None:
-        raise _no_such_person()
+        raise NotFound(_NO_SUCH_PERSON)
     return person
 
 
 @operation("GET", "/people/{user}/deliveries", read_access("people"), 404)
 async def get_deliveries(request: web.Request) -> Deliveries:
     """List a person's last messages: when they were queued, sent and received, or why they failed."""
-    return await recent_deliveries(request.app[STORE], (await get_person(request)).id)
+    return await read_deliveries(request.app[STORE], (await get_person(request)).id)
 
 
 @operation("PUT", "/people/{user}", write_access("people"), 404)
 async def put_person(request: web.Request, body: SetPerson) -> Person:
     """Suspend or resume a person, and set their maximum number of subscriptions."""
-    request[AUDIT_DETAIL] = msgspec.json.encode(body).decode()
-    return await _change(request, suspended=body.suspended, most_subscriptions=body.most_subscriptions)
+    request[AUDIT_DETAIL] = f"suspended: {body.suspended}, maximum subscriptions: {body.most_subscriptions}"
+    before, people = await get_person(request), request.app[STORE].people
+    if before.most_subscriptions != body.most_subscriptions:
+        await people.set_max_subscriptions(before.id, body.most_subscriptions)
+    if before.suspended != body.suspended:
+        await people.set_suspended(before.id, suspended=body.suspended)
+    return await get_person(request)
 
 
 @operation("DELETE", "/people/{user}", admin_access("people"), 404)
 async def delete_person(request: web.Request) -> None:
     """Delete a person with all their subscriptions and data."""
-    uid = request.match_info["user"]
-    if len(uid) != _ID_CHARS or not await request.app[STORE].people.erase(uid):
-        raise _no_such_person()
+    if not await request.app[STORE].people.erase((await get_person(request)).id):
+        raise NotFound(_NO_SUCH_PERSON)
 
 
 @operation("POST", "/invitations", write_access("people"))
 async def invite(request: web.Request, body: Invitation) -> InvitationCode:
     """Create an invitation to a bot with the setting who_may_use=invited."""
+    request[AUDIT_DETAIL] = f"{body.uses} people, {body.days:g} days"
     return InvitationCode(await request.app[STORE].invitations.create(body.uses, body.days * DAY_S))
 
 
 async def page(request: web.Request) -> web.Response:
     """Show the list of people."""
-    query = request.query.get("q", "")[:200]
     return render(
-        request,
-        "people.html",
-        query=query,
-        people=await _find(request.app[STORE], query, _cursor(request), _PAGE_SIZE),
-        is_first=not _cursor(request),
-        total=await request.app[STORE].users.count(),
-        deleted="forgotten" in request.query,
+        request, "people.html", people=await get_people(request), total=await request.app[STORE].users.count()
     )
 
 
@@ -178,7 +178,7 @@ async def person_page(request: web.Request, status: int = 200, *, error: str = "
     store, person = request.app[STORE], await get_person(request)
     subscriptions, log, (user_settings,) = await asyncio.gather(
         store.subscriptions.of_user(person.jid),
-        recent_deliveries(store, person.id),
+        read_deliveries(store, person.id),
         store.users.user_settings([person.id]),
     )
     cids = [subscription.channel for subscription in subscriptions]
@@ -192,7 +192,6 @@ async def person_page(request: web.Request, status: int = 200, *, error: str = "
         channels=channels,
         messages=log.items,
         user_settings=user_settings,
-        default_max=request.app[SETTINGS].max_subscriptions_per_user,
         error=error,
     )
 
@@ -202,10 +201,11 @@ async def change(request: web.Request) -> web.Response:
     """Suspend or resume a person, or set their maximum number of subscriptions."""
     before, form = await get_person(request), await read_form(request)
     suspended = {"suspend": True, "resume": False}.get(form.get("action", ""), before.suspended)
-    text = form.get("most_subscriptions")
-    max_subscriptions = before.most_subscriptions if text is None else _parse_max(text[:10])
-    request[AUDIT_DETAIL] = f"suspended: {suspended}, maximum subscriptions: {max_subscriptions}"
-    await _change(request, suspended=suspended, most_subscriptions=max_subscriptions)
+    fields: dict[str, object] = {"suspended": suspended, "most_subscriptions": before.most_subscriptions}
+    if "most_subscriptions" in form:
+        fields["most_subscriptions"] = form["most_subscriptions"] or None
+    problem = "Enter the maximum as a whole number, or leave it empty for the default."
+    await put_person(request, convert_fields(fields, SetPerson, problem))
     raise web.HTTPSeeOther(f"/people/{quote(before.id)}")
 
 
@@ -214,44 +214,39 @@ async def forget_form(request: web.Request) -> web.Response:
     return render(request, "person_delete.html", person=await get_person(request))
 
 
-async def forget(request: web.Request) -> web.Response:
-    """Delete a person with all their subscriptions and data."""
-    await delete_person(request)
-    raise web.HTTPSeeOther("/people?forgotten=1")
+forget = redirect_after(delete_person, "/people?forgotten=1")
 
 
-async def dry_run_page(request: web.Request) -> web.Response:
-    """Dry-run a command as a person and show the bot's reply."""
-    form, person = await request.post(), await get_person(request)
-    before = [str(text)[:_MAX_COMMAND_CHARS] for text in form.getall("before", [])]
-    text = str(form.get("command", "")).strip()[:_MAX_COMMAND_CHARS]
-    request[AUDIT_DETAIL] = f"{len(before) + 1} commands"
-    lines: tuple[DryRunLine, ...] = ()
-    status, error = 200, ""
-    try:
-        if not text:
-            raise UserError("Enter a command as for the bot, for example “list”, “why #1” or a URL.")
-        if len(before) >= _MAX_COMMANDS:
-            raise UserError(f"A dry run has at most {_MAX_COMMANDS} commands. Start a new one.")
-        lines = await _dry_run(request.app[STORE], person, (*before, text))
-    except StoreUnavailable:
-        raise
-    except CoronetError as failed:
-        status, error = status_of(failed), public_message(failed)
-    commands = [line.command for line in lines] or before
+async def _dry_run_page(
+    request: web.Request, status: int = 200, *, error: str = "", lines: Sequence[DryRunLine] = ()
+) -> web.Response:
+    commands = [line.command for line in lines] or await _earlier_commands(request)
+    person = await get_person(request)
     return render(request, "person_dry_run.html", status, person=person, lines=lines, commands=commands, error=error)
 
 
-async def _dry_run(store: Store, person: Person, commands: Sequence[str]) -> tuple[DryRunLine, ...]:
-    previews = await store.dry_runs.dry_run(person.jid, tuple(commands))
-    return tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews)
+@redisplay_on_error(_dry_run_page)
+async def dry_run(request: web.Request) -> web.Response:
+    """Dry-run a command as a person and show the bot's reply."""
+    before = await _earlier_commands(request)
+    text = (await read_form(request)).get("command", "")[:_MAX_COMMAND_CHARS]
+    if not text:
+        raise UserError("Enter a command as for the bot, for example “list”, “why #1” or a URL.")
+    if len(before) >= _MAX_COMMANDS:
+        raise UserError(f"A dry run has at most {_MAX_COMMANDS} commands. Start a new one.")
+    return await _dry_run_page(request, lines=(await rehearse(request, Commands((*before, text)))).lines)
 
 
-async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
-    """Return the next people whose address contains ``part`` (in any case); "" matches everybody.
+async def _earlier_commands(request: web.Request) -> list[str]:
+    return [str(text)[:_MAX_COMMAND_CHARS] for text in (await request.post()).getall("before", [])]
 
-    The page begins after the id ``cursor`` and has at most ``count`` people. A person whose address is exactly ``part``
-    comes first. At most ``_MAX_SCANNED`` people are read, so a page can be shorter although there is a next page.
+
+async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:
+    """Return the next people whose address contains ``part`` (in any case), and the cursor of the following page.
+
+    "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. A person whose
+    address is exactly ``part`` comes first. At most ``_MAX_SCANNED`` people are read, so a page can be shorter although
+    there is a next page.
     """
     text = part.casefold().strip()
     exact = user_id(text)
@@ -263,45 +258,8 @@ async def _find(store: Store, part: str, cursor: str, count: int) -> PeoplePage:
         jids = await store.people.jids(batch) if text else [""] * len(batch)
         for uid, jid in zip(batch, jids, strict=True):
             if len(found) == count:
-                return PeoplePage(await _load(store, found), last)
+                return found, last
             last = uid
             if text in jid.casefold() and uid != exact:
                 found.append(uid)
-    return PeoplePage(await _load(store, found), last if len(ids) > _MAX_SCANNED else "")
-
-
-async def _load(store: Store, uids: list[UserId]) -> tuple[Person, ...]:
-    return tuple(each for each in await store.people.get_many(uids) if each is not None)
-
-
-async def _change(request: web.Request, *, suspended: bool, most_subscriptions: int | None) -> Person:
-    """Set whether a person is suspended, and the maximum number of subscriptions; return the person.
-
-    ``most_subscriptions`` is None for the default. Raises :class:`NotFound`.
-    """
-    before, people = await get_person(request), request.app[STORE].people
-    if before.most_subscriptions != most_subscriptions:
-        await people.set_max_subscriptions(before.id, most_subscriptions)
-    if before.suspended != suspended:
-        await people.set_suspended(before.id, suspended=suspended)
-    return await get_person(request)
-
-
-def _parse_max(text: str) -> int | None:
-    if not text:
-        return None
-    if not text.isdecimal() or int(text) > _MAX_SUBSCRIPTIONS:
-        raise UserError("Enter the maximum as a whole number, or leave it empty for the default.")
-    return int(text)
-
-
-def _cursor(request: web.Request) -> str:
-    """Return the id of the person after whom the requested page begins; "" for the first page. Raises UserError."""
-    cursor = request.query.get("cursor", "")
-    if cursor and len(cursor) != _ID_CHARS:
-        raise UserError(INVALID_CURSOR)
-    return cursor
-
-
-def _no_such_person() -> NotFound:
-    return NotFound("There is no such person. They may have been deleted.")
+    return found, last if len(ids) > _MAX_SCANNED else ""

@@ -2,12 +2,12 @@
 
 from aiohttp import web
 
-from service.console.audit_middleware import AUDIT_DETAIL
+from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import read_access, write_access
-from service.console.error_responses import redisplay_on_error
-from service.console.metrics_sampler import growth, key_group_moves
+from service.console.forms import read_form, redisplay_on_error
+from service.console.metrics_sampler import compute_growth, count_key_group_moves
 from service.console.openapi import ActionResult, Operations
-from service.console.rendering import METRICS, SETTINGS, STORE, read_form, render
+from service.console.rendering import METRICS, SETTINGS, STORE, render
 from service.operations import shards
 from service.operations.shards import Shards
 
@@ -38,7 +38,7 @@ async def page(request: web.Request, status: int = 200, *, done: str = "", error
     ``done`` says what an action has done; ``error`` is the message of a failed one.
     """
     groups, samples = await get_shards(request), request.app[METRICS].samples
-    moves = key_group_moves(growth(samples[0].counts, samples[-1].counts)) if samples else {}
+    moves = count_key_group_moves(compute_growth(samples[0].counts, samples[-1].counts)) if samples else {}
     return render(request, "shards.html", status, groups=groups, moves=moves, done=done, error=error)
 
 

@@ -6,7 +6,7 @@ function offerZone() {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   for (const field of document.querySelectorAll("input[data-zone]")) if (zone) field.value = zone;
   const offer = document.querySelector("button[data-zone]");
-  if (!offer || !zone || offer.form.zone.value === zone) return;
+  if (!offer || !zone || offer.form.querySelector("input[name=zone]").value === zone) return;
   offer.textContent = `Use browser time zone: ${zone}`;
   offer.value = zone;
   offer.hidden = false;

@@ -11,7 +11,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from yarl import URL
 
-from service.console.auth.middleware import PERMISSIONS, PUBLIC, WEBHOOKS
+from service.console.auth.authorization import ROUTE_RULES, OpenAccess
 from service.console.auth.roles import SCOPES
 from service.console.routes import OPERATIONS
 from service.store import Store
@@ -127,19 +127,20 @@ async def test_every_api_route_requires_its_scope(served: tuple[str, web.Applica
 
 async def test_a_route_without_a_permission_is_refused(served: tuple[str, web.Application], ada: Visitor) -> None:
     app = served[1]
-    needs = {handler: need for handler, need in app[PERMISSIONS].items() if handler.__name__ != "get_search"}
-    app._state[PERMISSIONS] = needs
+    app._state[ROUTE_RULES] = {
+        handler: policy for handler, policy in app[ROUTE_RULES].items() if handler.__name__ != "get_search"
+    }
     assert (await ada.get("/api/v1/search"))[0] == 403
     assert (await ada.get("/api/v1/overview"))[0] == 200
 
 
 async def test_the_public_routes_are_the_expected_ones(served: tuple[str, web.Application]) -> None:
     app = served[1]
-    for key, known in ((PUBLIC, OPEN_TO_ALL), (WEBHOOKS, OPEN_TO_HUBS)):
+    for access, known in ((OpenAccess.PUBLIC, OPEN_TO_ALL), (OpenAccess.WEBHOOK, OPEN_TO_HUBS)):
         declared = {
             route.resource.canonical
             for route in app.router.routes()
-            if route.resource is not None and route.handler in app[key]
+            if route.resource is not None and app[ROUTE_RULES][route.handler].access is access
         }
         assert declared == known
 

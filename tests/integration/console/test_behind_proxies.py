@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from yarl import URL
 
 from service.console.auth.accounts import Passwords
-from service.console.auth.middleware import SESSION_COOKIE
+from service.console.auth.authorization import SESSION_COOKIE
 from service.net.http_server import serve_http
 from service.store import Store
 from service.store.console.accounts import Account

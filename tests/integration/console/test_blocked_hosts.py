@@ -35,9 +35,9 @@ async def test_a_host_is_blocked_and_unblocked(store: Store, ada: Visitor) -> No
     assert channel.id in text
     assert other.id not in text
     assert "Blocked" in (await ada.get("/hosts"))[1]
-    assert await ada.post(f"{SITE}/allow", name="news.example.org") == (303, f"{SITE}#blocked")
+    assert await ada.post("/hosts/news.example.org/allow") == (303, "/hosts/news.example.org#blocked")
     assert "An admin has blocked" not in (await ada.get(f"/channels/{channel.id}"))[1]
-    assert (await ada.post(f"{SITE}/allow", name="news.example.org"))[0] == 404
+    assert (await ada.post("/hosts/news.example.org/allow"))[0] == 404
 
 
 async def test_only_hosts_of_the_site_are_blocked_on_its_page(store: Store, ada: Visitor) -> None:
@@ -88,7 +88,7 @@ async def test_domains_of_people_are_blocked_and_unblocked(
     assert "Domain blocked" in (await ada.get("/people"))[1]
     async with api.get("blocked-domains") as answer:
         assert list((await answer.json())["items"]) == ["spam.example"]
-    assert await ada.post("/blocked-domains", name="spam.example", action="allow") == (303, "/blocked-domains")
+    assert await ada.post("/blocked-domains/spam.example/allow") == (303, "/blocked-domains")
     async with api.put("blocked-domains/spam.example", json={}) as answer:
         assert answer.status == 200
     async with api.delete("blocked-domains/spam.example") as answer:

@@ -94,13 +94,13 @@ async def test_a_pause_by_an_admin_outlasts_other_pauses(store: Store, ada: Visi
 
 async def test_tags_are_added_filtered_by_and_removed(store: Store, ada: Visitor) -> None:
     one, other = await make_channel(store, "https://example.org/1"), await make_channel(store, "https://example.org/2")
-    await _change(ada, "tag", one.id, tag="News")
-    await _change(ada, "tag", one.id, tag="daily")
+    await _change(ada, "tag", one.id, new_tag="News")
+    await _change(ada, "tag", one.id, new_tag="daily")
     (found,) = await store.admin_settings.read([one.id])
     assert found is not None
     assert found.tags == ("daily", "news")
     assert _shown((await ada.get("/channels?tag=news"))[1]) == [one.id]
-    await _change(ada, "untag", one.id, other.id, tag="news")
+    await _change(ada, "untag", one.id, other.id, new_tag="news")
     (found,) = await store.admin_settings.read([one.id])
     assert found is not None
     assert found.tags == ("daily",)
@@ -109,7 +109,7 @@ async def test_tags_are_added_filtered_by_and_removed(store: Store, ada: Visitor
 @pytest.mark.parametrize("tag", ["", "two words", "x" * 41, "\x00"])
 async def test_an_invalid_tag_is_refused(store: Store, ada: Visitor, tag: str) -> None:
     channel = await make_channel(store)
-    status, text = await _change(ada, "tag", channel.id, tag=tag)
+    status, text = await _change(ada, "tag", channel.id, new_tag=tag)
     assert status == 422
     assert "A tag is a single word" in text
 

@@ -9,8 +9,8 @@ from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
 from service.console.auth.accounts import Passwords
-from service.console.auth.login import PASSWORDS, setup_link
-from service.console.auth.middleware import SESSION_COOKIE
+from service.console.auth.authorization import SESSION_COOKIE
+from service.console.auth.login import PASSWORDS, create_setup_link
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account
@@ -26,7 +26,7 @@ async def _make_account(store: Store) -> None:
 
 
 async def _setup_path(store: Store, url: str) -> str:
-    link = await setup_link(store, url)
+    link = await create_setup_link(store, url)
     assert link is not None
     return link.removeprefix(url)
 
@@ -42,7 +42,7 @@ async def test_a_setup_link_creates_one_account_only(
     assert (await eve.post("/setup", **form))[0] == 403
     status, page = await eve.get(earlier)
     assert (status, "log in" in page) == (403, True)
-    assert await setup_link(store, served[0]) is None
+    assert await create_setup_link(store, served[0]) is None
 
 
 async def test_the_first_account_requires_the_setup_link(store: Store, eve: Visitor) -> None:

@@ -6,7 +6,7 @@ from aiohttp import web
 from yarl import URL
 
 from service.console.auth.accounts import Passwords
-from service.console.auth.login import browser_cookie
+from service.console.auth.login import browser_cookie_name
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import MAX_KNOWN_BROWSERS, Account
@@ -110,7 +110,7 @@ async def test_a_browser_cookie_is_for_one_account_and_stored_as_a_hash(
     await make_account(store, "bob")
     async with stranger(served[0]) as ada:
         assert await _log_in(ada) == 303
-        token = ada.http.cookie_jar.filter_cookies(URL(served[0]))[browser_cookie("ada")].value
+        token = ada.http.cookie_jar.filter_cookies(URL(served[0]))[browser_cookie_name("ada")].value
     bob = await store.accounts.get("bob")
     assert bob is not None
     assert not await store.login_limits.is_known_browser("bob", bob, token)

@@ -75,7 +75,7 @@ async def test_a_policy_is_applied_and_undone_with_a_history(store: Store, ada: 
     assert aims == FleetObjective(Goal.FAST, demand_factor=0.5, delay_s=30.0, longest_wait_s=3600.0)
     _, text = await ada.get("/policy")
     assert "Fast, mean delay 30 s, maximum delay 1 h" in text
-    assert await ada.post("/policy/restore", to="before", seen="1") == (303, "/policy?applied=1")
+    assert await ada.post("/policy/restore", to="0", seen="1") == (303, "/policy?applied=1")
     assert await store.fleet_policy.get() is None
     assert await ada.post("/policy/restore", to="1", seen="2") == (303, "/policy?applied=1")
     assert await store.fleet_policy.get() == aims
@@ -112,18 +112,18 @@ async def test_a_site_shows_poll_results_and_its_limit_can_be_set(store: Store, 
     assert 'href="/hosts/example.org"' in (await ada.get("/hosts"))[1]
     _, text = await ada.get("/hosts/example.org")
     assert "50 %" in text
-    assert await ada.post("/hosts/example.org", action="set", requests_per_s="0.5") == (303, "/hosts/example.org")
+    assert await ada.post("/hosts/example.org/limit", requests_per_s="0.5") == (303, "/hosts/example.org")
     assert await store.request_budgets.site_rate("example.org") == 0.5
     assert "set by an admin" in (await ada.get("/hosts/example.org"))[1]
-    await ada.post("/hosts/example.org", action="usual")
+    await ada.post("/hosts/example.org/limit/reset")
     assert await store.request_budgets.site_rate("example.org") is None
-    assert (await ada.post("/hosts/example.org", action="set", requests_per_s="-1"))[0] == 422
+    assert (await ada.post("/hosts/example.org/limit", requests_per_s="-1"))[0] == 422
     assert "requests resume slowly" not in text
     await store.request_budgets.pause_site("example.org", 3600.0)
     assert "requests resume slowly" in (await ada.get("/hosts/example.org"))[1]
-    await ada.post("/hosts/example.org", action="pause")
+    await ada.post("/hosts/example.org/pause")
     assert await store.request_budgets.paused_s(channel.id) > 3600
-    await ada.post("/hosts/example.org", action="resume")
+    await ada.post("/hosts/example.org/pause", resume="1")
     assert await store.request_budgets.site_paused_s("example.org") == 0.0
     assert await store.request_budgets.paused_s(channel.id) == 0
 
@@ -166,7 +166,7 @@ async def test_a_channel_shows_its_hub_without_secrets(store: Store, ada: Visito
         assert words in text
     assert "a-secret" not in text
     assert "a-token" not in text
-    _, text = await ada.get(f"/channels/add?url={quote(channel.url)}&selector=%23prices")
+    _, text = await ada.get(f"/channels/add?url={quote(channel.url)}&selector=%23prices&as_page=1")
     assert 'value="#prices"' in text
 
 
@@ -188,7 +188,7 @@ async def test_a_node_is_drained_and_restored(store: Store, ada: Visitor) -> Non
         assert await store.ring.nodes() == []
         assert await store.ring.record_if_drained("north")
         assert "stay out of the ring" in (await ada.get("/nodes"))[1]
-        assert await ada.post("/nodes/restore", worker="north") == (303, "/nodes")
+        assert await ada.post("/nodes/north/restore") == (303, "/nodes")
         assert not await store.ring.record_if_drained("north")
 
 

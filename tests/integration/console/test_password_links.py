@@ -7,7 +7,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.console.auth.accounts import Passwords
-from service.console.auth.login import setup_link
+from service.console.auth.login import create_setup_link
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account, Role
@@ -77,7 +77,7 @@ async def test_a_password_change_invalidates_links(
 async def test_a_setup_link_is_invalid_once_an_account_exists(
     served: tuple[str, web.Application], store: Store, api: aiohttp.ClientSession, eve: Visitor
 ) -> None:
-    link = await setup_link(store, served[0])
+    link = await create_setup_link(store, served[0])
     assert link is not None
     async with api.post("/api/v1/accounts", json={"name": "ada", "role": "admin"}) as answer:
         assert answer.status == 201

@@ -34,7 +34,7 @@ async def test_the_audit_log_shows_absolute_times(ada: Visitor) -> None:
     assert " JST</time>" in (await ada.get("/log"))[1]
 
 
-@pytest.mark.parametrize(("words", "answer"), [("nowhere", "is not a time zone"), ("", "is not a time zone")])
+@pytest.mark.parametrize(("words", "answer"), [("nowhere", "is not a time zone"), ("", "Enter a time zone")])
 async def test_an_invalid_zone_is_refused(ada: Visitor, words: str, answer: str) -> None:
     status, page = await ada.post("/settings/zone", zone=words)
     assert (status, answer in page) == (422, True)

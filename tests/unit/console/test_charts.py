@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from service.clash.server_table import GroupState
 from service.console.charts import (
-    Curve,
-    poll_rate_svg,
-    poll_timeline_svg,
-    regions,
+    draw_poll_rate,
+    draw_poll_timeline,
+    draw_ring,
+    draw_wait_curves,
+    find_regions,
     ring_position,
-    ring_svg,
-    wait_curves_svg,
     wedge_arcs,
 )
 from service.console.pages.directory import Matrix
-from service.console.rendering import templates
+from service.console.rendering import load_templates
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult
 from service.operations.shards import Shard
@@ -36,12 +35,12 @@ def _parse(svg: str) -> ET.Element:
 
 
 def _macros() -> Any:
-    return templates().get_template("charts.html").module
+    return load_templates().get_template("charts.html").module
 
 
 @given(st.lists(st.floats(0.0, 1e9) | st.just(inf), min_size=2, max_size=101))
 def test_wait_curves_stay_within_the_chart(waits_s: list[float]) -> None:
-    root = _parse(wait_curves_svg([Curve("now", sorted(waits_s))]))
+    root = _parse(draw_wait_curves(sorted(waits_s)))
     (line,) = (each for each in root.iter() if each.tag == "polyline")
     for point in line.get("points", "").split():
         x, y = map(float, point.split(","))
@@ -53,7 +52,7 @@ def test_wait_curves_stay_within_the_chart(waits_s: list[float]) -> None:
 def test_timeline_has_a_dot_for_every_poll(past_s: list[float], next_s: list[float]) -> None:
     polls = [PollResult("a" * 40, at_s, "new") for at_s in past_s]
     turns = [PollingTurn("b" * 40, rank, 0.0, at_s) for rank, at_s in enumerate(next_s)]
-    svg = poll_timeline_svg(polls, turns, {"a" * 40: HOSTILE}, 1e9)
+    svg = draw_poll_timeline(polls, turns, {"a" * 40: HOSTILE}, 1e9)
     if not past_s and not next_s:
         assert svg is None
         return
@@ -64,7 +63,7 @@ def test_timeline_has_a_dot_for_every_poll(past_s: list[float], next_s: list[flo
 
 @given(st.lists(st.tuples(st.floats(0.0, 2e9), st.just(0.0) | st.floats(1e-3, 1e8)), max_size=24))
 def test_poll_rate_is_a_line_with_a_step_for_each_change(changes: list[tuple[float, float]]) -> None:
-    svg = poll_rate_svg([PollRate(*each) for each in sorted(changes)], 1e9, "Europe/Berlin")
+    svg = draw_poll_rate([PollRate(*each) for each in sorted(changes)], 1e9, "Europe/Berlin")
     if not changes:
         assert svg is None
         return
@@ -106,13 +105,13 @@ def _node_groups(svg: str) -> list[ET.Element]:
 
 @given(rings)
 def test_ring_has_every_node_once_in_order(nodes: list[NodeInfo]) -> None:
-    node_ids = [group.attrib["data-node"] for group in _node_groups(ring_svg(nodes))]
+    node_ids = [group.attrib["data-node"] for group in _node_groups(draw_ring(nodes))]
     assert node_ids == sorted(node.id for node in nodes)
 
 
 @given(rings)
 def test_nodes_are_at_the_angle_of_their_id(nodes: list[NodeInfo]) -> None:
-    for group in _node_groups(ring_svg(nodes)):
+    for group in _node_groups(draw_ring(nodes)):
         dot = group.find("circle")
         assert dot is not None
         angle = math.atan2(float(dot.attrib["cx"]) - 320, 200 - float(dot.attrib["cy"])) / (2 * math.pi) % 1
@@ -128,7 +127,7 @@ def test_ring_positions_have_the_order_of_ids(a: str, b: str) -> None:
 
 @given(rings)
 def test_regions_cover_the_ring_and_belong_to_the_owner(nodes: list[NodeInfo]) -> None:
-    arcs = list(regions(nodes))
+    arcs = list(find_regions(nodes))
     assert bool(arcs) == bool(nodes)
     assert math.isclose(sum(end - start for _, start, end in arcs), 1.0 if nodes else 0.0, abs_tol=1e-9)
     view = RingView(0, tuple(sorted(nodes, key=lambda node: node.id)))
@@ -146,7 +145,7 @@ def test_the_wedge_of_a_channel_contains_its_polling_set_and_no_other_node(
     # Positions are exact up to the 53 bits of a floating-point number.
     near = {node.id for node in nodes if any(abs(from_hex(node.id) - end) < 2**108 for arc in arcs for end in arc)}
     assert inside - near == set(polling_set) - near
-    svg = ring_svg(nodes, channel, polling_set)
+    svg = draw_ring(nodes, channel, polling_set)
     assert svg.count('class="wedge"') == len(arcs)
     assert {group.attrib["data-node"] for group in _node_groups(svg) if "polls" in group.attrib["class"]} == set(
         polling_set
@@ -164,4 +163,4 @@ def test_the_wedge_of_a_whole_level_is_the_arc_of_a_prefix() -> None:
 
 
 def test_node_names_are_escaped() -> None:
-    assert "<b>" not in ring_svg([NodeInfo("0" * 40, 1, "<b>&\"'", 0.0)])
+    assert "<b>" not in draw_ring([NodeInfo("0" * 40, 1, "<b>&\"'", 0.0)])

@@ -40,11 +40,6 @@ def test_clock_uses_the_time_zone_with_daylight_saving() -> None:
     assert formatting.clock(1e300, "UTC") == "—"
 
 
-@pytest.mark.parametrize(("size_bytes", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB")])
-def test_sizes_have_units(size_bytes: int, text: str) -> None:
-    assert formatting.size(size_bytes) == text
-
-
 @pytest.mark.parametrize(
     ("outcome", "label"),
     [("unchanged", "Unchanged"), ("tls-failed", "TLS failed"), ("bad-http", "Bad HTTP"), ("not-a-feed", "Not a feed")],

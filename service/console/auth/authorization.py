@@ -1,7 +1,6 @@
 """Authorization middleware: authentication, permissions and CSRF checks; also the security headers of every response.
 
-A route is closed unless ``app[PUBLIC]`` or ``app[WEBHOOKS]`` contains its handler. A closed route requires the
-permission in ``app[PERMISSIONS]`` for its handler; without an entry, the handler is refused to everybody.
+``app[ROUTE_RULES]`` states who may use each handler. A handler without rules is refused to everybody.
 
 Browsers authenticate with a session cookie, API clients with an API key. A change made with a cookie must also have an
 ``Origin`` of this console and the cookie's CSRF token. Browsers never send an API key by themselves, so requests with a
@@ -11,30 +10,50 @@ key need neither.
 import hashlib
 import hmac
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 from urllib.parse import quote, urljoin
 
 from aiohttp import hdrs, web
 
 from service.console.auth.roles import Permission, Principal
-from service.console.rendering import CLOCK, CSRF, PRINCIPAL, SETTINGS, STORE, local_path
+from service.console.rendering import CSRF, PRINCIPAL, SETTINGS, STORE, local_path
 from service.net.http_server import client_of
 from service.store.console.accounts import Role
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-PUBLIC: Final = web.AppKey("public", frozenset[Handler])
-"""Handlers that need no authentication."""
+LARGEST_BODY_BYTES: Final = 64 * 1024
 
-WEBHOOKS: Final = web.AppKey("hooks", frozenset[Handler])
-"""Handlers that other services call and that authenticate the caller themselves, without cookies."""
 
-WITHOUT_STORE: Final = web.AppKey("without store", frozenset[Handler])
-"""Handlers that also work while the store is refused (``StoreIdentityMismatch``)."""
+class OpenAccess(Enum):
+    """Access without an account."""
 
-PERMISSIONS: Final = web.AppKey("needs", Mapping[Handler, Permission])
-"""The permission that each closed handler requires."""
+    PUBLIC = "public"
+    """The handler needs no authentication."""
+    WEBHOOK = "webhook"
+    """The handler is called by other services and authenticates them itself, without cookies."""
+
+
+@dataclass(frozen=True)
+class RouteRules:
+    """Who may use the handler of a route, and how its requests are treated.
+
+    ``access`` is None if nobody may use the handler. ``kind`` is the class of requests in the metrics. The request body
+    has at most ``largest_bytes``. ``without_store`` states that the handler also works while the store is refused
+    (``StoreIdentityMismatch``).
+    """
+
+    access: Permission | OpenAccess | None
+    kind: str
+    largest_bytes: int = LARGEST_BODY_BYTES
+    without_store: bool = False
+
+
+ROUTE_RULES: Final = web.AppKey("route rules", Mapping[Handler, RouteRules])
 
 API_PREFIX: Final = "/api/"
 SESSION_COOKIE: Final = "coronet_session"
@@ -62,6 +81,7 @@ _HEADERS: Final = {
 }
 
 SAFE_METHODS = {hdrs.METH_GET, hdrs.METH_HEAD}
+_CLOSED: Final = RouteRules(None, "other")
 _ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
@@ -91,6 +111,11 @@ def cookie_path(request: web.Request) -> str:
     return f"{request.app[SETTINGS].console_base_path}/"
 
 
+def rules_of(request: web.Request) -> RouteRules:
+    """Return the rules of the request's route."""
+    return request.app[ROUTE_RULES].get(request.match_info.handler, _CLOSED)
+
+
 @web.middleware
 async def authorize(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Pass an authorized request to its handler; otherwise redirect to the login form, or raise HTTP 401 or 403.
@@ -98,34 +123,36 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     Raises :class:`service.errors.StoreIdentityMismatch` while the store is refused because it may belong to another
     fleet, unless the handler works without the store.
     """
-    if request.match_info.handler not in request.app[WITHOUT_STORE]:
+    rules = rules_of(request)
+    access = rules.access
+    if not rules.without_store:
         request.app[STORE].identity.check()
-    if request.match_info.handler in request.app[WEBHOOKS]:
+    if access is OpenAccess.WEBHOOK:
         return await handler(request)
     uses_key = False
-    if request.match_info.handler in request.app[PUBLIC]:
+    if access is OpenAccess.PUBLIC:
         cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
     else:
         cookie = request.cookies.get(SESSION_COOKIE, "")
         uses_key = hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
-        principal = await (_principal_of_key(request) if uses_key else _principal_of_session(request, cookie))
+        if uses_key:
+            principal = await _principal_of_key(request)
+        elif found := await request.app[STORE].sessions.find(cookie):
+            principal = Principal(found[0], found[1].role, zone=found[1].zone)
+        else:
+            principal = None
         if principal is None:
             return _require_login(request)
         request[PRINCIPAL] = principal
     request[CSRF] = csrf_token(cookie)
     if request.method not in SAFE_METHODS and not uses_key:
         await _check_csrf(request)
-    if PRINCIPAL in request and request.match_info.http_exception is None:
-        _check_permission(request)
+    if access is not OpenAccess.PUBLIC and request.match_info.http_exception is None:
+        _check_permission(request[PRINCIPAL], access)
     response = await handler(request)
-    if PRINCIPAL not in request and isinstance(response, web.Response) and response.content_type == "text/html":
+    if access is OpenAccess.PUBLIC and isinstance(response, web.Response) and response.content_type == "text/html":
         set_cookie(request, response, FORM_COOKIE, cookie, max_age_s=3600)
     return response
-
-
-async def _principal_of_session(request: web.Request, cookie: str) -> Principal | None:
-    found = await request.app[STORE].sessions.find(cookie)
-    return Principal(found[0], found[1].role, zone=found[1].zone) if found else None
 
 
 async def _principal_of_key(request: web.Request) -> Principal | None:
@@ -137,15 +164,14 @@ async def _principal_of_key(request: web.Request) -> Principal | None:
     sent, expected = (hashlib.sha256(each.encode()).digest() for each in (token, admin_token))
     if hmac.compare_digest(sent, expected) and admin_token:
         return _ADMIN_TOKEN_PRINCIPAL
-    found = await request.app[STORE].api_keys.find(token, request.app[CLOCK].wall_s())
+    found = await request.app[STORE].api_keys.find(token, time.time())
     if found is None:
         return None
     key, account = found
     return Principal(key.account, account.role, key.name, frozenset(key.scopes), account.zone)
 
 
-def _check_permission(request: web.Request) -> None:
-    principal, required = request[PRINCIPAL], request.app[PERMISSIONS].get(request.match_info.handler)
+def _check_permission(principal: Principal, required: Permission | None) -> None:
     if required is None:
         raise web.HTTPForbidden(text="This route declares no permission, so nobody may use it.")
     if not principal.role.covers(required.role):
@@ -174,8 +200,7 @@ def _require_login(request: web.Request) -> web.Response:
 
 
 async def _check_csrf(request: web.Request) -> None:
-    if request.headers.get(hdrs.ORIGIN) not in own_origins(request):
-        raise web.HTTPForbidden(text="The request was not sent from this console's own pages.")
+    check_origin(request)
     token = request.headers.get(CSRF_HEADER)
     if token is None:
         try:
@@ -186,14 +211,15 @@ async def _check_csrf(request: web.Request) -> None:
         raise web.HTTPForbidden(text="This form has expired. Go back, reload the page, and submit it again.")
 
 
-def own_origins(request: web.Request) -> set[str]:
-    """Return the origins (scheme and host) that this console's pages can have.
+def check_origin(request: web.Request) -> None:
+    """Raise HTTPForbidden unless a page of this console has sent the request, according to its ``Origin``.
 
-    These are the origin that the client has requested and the one of the setting ``console_public_url``.
+    Pages have the origin (scheme and host) that the client has requested, or that of the setting
+    ``console_public_url``.
     """
-    public_url = request.app[SETTINGS].console_public_url
-    requested = own_origin(request)
-    return {requested, urljoin(public_url, "/").rstrip("/")} if public_url else {requested}
+    public_origin = urljoin(request.app[SETTINGS].console_public_url, "/").rstrip("/")
+    if request.headers.get(hdrs.ORIGIN, "") not in {own_origin(request), public_origin or None}:
+        raise web.HTTPForbidden(text="The request was not sent from this console's own pages.")
 
 
 def own_origin(request: web.Request) -> str:

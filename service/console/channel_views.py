@@ -1,10 +1,9 @@
-"""Queries that several pages and API operations share: channels for lists, one channel in detail, and its content.
+"""Channels as pages and the API show them: their state in lists, and one channel in detail.
 
-They return the API's response types; templates render the same types.
+Functions return the response types of the API, which templates render as well.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping, Sequence
 from math import inf
@@ -12,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
+from msgspec import structs
 
 from service.console.channel_cache import State, channel_state, make_row
 from service.console.rendering import STORE
@@ -25,12 +25,11 @@ from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel, PollRate
 from service.store.coordination.fleet_policy import BoundsRevision
-from service.store.coordination.requests import ContentSource
 
-_ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10
 _EXPLANATION_TIMEOUT_S = 1.0
+_NO_SUCH_CHANNEL = "There is no such channel. It may have been removed."
 _UNPOLLED: Final[Mapping[State, str]] = {
     "idle": "It is not polled, because it has no subscribers and is not listed.",
     "moved": "It is not polled, because it has moved to a new URL.",
@@ -146,70 +145,43 @@ class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishe
     hub: HubView | None
 
 
-class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and the place where the copy was found.
-
-    ``source`` is ``cache`` for the cache of the worker that was asked, and ``near`` for the cache of another worker.
-    Then ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
-    unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
-    ``publisher`` means that there was no copy and the content was fetched.
-    """
-
-    version: int
-    latest: tuple[Entry, ...]
-    source: ContentSource
-    hops: int
-    worker: str
-
-
-async def requested_channel(request: web.Request) -> Channel:
+async def read_requested_channel(request: web.Request) -> Channel:
     """Return the channel whose id is in the request's path. Raises ``HTTPNotFound`` if it does not exist."""
-    channel = await request.app[STORE].channels.get(_checked_id(request.match_info["cid"]))
+    channel = await request.app[STORE].channels.get(request.match_info["cid"])
     if channel is None:
-        raise _no_such_channel()
+        raise web.HTTPNotFound(text=_NO_SUCH_CHANNEL)
     return channel
 
 
-def page_numbers(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
-    """Return the number of the requested page, limited to existing pages, and the number of all pages.
-
-    ``query`` is the URL's query. The pages show ``total`` items, ``size`` on each page.
-    """
-    pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
-    return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
-
-
-async def channel_detail(store: Store, text: str) -> ChannelDetail:
-    """Return the details of the channel with the id ``text``. Raises ``HTTPNotFound`` if it does not exist."""
-    cid = _checked_id(text)
+async def read_channel_detail(store: Store, cid: ChannelId) -> ChannelDetail:
+    """Return the details of the channel ``cid``. Raises ``HTTPNotFound`` if it does not exist."""
     ring, found, (state,), poll_rates = await asyncio.gather(
-        store.ring.view(), channel_views(store, [cid]), store.channels.states([cid]), store.poll_rate_history.get(cid)
+        store.ring.view(),
+        read_channel_views(store, [cid]),
+        store.channels.states([cid]),
+        store.poll_rate_history.get(cid),
     )
     if state is None or not found:
-        raise _no_such_channel()
+        raise web.HTTPNotFound(text=_NO_SUCH_CHANNEL)
     (view,) = found
-    nodes = {node.id: node for node in ring.nodes}
-    owner, now_s = ring.owner(cid), time.time()
+    nodes, owner, now_s = {node.id: node for node in ring.nodes}, ring.owner(cid), time.time()
     site = site_of(host_of(view.url))
-    ((why, unknown), polls, latest, hub), (paused_s, note, site_rate, bounds) = await asyncio.gather(
-        asyncio.gather(
-            _explain_schedule(store, cid, view),
-            store.channels.polls(cid, _POLLS_SHOWN),
-            store.channels.latest(cid, _ENTRIES_SHOWN),
-            store.websub.get(cid),
-        ),
-        asyncio.gather(
-            store.request_budgets.paused_s(cid, site),
-            store.admin_settings.note(cid),
-            store.request_budgets.site_rate(site),
-            store.poll_bounds.get(cid),
-        ),
+    budgets = store.request_budgets
+    (why, unknown), paused_s, site_rate = await asyncio.gather(
+        _explain_schedule(store, cid, view), budgets.paused_s(cid, site), budgets.site_rate(site)
+    )
+    polls, latest, hub, note, bounds = await asyncio.gather(
+        store.channels.polls(cid, _POLLS_SHOWN),
+        store.channels.latest(cid, _ENTRIES_SHOWN),
+        store.websub.get(cid),
+        store.admin_settings.note(cid),
+        store.poll_bounds.get(cid),
     )
     return ChannelDetail(
         channel=view,
         owner=nodes[owner] if owner else None,
         polling_set=tuple(nodes[turn.node] for turn in why.turns if turn.node in nodes) if why else (),
-        polling=channel_polling(why, max(view.paused_until_s, now_s + paused_s)) if why else None,
+        polling=summarize_polling(why, max(view.paused_until_s, now_s + paused_s)) if why else None,
         polling_unknown=unknown,
         why=why,
         polls=polls,
@@ -232,15 +204,6 @@ def _hub_view(state: HubState) -> HubView:
     return HubView(target.hub, target.topic, state.status, state.since_s, state.lease_until_s, state.failures)
 
 
-async def nearest_content(store: Store, channel: Channel) -> ContentView:
-    """Return a channel's content from the nearest copy: in a worker's cache, in the store, or at the publisher."""
-    try:
-        shown = await store.worker_requests.content(channel.id)
-    except NoWorker:
-        return ContentView(channel.version, await store.channels.content_entries(channel.id), "store", 0, "")
-    return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
-
-
 async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> tuple[PollExplanation | None, str]:
     """Return the explanation of a channel's poll schedule by its owner (the node responsible for it), and "".
 
@@ -254,7 +217,7 @@ async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> 
         return None, str(error)
 
 
-def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
+def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
     """Return a summary of an owner's explanation.
 
     ``earliest_s`` is a time (Unix s) before which the channel is not polled, for example the end of a pause.
@@ -270,17 +233,7 @@ def channel_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
     )
 
 
-def _checked_id(text: str) -> ChannelId:
-    if not _ID.fullmatch(text):
-        raise _no_such_channel()
-    return text
-
-
-def _no_such_channel() -> web.HTTPNotFound:
-    return web.HTTPNotFound(text="There is no such channel. It may have been removed.")
-
-
-async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
+async def read_channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return the channels ``ids`` with their states, in this order. Channels that no longer exist are left out."""
     found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
@@ -293,24 +246,11 @@ async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[Channel
 
 
 def _view(found: AdministeredChannel, subscribers: int, blocked_by: str, now_s: float) -> ChannelView:
-    channel = found.channel
-    return ChannelView(
-        id=channel.id,
-        url=channel.url,
-        title=channel.title,
-        link=channel.link,
-        kind=channel.kind,
-        selector=selector_of(channel.url),
-        version=channel.version,
-        listed=channel.listed,
-        private=channel.private,
-        created_s=channel.created_s,
-        subscribers=subscribers,
-        state=channel_state(make_row(found, now_s), subscribers, now_s, is_blocked=bool(blocked_by)),
-        condition=channel.condition,
-        moved_to=channel.moved_to,
-        failing_since_s=found.failing_since_s,
-        tags=found.tags,
-        paused_until_s=found.paused_until_s,
-        blocked_by=blocked_by,
-    )
+    computed = {
+        "selector": selector_of(found.channel.url),
+        "subscribers": subscribers,
+        "state": channel_state(make_row(found, now_s), subscribers, now_s, is_blocked=bool(blocked_by)),
+        "blocked_by": blocked_by,
+    }
+    # The other fields have the names that they have in the store.
+    return msgspec.convert(structs.asdict(found.channel) | structs.asdict(found) | computed, ChannelView)

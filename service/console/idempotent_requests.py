@@ -1,19 +1,20 @@
-"""Idempotency middleware: executes a POST request with an Idempotency-Key once and repeats its response afterwards.
+"""Idempotent requests: a POST request with an Idempotency-Key is executed once, and its response is repeated.
 
-It follows draft-ietf-httpapi-idempotency-key: the same key with a different request is refused, and so is a repetition
-while the first request is still in progress. Failed requests are not stored, so that they can be sent again. If a
-response contains a secret or is too large, only its status is stored.
+The rules are those of draft-ietf-httpapi-idempotency-key: the same key with a different request is refused, and so is a
+repetition while the first request is still in progress. Failed requests are not stored, so that they can be sent again.
+If a response contains a secret or is too large, only its status is stored.
 """
 
 import hashlib
+from functools import wraps
 from http import HTTPStatus
 from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.auth.middleware import API_PREFIX, WITHOUT_STORE, Handler
-from service.console.rendering import PRINCIPAL, STORE, local_path
+from service.console.auth.authorization import Handler
+from service.console.rendering import PRINCIPAL, STORE
 from service.errors import StoreUnavailable, UserError
 from service.store.console.audit import StoredResponse
 
@@ -28,36 +29,33 @@ _MAX_STORED_BYTES = 64 * 1024
 log = structlog.get_logger(__name__)
 
 
-@web.middleware
-async def replay_repeated(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Execute an API request, or answer a repetition with the stored response.
+def make_idempotent(handler: Handler) -> Handler:
+    """Return a handler that executes a request with an Idempotency-Key once, and repeats the response afterwards."""
 
-    Handlers that work without the store are always executed.
-    """
-    key, principal = request.headers.get(_KEY_HEADER), request.get(PRINCIPAL)
-    if (
-        key is None
-        or principal is None
-        or request.method != hdrs.METH_POST
-        or not local_path(request).startswith(API_PREFIX)
-    ):
-        return await handler(request)
-    if request.match_info.handler in request.app[WITHOUT_STORE]:
-        return await handler(request)
-    if not 0 < len(key) <= _MAX_KEY_CHARS or not key.isprintable():
-        raise UserError(f"{_KEY_HEADER} must have 1 to {_MAX_KEY_CHARS} printable characters.")
-    request_digest = hashlib.sha256(request.path_qs.encode() + b"\n" + await request.read()).hexdigest()
-    client = f"{principal.name}/{principal.key}"
-    earlier = await request.app[STORE].idempotency.begin(client, key, request_digest)
-    if earlier is not None:
-        return _replay(earlier, request_digest)
-    record = None
-    try:
-        response = await handler(request)
-        record = _make_record(request, response, request_digest)
-    finally:
-        await _store(request, client, key, record)
-    return response
+    @wraps(handler)
+    async def handle(request: web.Request) -> web.StreamResponse:
+        key, principal = request.headers.get(_KEY_HEADER), request[PRINCIPAL]
+        if key is None:
+            return await handler(request)
+        if not 0 < len(key) <= _MAX_KEY_CHARS or not key.isprintable():
+            raise UserError(f"{_KEY_HEADER} must have 1 to {_MAX_KEY_CHARS} printable characters.")
+        request_digest = hashlib.sha256(request.path_qs.encode() + b"\n" + await request.read()).hexdigest()
+        client, store = f"{principal.name}/{principal.key}", request.app[STORE].idempotency
+        earlier = await store.begin(client, key, request_digest)
+        if earlier is not None:
+            return _replay(earlier, request_digest)
+        record = None
+        try:
+            response = await handler(request)
+            record = _make_record(request, response, request_digest)
+        finally:
+            try:
+                await store.end(client, key, record)
+            except StoreUnavailable as error:
+                log.warning("response not stored for repeated requests", path=request.path, error=str(error))
+        return response
+
+    return handle
 
 
 def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
@@ -90,10 +88,3 @@ def _make_record(request: web.Request, response: web.StreamResponse, request_dig
         return StoredResponse(request_digest, response.status)
     location = response.headers.get(hdrs.LOCATION, "")
     return StoredResponse(request_digest, response.status, response.content_type, location, body)
-
-
-async def _store(request: web.Request, client: str, key: str, record: StoredResponse | None) -> None:
-    try:
-        await request.app[STORE].idempotency.end(client, key, record)
-    except StoreUnavailable as error:
-        log.warning("response not stored for repeated requests", path=request.path, error=str(error))

@@ -1,0 +1,81 @@
+"""HTML forms: reading their fields, and the response to a change: a redirect, or the form again with the error."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import hdrs, web
+
+from service.console.auth.authorization import CSRF_FIELD, Handler
+from service.console.error_responses import public_message, status_of
+from service.errors import CoronetError, StoreUnavailable, UserError
+
+_Kind = TypeVar("_Kind")
+_Page = Callable[..., Awaitable[web.StreamResponse]]
+
+
+async def read_form(request: web.Request) -> dict[str, str]:
+    """Return the stripped fields of the posted form, or of the URL's query if the request is not a POST.
+
+    The CSRF token is left out. If a field is repeated, its last value counts.
+    """
+    fields = await request.post() if request.method == hdrs.METH_POST else request.query
+    return {name: str(value).strip() for name, value in fields.items() if name != CSRF_FIELD}
+
+
+def convert_fields(fields: Mapping[str, object], kind: type[_Kind], problem: str) -> _Kind:
+    """Return the fields of a form or a URL's query as an object of the type ``kind``.
+
+    Raises :class:`UserError` with the text ``problem``, in which ``{}`` stands for msgspec's reason.
+    """
+    try:
+        return msgspec.convert(fields, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise UserError(problem.format(error)) from error
+
+
+def redisplay_on_error(page: _Page) -> Callable[[Handler], Handler]:
+    """Return a decorator for form handlers: if a handler raises a :class:`CoronetError`, the form is shown again.
+
+    ``page`` shows the form. It is called with the request, the status, and the message as ``error``. HTTPNotFound and
+    HTTPConflict are treated like a CoronetError; :class:`StoreUnavailable` is passed on.
+    """
+
+    def decorate(handler: Handler) -> Handler:
+        @wraps(handler)
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except StoreUnavailable:
+                raise
+            except CoronetError as error:
+                return await page(request, status_of(error), error=public_message(error))
+            except (web.HTTPNotFound, web.HTTPConflict) as error:
+                return await page(request, error.status, error=error.text)
+
+        return handle
+
+    return decorate
+
+
+def redirect_after(
+    operation: Callable[..., Awaitable[object]], target: str, page: _Page | None = None, problem: str = "{}"
+) -> Handler:
+    """Return the handler of a form that executes an API operation and redirects to ``target``.
+
+    ``target`` is a path in which the request's path parameters are replaced, for example ``/channels/{cid}``. If the
+    operation has a body, it is made of those fields that are not empty; ``problem`` is the message if they are invalid
+    (see :func:`convert_fields`). ``page``, if given, shows the form again after an error (:func:`redisplay_on_error`).
+    """
+    bodies = [each.annotation for each in inspect.signature(operation).parameters.values()][1:]
+
+    @wraps(operation)
+    async def handle(request: web.Request) -> web.StreamResponse:
+        fields = {name: text for name, text in (await read_form(request)).items() if text}
+        await operation(request, *(convert_fields(fields, kind, problem) for kind in bodies))
+        raise web.HTTPSeeOther(target.format_map({name: quote(text) for name, text in request.match_info.items()}))
+
+    return redisplay_on_error(page)(handle) if page else handle

@@ -1,0 +1,77 @@
+"""Pagination of lists: page sizes, the cursors of the API, and the page numbers of the console's own pages."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final
+
+import msgspec
+from aiohttp import web
+
+from service.errors import UserError
+
+PAGE_SIZE: Final = 50
+"""Number of items on one page of a list."""
+MAX_ITEMS: Final = 200
+"""Maximum number of items on one page of a list in the API."""
+INVALID_CURSOR: Final = "This cursor is not valid. Start again without one."
+
+_CURSOR: Final = re.compile(r"(\S{1,253})\.(\d{1,9})", re.ASCII)
+_STREAM_CURSOR: Final = re.compile(r"\d{1,19}-\d{1,19}", re.ASCII)
+
+
+def read_limit(request: web.Request, default: int = PAGE_SIZE) -> int:
+    """Return the maximum number of items on the requested page: ``limit`` in the URL's query, or ``default``.
+
+    Raises :class:`UserError` if it is out of range.
+    """
+    try:
+        limit: int = msgspec.convert(
+            request.query.get("limit", str(default)), Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)], strict=False
+        )
+    except msgspec.ValidationError as error:
+        raise UserError(f"limit: {error}") from error
+    return limit
+
+
+def read_log_cursor(request: web.Request) -> str:
+    """Return ``cursor`` in the URL's query: the id of a Redis stream entry, after which the page begins.
+
+    The value "" means that the page begins with the newest entry. Raises :class:`UserError` for an invalid id.
+    """
+    cursor = request.query.get("cursor", "")
+    if cursor and not _STREAM_CURSOR.fullmatch(cursor):
+        raise UserError(INVALID_CURSOR)
+    return cursor
+
+
+def find_page_start(ids: Sequence[str], cursor: str) -> int:
+    """Return the index in ``ids`` at which the requested page of a list begins.
+
+    ``cursor`` is the field ``next`` of the previous page; it consists of the last id of that page and the number of ids
+    before the next one. "" requests the first page. The page begins after that id, or at its former position if it no
+    longer exists. Raises :class:`UserError` for an invalid cursor.
+    """
+    if not cursor:
+        return 0
+    match = _CURSOR.fullmatch(cursor)
+    if match is None:
+        raise UserError(INVALID_CURSOR)
+    try:
+        return ids.index(match[1]) + 1
+    except ValueError:
+        # The following ids have moved up by one. Starting early repeats one instead of skipping one.
+        return min(max(0, int(match[2]) - 1), len(ids))
+
+
+def next_cursor(ids: Sequence[str], end: int) -> str:
+    """Return the cursor of the page that begins after the first ``end`` ids; "" if there are no further ids."""
+    return f"{ids[end - 1]}.{end}" if 0 < end < len(ids) else ""
+
+
+def read_page_number(query: Mapping[str, str], total: int, size: int) -> tuple[int, int]:
+    """Return the number of the requested page, limited to existing pages, and the number of all pages.
+
+    ``query`` is the URL's query. The pages show ``total`` items, ``size`` on each page.
+    """
+    pages, text = max(1, -(-total // size)), query.get("page", "1")[:9]
+    return min(max(1, int(text) if text.isdecimal() else 1), pages), pages
