@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from bots.replies.conversation import AccessDenied, TooManyCommands
+from bots.i18n.translator import Translator
+from bots.replies.conversation import ACCESS_DENIED, too_many_commands_text
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import WhoMayUse
@@ -50,12 +51,17 @@ class UserLimits(msgspec.Struct, frozen=True):
 class CommandRefused(msgspec.Struct, frozen=True):
     """The refusal of a command.
 
-    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended. ``reply``
-    is the bot's answer.
+    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended.
     """
 
     limit: str
-    reply: TooManyCommands | AccessDenied
+    per_minute: int
+
+    def text(self, translator: Translator) -> str:
+        """Return the reply to the sender."""
+        if self.limit:
+            return too_many_commands_text(self.per_minute, translator)
+        return translator.gettext(ACCESS_DENIED)
 
 
 class Access:
@@ -119,12 +125,12 @@ class Access:
         sender in a room that shows JIDs, else "". Raises StoreUnavailable.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
-            return CommandRefused("", AccessDenied())
+            return CommandRefused("", self._per_minute)
         for name, factor in limits.items():
             if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
-                return CommandRefused(name, TooManyCommands(self._per_minute))
+                return CommandRefused(name, self._per_minute)
         state = await self._users.get(jid)
-        return CommandRefused("", AccessDenied()) if state.suspended else state
+        return CommandRefused("", self._per_minute) if state.suspended else state
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:

@@ -10,9 +10,14 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache
 
-from bots.delivery.notification_text import EntryKey, SavedSearchMatch, link_preview, render_notification
+from bots.delivery.notification_text import (
+    EntryKey,
+    SavedSearchMatch,
+    announcement_text,
+    link_preview,
+    render_notification,
+)
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.announcements import announcement_text
 from bots.replies.entry_templates import Template
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import article_hashes, select_part

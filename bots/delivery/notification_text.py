@@ -275,6 +275,14 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
             )
 
 
+def announcement_text(texts: Sequence[str], translator: Translator) -> str:
+    """Return the text of a message with announcements. ``texts`` are the admins' words, oldest first."""
+    sender = translator.gettext(
+        "This is an announcement from the operators of this service. `announcements off`: get no more of them."
+    )
+    return "\n\n".join([*(f"📢 {text}" for text in texts), sender])
+
+
 def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
     """Return the link preview (XEP-0511) of a message with this text, as XML; "" if it has none.
 

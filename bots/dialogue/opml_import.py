@@ -5,11 +5,13 @@ import contextlib
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from bots.access import UserLimits
 from bots.cluster.assigned_users import AssignedUsers
-from bots.replies.subscriptions import ImportResult
+from bots.i18n.translator import get_translator
+from bots.replies.subscriptions import import_result_text
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
@@ -50,6 +52,14 @@ async def subscribe_channel(
             with contextlib.suppress(CoronetError):  # later polls will activate it
                 await store.worker_requests.probe(channel.url, as_page=channel.kind == "page")
     return subscription, new
+
+
+class _ImportResult(msgspec.Struct):
+    """The numbers of new and of existing subscriptions, and the feeds that failed: (URL, error)."""
+
+    new: int = 0
+    existing: int = 0
+    failed: list[tuple[str, CoronetError]] = []
 
 
 class OpmlImporter:
@@ -116,15 +126,13 @@ class OpmlImporter:
         self._wakeup.set()
 
     async def _import(self, uid: UserId) -> None:
-        result = ImportResult()
+        result = _ImportResult()
         try:
             (jid,) = await self._store.outbox.jids([uid])
             while feeds := await self._store.import_queue.peek(uid, MAX_PARALLEL):
                 user = await self._store.users.get(jid)
                 if not user.suspended:  # otherwise the rest of the list is dropped
-                    result = result.merge(
-                        await self._import_batch(jid, feeds, self._limits.of(user.most_subscriptions))
-                    )
+                    await self._import_batch(jid, feeds, self._limits.of(user.most_subscriptions).subscriptions, result)
                 await self._store.import_queue.remove(uid, len(feeds))
             await self._store.import_queue.remove_user(uid, self._xmpp.address)
             if (await self._store.users.get(jid)).suspended:
@@ -135,34 +143,43 @@ class OpmlImporter:
             return
         await self._send_result(jid, result)
 
-    async def _import_batch(self, jid: str, feeds: Sequence[OpmlSubscription], limits: UserLimits) -> ImportResult:
-        """Subscribe the user ``jid`` to feeds, within ``limits``, and return the result. Raises StoreUnavailable."""
+    async def _import_batch(
+        self, jid: str, feeds: Sequence[OpmlSubscription], max_subscriptions: int, result: _ImportResult
+    ) -> None:
+        """Subscribe the user ``jid`` to feeds, and add the outcome to ``result``. Raises StoreUnavailable."""
         subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
-        free = limits.subscriptions - len(subscribed_ids)
+        free = max(0, max_subscriptions - len(subscribed_ids))
         new = [feed for feed in feeds if channel_id(feed.url) not in subscribed_ids]
-        results = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[: max(free, 0)]))
-        full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
-        result = ImportResult(
-            existing=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(free, 0) :])
-        )
-        for each in results:
-            result = result.merge(each)
-        return result
+        result.existing += len(feeds) - len(new)
+        outcomes = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[:free]))
+        for feed, outcome in zip(new, outcomes, strict=False):
+            if isinstance(outcome, CoronetError):
+                result.failed.append((feed.url, outcome))
+            elif outcome:
+                result.new += 1
+            else:
+                result.existing += 1
+        full = LimitReached("You've reached the maximum of {count} subscriptions.", count=max_subscriptions)
+        result.failed += [(feed.url, full) for feed in new[free:]]
 
-    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> ImportResult:
+    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> bool | CoronetError:
+        """Subscribe the user ``jid`` to a feed; return whether the subscription is new, or the error.
+
+        Raises StoreUnavailable.
+        """
         try:
             cid = await self._find_or_create_channel(jid, feed)
             subscription, new = await subscribe_channel(self._store, jid, cid, self._limits.subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
-            return ImportResult(failed=((feed.url, error),))
+            return error
         if new and feed.title:  # keep the title of the list if it differs from the publisher's
             channel = await self._store.channels.get(subscription.channel)
             if channel is not None and channel.title != feed.title:
                 own = Preferences(title=feed.title)
                 await self._store.preferences.put(jid, subscription.number, own)
-        return ImportResult(new=int(new), existing=int(not new))
+        return new
 
     async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
         """Return the id of the channel of a feed for the user ``jid``. Raises CoronetError.
@@ -181,8 +198,10 @@ class OpmlImporter:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
 
-    async def _send_result(self, jid: str, result: ImportResult) -> None:
+    async def _send_result(self, jid: str, result: _ImportResult) -> None:
         (user_settings,) = await self._store.users.user_settings([user_id(jid)])
-        content = stanzas.body(result.text(user_settings.effective_language)) + stanzas.RECEIPT_REQUEST
+        translator = get_translator(user_settings.effective_language)
+        text = import_result_text(result.new, result.existing, result.failed, translator)
+        content = stanzas.body(text) + stanzas.RECEIPT_REQUEST
         message_id = new_message_id(user_id(jid))
         await send_until_confirmed(self._xmpp, [stanzas.message(self._xmpp.address, jid, message_id, content)])

@@ -16,7 +16,7 @@ import msgspec
 from bots.access import Access, UserLimits
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import OpmlImporter, subscribe_channel
-from bots.i18n.translator import supported_language
+from bots.i18n.translator import get_translator, supported_language
 from bots.pubsub.atom_items import node_uri
 from bots.replies.base import SubscribedChannel
 from bots.xmpp.file_upload import FileUploader
@@ -106,14 +106,16 @@ class ReadRequests:
         self,
         services: BotServices,
         jid: str,
+        language: str = "",
         max_subscriptions: int | None = None,
         on_slow_request: Callable[[], None] | None = None,
     ) -> None:
-        """Create the requests of the user ``jid``.
+        """Create the requests of the user ``jid``, who gets replies in ``language`` (RFC 5646).
 
         ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
         ``on_slow_request`` is called before requests that can take seconds.
         """
+        self.translator = get_translator(language)
         self.limits = services.limits.of(max_subscriptions)
         self.contact_addresses = services.contact_addresses
         self._services = services
@@ -351,9 +353,9 @@ class DryRun(ReadRequests):
     ``effects`` lists, in English sentences, the changes that the requests would make.
     """
 
-    def __init__(self, services: BotServices, jid: str, max_subscriptions: int | None) -> None:
+    def __init__(self, services: BotServices, jid: str, language: str, max_subscriptions: int | None) -> None:
         """Create the requests of the user ``jid``; ``max_subscriptions`` is a limit set by an admin, or None."""
-        super().__init__(services, jid, max_subscriptions)
+        super().__init__(services, jid, language, max_subscriptions)
         self.effects: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}
 

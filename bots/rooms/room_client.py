@@ -26,7 +26,7 @@ from bots.commands.parser import LEAVE
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import get_translator
-from bots.replies.conversation import AccessDenied, declined_invitation_text, room_welcome_text
+from bots.replies.conversation import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
 from bots.rooms.room_state import (
     CheckAddress,
     ConfirmRoom,
@@ -376,7 +376,7 @@ class RoomClient:
                 invitation, declined_invitation_text("not vouched for", invitation.room, get_translator(language))
             )
         elif not await self._access.has_access(inviter):
-            self._decline(invitation, AccessDenied().text(get_translator(language).language))
+            self._decline(invitation, get_translator(language).gettext(ACCESS_DENIED))
         elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
             inviter, MAX_INVITATIONS_PER_HOUR
         ):
@@ -477,7 +477,7 @@ class RoomClient:
             await self._store.users.update(room, welcomed=True)
             self._send_text(
                 room,
-                room_welcome_text(record.nick, get_translator(state.user_settings.effective_language)),
+                get_translator(state.user_settings.effective_language).gettext(ROOM_WELCOME, nick=record.nick),
                 "groupchat",
             )
         if self._states.confirm(room):

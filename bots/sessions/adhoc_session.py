@@ -21,10 +21,11 @@ from bots.access import COMMAND_LIMITS, FORM_LIMITS, Access, CommandRefused
 from bots.cluster.assigned_users import AssignedUsers
 from bots.commands.parser import VERBS
 from bots.dialogue.dispatcher import answer
+from bots.dialogue.reply import CommandOutcome, Reply, failure
 from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.base import FailureReply, QuestionReply, Reply
-from bots.replies.conversation import AccessDenied, RequestFailed, TooManyCommands, internal_error_text
+from bots.replies.conversation import ACCESS_DENIED, INTERNAL_ERROR
+from bots.replies.errors import error_text
 from bots.sessions import forms
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
@@ -49,13 +50,13 @@ _log = structlog.get_logger()
 
 
 class _Session(msgspec.Struct):
-    """The state of a session: the form that the user got last, and the question in the form.
+    """The state of a session: the form that the user got last, and the reply with the question in the form.
 
     ``pending_question`` is None if the form asks for the arguments of the command.
     """
 
     form: Form
-    pending_question: QuestionReply | None
+    pending_question: Reply | None
 
 
 class AdhocSessions:
@@ -116,10 +117,10 @@ class AdhocSessions:
             translator = get_translator(language or command.language)
             await self._step(command, translator)
         except StoreUnavailable as error:
-            self._complete(command, command.session, RequestFailed(error, "").text(translator.language), is_failed=True)
+            self._complete(command, command.session, error_text(error, "", translator), is_failed=True)
         except Exception:  # noqa: BLE001 - a bug affects only this step
             _log.exception("ad-hoc command failed", jid=command.jid, node=command.node)
-            self._complete(command, command.session, internal_error_text(translator), is_failed=True)
+            self._complete(command, command.session, translator.gettext(INTERNAL_ERROR), is_failed=True)
 
     async def _forward_to_assigned(self, command: AdhocCommandReceived) -> bool:
         """Forward a step to the process to which its user is assigned, and return True.
@@ -156,9 +157,13 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _begin(self, command: AdhocCommandReceived, translator: Translator) -> None:
-        refusal = await self._form_refusal(command.jid)
-        if refusal is not None:
-            self._complete(command, secrets.token_hex(8), refusal.text(translator.language), is_failed=True)
+        user = await self._access.count_command(command.jid, FORM_LIMITS)
+        if isinstance(user, CommandRefused):
+            refusal = user.text(translator)
+        else:
+            refusal = "" if await self._access.has_access(command.jid) else translator.gettext(ACCESS_DENIED)
+        if refusal:
+            self._complete(command, secrets.token_hex(8), refusal, is_failed=True)
             return
         form = await forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
         state = _Session(form, None)
@@ -167,59 +172,36 @@ class AdhocSessions:
         else:
             await self._continue(command, state, translator)
 
-    async def _form_refusal(self, jid: str) -> Reply | None:
-        """Return the reply that refuses a form to the user ``jid``; None if the user may open a form now.
-
-        A form is refused to users without access, and to those who exceed the rate limit on forms.
-        """
-        user = await self._access.count_command(jid, FORM_LIMITS)
-        if isinstance(user, CommandRefused):
-            return user.reply
-        return None if await self._access.has_access(jid) else AccessDenied()
-
     async def _continue(self, command: AdhocCommandReceived, state: _Session, translator: Translator) -> None:
-        """Execute the submitted form, and send the result, a question, or the form again with an error."""
+        """Execute the submitted form, and send the result, a question, or the form again with an error.
+
+        Commands beyond the rate limit are not executed; the user can submit them again.
+        """
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
             lines = forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
         else:
             lines = [forms.form_to_answer(state.pending_question, command.values)]
-        replies = await self._replies(command.jid, lines, state.pending_question)
-        text = "\n".join(
-            lines
-            for reply in replies
-            for lines in (reply.text(translator.language), *reply.further_texts(translator.language))
-        )
+        replies: list[Reply] = []
+        executed_count = 0
+        for count, line in enumerate(lines):
+            user = await self._access.count_command(command.jid, COMMAND_LIMITS)
+            if isinstance(user, CommandRefused):
+                replies.append(failure(user.text(translator)))
+                executed_count = count
+                break
+            requests = RequestHandler(self._services, command.jid, translator.language, user.most_subscriptions)
+            replies.append(await answer(requests, line, state.pending_question))
+        is_failed = any(reply.outcome is not CommandOutcome.DONE for reply in replies)
+        text = "\n".join(part for reply in replies for part in (reply.text, *reply.further_texts))
         last = replies[-1]
-        is_failed = any(isinstance(reply, FailureReply) for reply in replies)
-        executed_count = (
-            len(replies) - 1 if isinstance(last, TooManyCommands) else 0
-        )  # the user can submit the rest again
-        if isinstance(last, QuestionReply):
-            form = forms.question_form(last, text, translator)
-            self._store_session(command, session, _Session(form, last))
+        if last.options:
+            self._store_session(command, session, _Session(forms.question_form(last, text, translator), last))
         elif is_failed and state.pending_question is None and state.form.fields:
-            form = forms.repeated_form(
-                state.form, forms.remaining_values(command.node, command.values, executed_count), text
-            )
-            self._store_session(command, session, _Session(form, None), text)
+            values = forms.remaining_values(command.node, command.values, executed_count)
+            self._store_session(command, session, _Session(forms.repeated_form(state.form, values, text), None), text)
         else:
             self._complete(command, session, text, is_failed=is_failed)
-
-    async def _replies(self, jid: str, lines: list[str], pending_question: QuestionReply | None) -> list[Reply]:
-        """Execute commands in order, and return their replies; commands beyond the rate limit are not executed.
-
-        ``pending_question`` is the question that the first command can answer.
-        """
-        replies: list[Reply] = []
-        for line in lines:
-            user = await self._access.count_command(jid, COMMAND_LIMITS)
-            if isinstance(user, CommandRefused):
-                return [*replies, user.reply]
-            replies.append(
-                await answer(RequestHandler(self._services, jid, user.most_subscriptions), line, pending_question)
-            )
-        return replies
 
     def _store_session(self, command: AdhocCommandReceived, session: str, state: _Session, note: str = "") -> None:
         session_keys = [key for key in self._sessions if key[0] == command.jid]

@@ -15,21 +15,12 @@ from cachetools import LRUCache, TTLCache
 from bots.access import Access, CommandRefused, message_limits
 from bots.cluster.assigned_users import AssignedUsers
 from bots.dialogue.dispatcher import answer
+from bots.dialogue.reply import CommandOutcome, Reply
 from bots.dialogue.request_handler import BotServices, RequestHandler
 from bots.i18n.translator import get_translator
-from bots.replies.base import MAX_MESSAGE_BYTES, QuestionReply, Reply, clip
-from bots.replies.conversation import (
-    NOT_EXECUTED,
-    NOT_UNDERSTOOD,
-    RequestFailed,
-    SilenceNotice,
-    WelcomeReply,
-    internal_error_text,
-    quote_nick,
-    welcome_back_text,
-    welcome_text,
-)
-from bots.replies.subscriptions import ExportFileReply
+from bots.replies.base import MAX_MESSAGE_BYTES, clip
+from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
+from bots.replies.errors import error_text
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
@@ -115,7 +106,7 @@ class ChatSessions:
         self._sessions: dict[str, _Session] = {}
         self._last_entry_ids: LRUCache[str, tuple[int, int]] = LRUCache(_MAX_CACHED_USERS)
         """By session, the sort key of the newest stored message that was queued."""
-        self._pending_questions: TTLCache[str, QuestionReply] = TTLCache(
+        self._pending_questions: TTLCache[str, Reply] = TTLCache(
             _MAX_CACHED_USERS, QUESTION_LIFETIME_S, clock.monotonic_s
         )
         """By session, the question that the user has not answered yet."""
@@ -214,10 +205,10 @@ class ChatSessions:
             session.language = user.user_settings.effective_language
             return await self._execute(key, message, user)
         except StoreUnavailable as error:
-            text = RequestFailed(error, "").text(session.language or message.language)
+            text = error_text(error, "", get_translator(session.language or message.language))
         except Exception:  # noqa: BLE001 - a bug affects only this command
             _log.exception("command failed", jid=message.jid)
-            text = internal_error_text(get_translator(session.language or message.language))
+            text = get_translator(session.language or message.language).gettext(INTERNAL_ERROR)
         return self._first_body(message, text) if self._count_misunderstood(key, message) <= MAX_MISUNDERSTOOD else []
 
     def _refusal_bodies(
@@ -230,7 +221,7 @@ class ChatSessions:
         if not refused.limit or (key, refused.limit) in self._limit_notices:
             return []
         self._limit_notices[key, refused.limit] = True
-        return self._first_body(message, refused.reply.text(session.language or message.language))
+        return self._first_body(message, refused.text(get_translator(session.language or message.language)))
 
     async def _execute(self, key: str, message: MessageReceived, user: UserState) -> list[str]:
         def show_composing() -> None:
@@ -238,7 +229,13 @@ class ChatSessions:
                 self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, message.sender))
 
         reply = await answer(
-            RequestHandler(self._services, message.jid, user.most_subscriptions, show_composing),
+            RequestHandler(
+                self._services,
+                message.jid,
+                user.user_settings.effective_language,
+                user.most_subscriptions,
+                show_composing,
+            ),
             message.text,
             self._pending_questions.get(key),
             reply_to_id=message.reply_to_id,
@@ -246,19 +243,18 @@ class ChatSessions:
             can_manage=message.can_manage,
         )
         self._pending_questions.pop(key, None)
-        if isinstance(reply, NOT_EXECUTED):
+        if reply.outcome in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):
             count = self._count_misunderstood(key, message)
             if count > MAX_MISUNDERSTOOD:
                 return []
-            if count == MAX_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
-                reply = SilenceNotice()
+            if count == MAX_MISUNDERSTOOD and reply.outcome is CommandOutcome.MISUNDERSTOOD:
+                reply = Reply(get_translator(user.user_settings.effective_language).gettext(SILENCE_NOTICE))
         else:
             self._misunderstood.pop((key, message.occupant_id), None)
-        if isinstance(reply, QuestionReply):
+        if reply.options:
             self._pending_questions[key] = reply
-        render = stanzas.shared_file if isinstance(reply, ExportFileReply) else stanzas.body
-        further_bodies = map(render, reply.further_texts(user.user_settings.effective_language))
-        return [*self._first_body(message, reply_text(user, reply)), *further_bodies]
+        render = stanzas.shared_file if reply.is_file else stanzas.body
+        return [*self._first_body(message, greeted_text(user, reply)), *map(render, reply.further_texts)]
 
     def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
         """Count a message that is not a command; return how many such messages in a row its sender has sent."""
@@ -290,15 +286,15 @@ def _sort_key(entry_id: EntryId) -> tuple[int, int]:
     return int(at_ms), int(serial)
 
 
-def reply_text(user: UserState, reply: Reply) -> str:
+def greeted_text(user: UserState, reply: Reply) -> str:
     """Return the text of a reply, preceded by a greeting for new and for returning users.
 
     ``user`` is the state of the user from before the command was received.
     """
-    language = user.user_settings.effective_language
-    greeting = (
-        "" if user.welcomed or isinstance(reply, WelcomeReply) else f"{welcome_text(get_translator(language))}\n\n"
-    )
+    translator = get_translator(user.user_settings.effective_language)
+    text = reply.text
     if user.unreachable:
-        greeting = f"{welcome_back_text(get_translator(language))}\n\n"
-    return clip(greeting + reply.text(language), MAX_MESSAGE_BYTES)
+        text = f"{translator.gettext(WELCOME_BACK)}\n\n{text}"
+    elif not user.welcomed and text != (welcome := translator.gettext(WELCOME)):
+        text = f"{welcome}\n\n{text}"
+    return clip(text, MAX_MESSAGE_BYTES)

@@ -11,8 +11,7 @@ from bots.delivery.notification_text import render_notification
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import BotServices, DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
-from bots.replies.base import QuestionReply
-from bots.sessions.chat_session import reply_text
+from bots.sessions.chat_session import greeted_text
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
 from service.store.coordination.requests import ErrorReply
@@ -85,15 +84,12 @@ class DryRunService:
             if user.suspended:
                 previews.append(CommandPreview(command, (), ("No reply, because the user is suspended.",)))
                 continue
-            dry_run = DryRun(self._services, jid, user.most_subscriptions)
+            language = user.user_settings.effective_language
+            dry_run = DryRun(self._services, jid, language, user.most_subscriptions)
             reply = await answer(dry_run, command, pending_question)
-            text = reply_text(user, reply)
-            previews.append(
-                CommandPreview(
-                    command, (text, *reply.further_texts(user.user_settings.effective_language)), tuple(dry_run.effects)
-                )
-            )
-            pending_question = reply if isinstance(reply, QuestionReply) else None
+            texts = (greeted_text(user, reply), *reply.further_texts)
+            previews.append(CommandPreview(command, texts, tuple(dry_run.effects)))
+            pending_question = reply if reply.options else None
         return tuple(previews)
 
     def _preview_message(self, channel: Channel, entry: Entry) -> str:

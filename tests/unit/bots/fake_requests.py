@@ -9,8 +9,10 @@ import msgspec
 
 from bots.access import UserLimits
 from bots.dialogue.dispatcher import answer
+from bots.dialogue.reply import Reply
 from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
-from bots.replies.base import QuestionReply, Reply, SubscribedChannel
+from bots.i18n.translator import get_translator
+from bots.replies.base import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import (
     DiscoverAnswer,
@@ -113,7 +115,7 @@ class Person:
     new_urls: int = 0
     workers: int = 2
     probes: int = 0
-    asked: QuestionReply | None = None
+    asked: Reply | None = None
     user_settings: UserSettings = DEFAULT_USER_SETTINGS
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
@@ -135,13 +137,12 @@ class Person:
     def hear(self, line: str, **pointing: Any) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
         reply = at_once(answer(cast("Requests", FakeRequests(self)), line, self.asked, **pointing))
-        self.asked = reply if isinstance(reply, QuestionReply) else None
+        self.asked = reply if reply.options else None
         return reply
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
-        language = self.user_settings.effective_language
-        return self.hear(line).text(language)
+        return self.hear(line).text
 
 
 class FakeRequests:
@@ -151,9 +152,10 @@ class FakeRequests:
         self.person = person
         self.limits = person.limits
         self.contact_addresses = person.contact_addresses
+        self.translator = get_translator(person.user_settings.effective_language)
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in ("person", "limits", "contact_addresses") and not name.startswith("_"):
+        if name not in ("person", "limits", "contact_addresses", "translator") and not name.startswith("_"):
             self.person.requested.append(name)
         return super().__getattribute__(name)
 
