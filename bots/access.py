@@ -1,4 +1,4 @@
-"""Access control: who may use the bot, the limits of each user, and rate limits in chats, rooms and forms.
+"""Access control: who may use the bot, and rate limits in chats, rooms and forms.
 
 A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
 occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
@@ -6,7 +6,7 @@ its owners and admins share another limit, and the limit of each occupant is at 
 """
 
 import hashlib
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
@@ -15,9 +15,9 @@ from bots.i18n.translator import Translator
 from bots.replies.conversation import ACCESS_DENIED, too_many_commands_text
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
-from service.settings import WhoMayUse
-from service.store.people.people import InvitationCodes
-from service.store.people.users import Users, UserState
+from service.settings import Settings
+from service.store import Store
+from service.store.people.users import UserState
 
 GUESTS_FACTOR: Final = 3
 """All occupants of a room who are not its owners or admins may together send as many commands as this many users."""
@@ -27,25 +27,6 @@ COMMAND_LIMITS: Final = {"command": 1}
 FORM_LIMITS: Final = {"form": 1}
 """Opening a form is counted separately from the command that it stands for."""
 _WINDOW_S: Final = 60.0
-
-
-class UserLimits(msgspec.Struct, frozen=True):
-    """Limits of one user; a channel with at least ``public_from_subscribers`` subscribers is public.
-
-    ``watches`` is the maximum number of saved searches.
-    """
-
-    subscriptions: int
-    new_urls_per_hour: int
-    commands_per_minute: int
-    watches: int
-    public_from_subscribers: int
-
-    def of(self, max_subscriptions: int | None) -> "UserLimits":
-        """Return these limits with the maximum number of subscriptions set by an admin; None keeps the default."""
-        if max_subscriptions is None:
-            return self
-        return msgspec.structs.replace(self, subscriptions=max_subscriptions)
 
 
 class CommandRefused(msgspec.Struct, frozen=True):
@@ -67,29 +48,19 @@ class CommandRefused(msgspec.Struct, frozen=True):
 class Access:
     """Decides who may use the bot, and enforces the rate limits."""
 
-    def __init__(
-        self,
-        users: Users,
-        invitations: InvitationCodes,
-        who: WhoMayUse,
-        allowed: Collection[str],
-        *,
-        rooms: Container[str],
-        per_minute: int,
-    ) -> None:
-        """Create the access control with the policy ``who``.
+    def __init__(self, store: Store, settings: Settings, rooms: Container[str]) -> None:
+        """Create the access control.
 
-        The policy states who may use the bot: everybody, only ``allowed`` users, or these and invited users.
-        ``allowed`` are the bare JIDs and domains that may use the bot under every policy. ``rooms`` are the rooms that
-        the bot has joined; they may use it, because a user with access has invited the bot. A user may send
-        ``per_minute`` commands a minute.
+        ``settings`` states who may use the bot: everybody, only ``allowed_users`` (bare JIDs and domains), or these and
+        invited users. ``rooms`` are the rooms that the bot has joined; they may use it, because a user with access has
+        invited the bot.
         """
-        self._users = users
-        self._invitations = invitations
-        self._who = who
-        self._allowed = frozenset(each.casefold() for each in allowed)
+        self._users = store.users
+        self._invitations = store.invitations
+        self._who = settings.who_may_use
+        self._allowed = frozenset(each.casefold() for each in settings.allowed_users)
+        self._per_minute = settings.max_commands_per_minute
         self._rooms = rooms
-        self._per_minute = per_minute
 
     @property
     def is_open(self) -> bool:

@@ -4,11 +4,8 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.access import Access, UserLimits
 from bots.cluster.assigned_users import AssignedUsers
-from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import OpmlImporter
-from bots.dialogue.request_handler import BotServices
+from bots.dialogue.bot_services import BotServices
 from bots.inbound.intake import Intake
 from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
@@ -32,16 +29,12 @@ from bots.xmpp.events import (
     RoomMessageReceived,
     SessionStarted,
 )
-from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
-from service.feeds.sandbox.opml_reader import OpmlReader
-from service.net.upload_client import UploadClient
 from service.settings import Settings
 from service.store import Store
-from service.store.delivery.inbound_log import EntryId
 from service.tasks import run_until_one_ends
 
 _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
@@ -57,73 +50,27 @@ class Bot:
 
         ``session`` is the name of this process's XMPP session, because several processes can log in to one account.
         """
-        limits = UserLimits(
-            subscriptions=settings.max_subscriptions_per_user,
-            new_urls_per_hour=settings.max_new_urls_per_hour,
-            commands_per_minute=settings.max_commands_per_minute,
-            watches=settings.max_watches_per_user,
-            public_from_subscribers=settings.public_from_subscribers,
-        )
         self._assigned_users = assigned_users
         self.connection = Connection(settings, session, self._on_event)
-        self._delivery = OutboxConsumer(store, self.connection, clock, assigned_users, settings.messages_per_s_per_user)
+        services = BotServices(settings, store, self.connection, clock, assigned_users)
+        self._delivery = services.delivery
+        self._opml_importer = services.opml_importer
         self._presence = PresenceTracker(store.users, self._delivery.on_presence)
-        access = Access(
-            store.users,
-            store.invitations,
-            settings.who_may_use,
-            settings.allowed_users,
-            rooms=self.connection.rooms,
-            per_minute=limits.commands_per_minute,
-        )
-        self._opml_importer = OpmlImporter(store, self.connection, assigned_users, limits)
-        services = BotServices(
-            store=store,
-            delivery=self._delivery,
-            clock=clock,
-            limits=limits,
-            access=access,
-            opml_importer=self._opml_importer,
-            uploads=FileUploader(self.connection, _create_upload_client(settings)),
-            opml_reader=OpmlReader(),
-            pubsub_service=settings.pubsub_service,
-            contact_addresses=settings.contact_addresses,
-        )
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
-            self.connection,
             services,
-            access=access,
-            replies=self._replies,
-            assigned_users=assigned_users,
-            clock=clock,
-            on_invitation=self._on_invitation,
+            self._replies,
+            lambda message, entry_id: self._rooms.on_invitation(message, entry_id),  # noqa: PLW0108 - created below
         )
         self._dry_runs = DryRunService(services)
-        self._adhoc_sessions = AdhocSessions(
-            store, self.connection, services, access=access, assigned_users=assigned_users, clock=clock
-        )
-        self._intake = Intake(
-            store.inbound_log,
-            self.connection,
-            assigned_users,
-            chat_sessions=self._chat_sessions,
-            adhoc_sessions=self._adhoc_sessions,
-            clock=clock,
-        )
+        self._adhoc_sessions = AdhocSessions(services)
+        self._intake = Intake(services, self._chat_sessions, self._adhoc_sessions)
+        self._rooms = RoomClient(services, self._chat_sessions)
         self._is_profile_due = asyncio.Event()
-        self._node_publisher = _create_node_publisher(settings, store, self.connection, clock, assigned_users)
+        self._node_publisher = None
+        if settings.pubsub_service:
+            self._node_publisher = NodePublisher(store, self.connection, clock, assigned_users, settings)
         self.takeover = Takeover(store, self.connection, self._intake)
-        self._rooms = RoomClient(
-            store,
-            self.connection,
-            self._chat_sessions,
-            assigned_users=assigned_users,
-            delivery=self._delivery,
-            services=services,
-            access=access,
-            clock=clock,
-        )
 
     async def run(self) -> None:
         """Serve until cancelled; then end the parts in order, each part before the parts on which it depends."""
@@ -146,9 +93,6 @@ class Bot:
         finally:
             await self._chat_sessions.close()
             await self._replies.close()
-
-    def _on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
-        self._rooms.on_invitation(message, entry_id)
 
     async def _publish_profile(self) -> None:
         """Publish the bot's profile once per session, until cancelled. Only the bot of an account publishes one."""
@@ -222,28 +166,3 @@ class Bot:
                 self._rooms.on_session_started()
                 self._is_profile_due.set()
                 self._intake.on_session_started()
-
-
-def _create_upload_client(settings: Settings) -> UploadClient:
-    return UploadClient(
-        own_url=settings.upload_url,
-        own_host=settings.xmpp_host,
-        allow_private=settings.allow_private,
-        allowed_networks=settings.allowed_networks,
-    )
-
-
-def _create_node_publisher(
-    settings: Settings, store: Store, xmpp: Connection, clock: Clock, assigned_users: AssignedUsers
-) -> NodePublisher | None:
-    if not settings.pubsub_service:
-        return None
-    return NodePublisher(
-        store,
-        xmpp,
-        clock,
-        assigned_users,
-        service=settings.pubsub_service,
-        min_subscribers=settings.public_from_subscribers,
-        scan_interval_s=settings.maintenance_interval_s,
-    )

@@ -9,7 +9,7 @@ from bots.replies.help import help_list
 
 async def show_help(requests: Requests, command: VerbCommand) -> Reply:
     """Show the help text of the verb in the command, or the list of all commands."""
-    return Reply(help_list(command.words, requests.contact_addresses, requests.translator))
+    return Reply(help_list(command.words, requests.settings.contact_addresses, requests.translator))
 
 
 async def welcome(requests: Requests, _command: VerbCommand) -> Reply:

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots.access import UserLimits
 from bots.cluster.assigned_users import AssignedUsers
 from bots.i18n.translator import get_translator
 from bots.replies.subscriptions import import_result_text
@@ -65,15 +64,16 @@ class _ImportResult(msgspec.Struct):
 class OpmlImporter:
     """Subscribes the users of one bot process to the feeds in their OPML lists, while :meth:`run` runs."""
 
-    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: UserLimits) -> None:
+    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, max_subscriptions: int) -> None:
         """Create an importer for the users assigned to this process.
 
-        Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``.
+        Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``. A user
+        may have ``max_subscriptions``, unless an admin has set another limit for the user.
         """
         self._assigned_users = assigned_users
         self._store = store
         self._xmpp = xmpp
-        self._limits = limits
+        self._max_subscriptions = max_subscriptions
         self._wakeup = asyncio.Event()
         self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
@@ -132,7 +132,8 @@ class OpmlImporter:
             while feeds := await self._store.import_queue.peek(uid, MAX_PARALLEL):
                 user = await self._store.users.get(jid)
                 if not user.suspended:  # otherwise the rest of the list is dropped
-                    await self._import_batch(jid, feeds, self._limits.of(user.most_subscriptions).subscriptions, result)
+                    own = user.most_subscriptions
+                    await self._import_batch(jid, feeds, self._max_subscriptions if own is None else own, result)
                 await self._store.import_queue.remove(uid, len(feeds))
             await self._store.import_queue.remove_user(uid, self._xmpp.address)
             if (await self._store.users.get(jid)).suspended:
@@ -169,7 +170,7 @@ class OpmlImporter:
         """
         try:
             cid = await self._find_or_create_channel(jid, feed)
-            subscription, new = await subscribe_channel(self._store, jid, cid, self._limits.subscriptions)
+            subscription, new = await subscribe_channel(self._store, jid, cid, self._max_subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
@@ -189,9 +190,9 @@ class OpmlImporter:
         user = await self._store.channels.resolve(channel_id(feed.url))
         if user is not None and not user.dormant:
             return user.id
-        if not await self._store.users.count_use(jid, "import", self._limits.subscriptions, _DAY_S):
+        if not await self._store.users.count_use(jid, "import", self._max_subscriptions, _DAY_S):
             raise LimitReached(
-                "You've reached today's maximum of {count} new addresses.", count=self._limits.subscriptions
+                "You've reached today's maximum of {count} new addresses.", count=self._max_subscriptions
             )
         probed = await self._store.worker_requests.probe(feed.url, as_page=feed.page)
         if probed.channel is None:

@@ -9,35 +9,28 @@ handlers, decide on policy like limits.
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import msgspec
 
-from bots.access import Access, UserLimits
-from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import OpmlImporter, subscribe_channel
-from bots.i18n.translator import get_translator, supported_language
+from bots.dialogue.bot_services import BotServices
+from bots.dialogue.opml_import import subscribe_channel
+from bots.i18n.translator import get_translator
 from bots.pubsub.atom_items import node_uri
 from bots.replies.base import SubscribedChannel
-from bots.xmpp.file_upload import FileUploader
-from service.clock import Clock
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
-from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.urls import host_of
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.search import Searcher
-from service.store import Store
 from service.store.client.keys import user_id
 from service.store.coordination.requests import ProbeReply
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.people.users import UserState
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import UserSettings
@@ -53,50 +46,6 @@ class MessageReferences(msgspec.Struct, frozen=True):
 
     channels: tuple[ChannelId, ...]
     watches: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class BotServices:
-    """The services that the requests of all users share.
-
-    ``pubsub_service`` is the JID of the service with the pubsub nodes of channels; "" if there is none.
-    ``contact_addresses`` are URIs of the operators.
-    """
-
-    store: Store
-    delivery: OutboxConsumer
-    clock: Clock
-    limits: UserLimits
-    access: Access
-    opml_importer: OpmlImporter
-    uploads: FileUploader
-    opml_reader: OpmlReader
-    pubsub_service: str
-    contact_addresses: tuple[str, ...]
-
-    async def greet(self, known: UserState, tag: str) -> UserState:
-        """Record that a user has written, and return the user's state from before.
-
-        ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
-        marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the
-        user was new or unreachable. Nothing is stored about users without access to the bot.
-        """
-        jid = known.jid
-        if not await self.access.has_access(jid):
-            return msgspec.structs.replace(known, welcomed=True)  # nothing is stored of people without access
-        if not known.welcomed:
-            await self.store.users.update(jid, welcomed=True)
-            await self.store.inbound_log.keep_home_address(jid)
-        if known.unreachable:
-            subscriptions = await self.store.subscriptions.of_user(jid)
-            await self.store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])
-        client_language = supported_language(tag)
-        if client_language in ("", known.user_settings.client_language):
-            return known
-        await self.store.users.set_client_language(jid, client_language)
-        self.delivery.on_settings_changed(jid)
-        user_settings = msgspec.structs.replace(known.user_settings, client_language=client_language)
-        return msgspec.structs.replace(known, user_settings=user_settings)
 
 
 class ReadRequests:
@@ -116,8 +65,10 @@ class ReadRequests:
         ``on_slow_request`` is called before requests that can take seconds.
         """
         self.translator = get_translator(language)
-        self.limits = services.limits.of(max_subscriptions)
-        self.contact_addresses = services.contact_addresses
+        self.settings = services.settings
+        self.max_subscriptions = (
+            services.settings.max_subscriptions_per_user if max_subscriptions is None else max_subscriptions
+        )
         self._services = services
         self._store = services.store
         self._jid = jid
@@ -159,7 +110,7 @@ class ReadRequests:
 
     async def pubsub_uri(self, cid: ChannelId) -> str:
         """Return the ``xmpp:`` URI of the pubsub node of a channel, or "" if it has none."""
-        service = self._services.pubsub_service
+        service = self.settings.pubsub_service
         position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
@@ -189,7 +140,7 @@ class ReadRequests:
 
         Matches in private channels to which the user is subscribed come first.
         """
-        search = Searcher(self._store, self.limits.public_from_subscribers)
+        search = Searcher(self._store, self.settings.public_from_subscribers)
         language = (await self.user_settings()).effective_language
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
         hits = self._without_small_counts((*own, *public.hits))
@@ -201,13 +152,13 @@ class ReadRequests:
 
         Raises BadQuery for an invalid language or topic, and CellsUnavailable.
         """
-        search = Searcher(self._store, self.limits.public_from_subscribers)
+        search = Searcher(self._store, self.settings.public_from_subscribers)
         answer = await search.discover(order, language, topic, limit)
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
 
     def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
         """Return search results without the numbers of subscribers that are too small to be told."""
-        least = self.limits.public_from_subscribers
+        least = self.settings.public_from_subscribers
         return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
 
     async def watches(self) -> tuple[SavedSearch, ...]:
@@ -250,7 +201,7 @@ class RequestHandler(ReadRequests):
 
     async def use_new_url_allowance(self) -> bool:
         """Count one new URL of the user, and return whether the user's hourly limit allows it."""
-        return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
+        return await self._store.users.count_use(self._jid, "url", self.settings.max_new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         """Let a worker fetch a canonical URL and create the channel of the feed found there; return the result.
@@ -274,7 +225,9 @@ class RequestHandler(ReadRequests):
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Subscribe the user to a channel; return the number of the subscription and whether it is new."""
         await self._store.inbound_log.keep_home_address(self._jid)
-        subscription, new = await subscribe_channel(self._store, self._jid, cid, self._services.limits.subscriptions)
+        subscription, new = await subscribe_channel(
+            self._store, self._jid, cid, self.settings.max_subscriptions_per_user
+        )
         return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
@@ -312,7 +265,7 @@ class RequestHandler(ReadRequests):
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         """Save the search ``text``; new entries that satisfy its ``condition`` are sent to the user."""
-        return await self._store.saved_searches.add(self._jid, condition, text, self.limits.watches)
+        return await self._store.saved_searches.add(self._jid, condition, text, self.settings.max_watches_per_user)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Delete the saved search ``number`` and return it; None if the user has no saved search with this number."""
@@ -426,10 +379,10 @@ class DryRun(ReadRequests):
         for each in subscriptions:
             if each.condition == condition:
                 return each
-        if len(subscriptions) >= self.limits.watches:
+        if len(subscriptions) >= self.settings.max_watches_per_user:
             raise LimitReached(
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
-                most=self.limits.watches,
+                most=self.settings.max_watches_per_user,
             )
         self.effects.append("Save this search.")
         return SavedSearch("", condition, await self._store.users.next_number(self._jid, "watches"), text)

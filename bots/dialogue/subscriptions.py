@@ -59,12 +59,12 @@ async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) ->
     channel = await requests.channel(channel_id(url))
     url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
     is_subscribed = any(each.channel.id == channel_id(url) for each in subscribed)
-    if len(subscribed) >= requests.limits.subscriptions and not is_subscribed:
+    if len(subscribed) >= requests.max_subscriptions and not is_subscribed:
         return failure(
             translator.ngettext(
                 "You've reached the maximum of {count} subscription. `unsubscribe #n` makes room.",
                 "You've reached the maximum of {count} subscriptions. `unsubscribe #n` makes room.",
-                requests.limits.subscriptions,
+                requests.max_subscriptions,
             )
         )
     if channel is not None and not channel.dormant:
@@ -92,7 +92,7 @@ async def _refuse_new_url(requests: Requests) -> Reply | None:
             "usual.",
             "You've reached the limit of {count} new URLs an hour. Please try again later; everything else works as "
             "usual.",
-            requests.limits.new_urls_per_hour,
+            requests.settings.max_new_urls_per_hour,
         )
     )
 

@@ -20,19 +20,18 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.dialogue.bot_services import BotServices
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.archive import read_archive
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
-from bots.xmpp.interface import XmppClient, XmppSessionLost
+from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
-from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundLog, InboundMessage
+from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundMessage
 from service.tasks import run_until_one_ends
 
 BATCH_SIZE: Final = 500
@@ -98,27 +97,18 @@ class Intake:
     :meth:`run` does the work; the event handlers never wait.
     """
 
-    def __init__(
-        self,
-        inbound_log: InboundLog,
-        xmpp: XmppClient,
-        assigned_users: AssignedUsers,
-        *,
-        chat_sessions: ChatSessions,
-        adhoc_sessions: AdhocSessions,
-        clock: Clock,
-    ) -> None:
-        """Create an intake for the bot that serves ``assigned_users``.
+    def __init__(self, services: BotServices, chat_sessions: ChatSessions, adhoc_sessions: AdhocSessions) -> None:
+        """Create an intake for the users that the bot with these ``services`` serves.
 
         Messages and commands of these users are passed to ``chat_sessions`` and ``adhoc_sessions``. Other bots are
         notified of messages of other users.
         """
-        self._inbound_log = inbound_log
-        self._xmpp = xmpp
-        self._assigned_users = assigned_users
+        self._inbound_log = services.store.inbound_log
+        self._xmpp = services.xmpp
+        self._assigned_users = services.assigned_users
+        self._clock = services.clock
         self._chat_sessions = chat_sessions
         self._adhoc_sessions = adhoc_sessions
-        self._clock = clock
         self._state = SyncState.INCOMPLETE
         self._queue = IntakeQueue()
         self._has_work = asyncio.Event()

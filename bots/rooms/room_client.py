@@ -20,11 +20,9 @@ from xml.sax.saxutils import escape
 import msgspec
 import structlog
 
-from bots.access import Access
-from bots.cluster.assigned_users import AssignedUsers
 from bots.commands.parser import LEAVE
-from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.dialogue.bot_services import BotServices
+from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
 from bots.replies.conversation import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
 from bots.rooms.room_state import (
@@ -51,14 +49,12 @@ from bots.xmpp.events import (
     RoomMessageReceived,
     UserAvailable,
 )
-from bots.xmpp.interface import XmppClient, XmppSessionLost
+from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
-from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.net.sites import site_of_jid
-from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
 from service.tasks import cancel_and_wait
@@ -99,31 +95,20 @@ _Job = Callable[[], Coroutine[None, None, None]]
 class RoomClient:
     """The rooms of one bot. :meth:`run` does the work; the event handlers never wait."""
 
-    def __init__(
-        self,
-        store: Store,
-        xmpp: XmppClient,
-        chat_sessions: ChatSessions,
-        *,
-        assigned_users: AssignedUsers,
-        delivery: OutboxConsumer,
-        services: BotServices,
-        access: Access,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, services: BotServices, chat_sessions: ChatSessions) -> None:
         """Create a client that joins rooms, and forwards the messages to the bot in them to ``chat_sessions``.
 
-        Only rooms among ``assigned_users`` are joined, and only invitations of users with ``access`` are accepted.
+        Only rooms among the assigned users are joined, and only invitations of users with access are accepted.
         """
-        self._assigned_users = assigned_users
-        self._store = store
-        self._xmpp = xmpp
-        self._chat_sessions = chat_sessions
-        self._delivery = delivery
         self._services = services
-        self._access = access
-        self._clock = clock
-        self._bookmarks = PubsubClient(xmpp, xmpp.address)
+        self._store = services.store
+        self._xmpp = services.xmpp
+        self._assigned_users = services.assigned_users
+        self._delivery = services.delivery
+        self._access = services.access
+        self._clock = services.clock
+        self._chat_sessions = chat_sessions
+        self._bookmarks = PubsubClient(self._xmpp, self._xmpp.address)
         self._states = RoomStates()
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         """Work that uses the store, done one job after the other."""
@@ -131,7 +116,7 @@ class RoomClient:
         """Number of queued invitations that are not in the store, by site of their senders."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Requests to other servers."""
-        self._last_ping_s = clock.monotonic_s()
+        self._last_ping_s = self._clock.monotonic_s()
 
     async def load(self) -> None:
         """Load the assigned rooms, and leave every room that another bot process serves now.

@@ -17,12 +17,12 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access import COMMAND_LIMITS, FORM_LIMITS, Access, CommandRefused
-from bots.cluster.assigned_users import AssignedUsers
+from bots.access import COMMAND_LIMITS, FORM_LIMITS, CommandRefused
 from bots.commands.parser import VERBS
+from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply, failure
-from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
 from bots.replies.conversation import ACCESS_DENIED, INTERNAL_ERROR
 from bots.replies.errors import error_text
@@ -30,10 +30,7 @@ from bots.sessions import forms
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
 from bots.xmpp.events import AdhocCommandReceived
-from bots.xmpp.interface import XmppSender
-from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice
 from service.tasks import cancel_and_wait
@@ -62,28 +59,15 @@ class _Session(msgspec.Struct):
 class AdhocSessions:
     """The sessions of ad-hoc commands of one bot process."""
 
-    def __init__(
-        self,
-        store: Store,
-        xmpp: XmppSender,
-        services: BotServices,
-        *,
-        access: Access,
-        assigned_users: AssignedUsers,
-        clock: Clock,
-    ) -> None:
-        """Create sessions for ``assigned_users``, whose commands are executed with ``services``.
-
-        ``xmpp`` sends the responses, and ``access`` checks who may use the bot and the rate limits.
-        """
-        self._access = access
-        self._assigned_users = assigned_users
-        self._store = store
-        self._xmpp = xmpp
+    def __init__(self, services: BotServices) -> None:
+        """Create sessions in which ``services`` execute the commands."""
         self._services = services
+        self._store = services.store
+        self._xmpp = services.xmpp
+        self._access = services.access
         self._sessions: TTLCache[tuple[str, str, str], _Session]
         """By bare JID, command and session id."""
-        self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, clock.monotonic_s)
+        self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, services.clock.monotonic_s)
         self._tasks: dict[asyncio.Task[None], str] = {}
         """The bare JID of the user of each task."""
 
@@ -131,7 +115,7 @@ class AdhocSessions:
         uid = user_id(command.jid)
         try:
             await self._store.inbound_log.record_arrival(command.jid, self._xmpp.address)
-            if await self._assigned_users.select([uid]):
+            if await self._services.assigned_users.select([uid]):
                 return False
             await self._store.inbound_log.notify(
                 [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]

@@ -12,11 +12,11 @@ import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from bots.access import Access, CommandRefused, message_limits
-from bots.cluster.assigned_users import AssignedUsers
+from bots.access import CommandRefused, message_limits
+from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply
-from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
 from bots.replies.base import MAX_MESSAGE_BYTES, clip
 from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
@@ -24,9 +24,7 @@ from bots.replies.errors import error_text
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
-from bots.xmpp.interface import XmppSender
 from bots.xmpp.message_ids import new_message_id, reply_id
-from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import EntryId, UnansweredMessage
@@ -82,37 +80,27 @@ class ChatSessions:
     """
 
     def __init__(
-        self,
-        xmpp: XmppSender,
-        services: BotServices,
-        *,
-        access: Access,
-        replies: ReplySender,
-        assigned_users: AssignedUsers,
-        clock: Clock,
-        on_invitation: Callable[[MessageReceived, EntryId], None],
+        self, services: BotServices, replies: ReplySender, on_invitation: Callable[[MessageReceived, EntryId], None]
     ) -> None:
-        """Create sessions for ``assigned_users``: ``services`` execute their commands, ``replies`` sends the replies.
+        """Create sessions in which ``services`` execute the commands, and ``replies`` sends the replies.
 
-        ``access`` checks who may use the bot and the rate limits; ``xmpp`` shows that the bot is composing a reply. An
-        invitation to a room is passed to ``on_invitation`` with its id in the inbound log, or "" if it is not stored.
+        An invitation to a room is passed to ``on_invitation`` with its id in the inbound log; "" if it is not stored.
         """
-        self._on_invitation = on_invitation
-        self._access = access
-        self._replies = replies
-        self._assigned_users = assigned_users
         self._services = services
-        self._xmpp = xmpp
+        self._xmpp = services.xmpp
+        self._assigned_users = services.assigned_users
+        self._replies = replies
+        self._on_invitation = on_invitation
         self._sessions: dict[str, _Session] = {}
         self._last_entry_ids: LRUCache[str, tuple[int, int]] = LRUCache(_MAX_CACHED_USERS)
         """By session, the sort key of the newest stored message that was queued."""
         self._pending_questions: TTLCache[str, Reply] = TTLCache(
-            _MAX_CACHED_USERS, QUESTION_LIFETIME_S, clock.monotonic_s
+            _MAX_CACHED_USERS, QUESTION_LIFETIME_S, services.clock.monotonic_s
         )
         """By session, the question that the user has not answered yet."""
         self._misunderstood: TTLCache[tuple[str, str], int]
         """By session and occupant of a room, the number of messages in a row that were not commands."""
-        self._misunderstood = TTLCache(_MAX_CACHED_USERS, MISUNDERSTOOD_LIFETIME_S, clock.monotonic_s)
+        self._misunderstood = TTLCache(_MAX_CACHED_USERS, MISUNDERSTOOD_LIFETIME_S, services.clock.monotonic_s)
         self._limit_notices: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_CACHED_USERS)
         """The sessions and the rate limits that they exceed, once the user has been notified."""
 
@@ -195,7 +183,7 @@ class ChatSessions:
         """
         try:
             limits = message_limits(message)
-            user = await self._access.count_command(message.jid, limits, message.occupant_user_id)
+            user = await self._services.access.count_command(message.jid, limits, message.occupant_user_id)
             if isinstance(user, CommandRefused):
                 return self._refusal_bodies(key, session, message, user)
             for name in limits:

@@ -8,8 +8,9 @@ import asyncio
 import structlog
 
 from bots.delivery.notification_text import render_notification
+from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import BotServices, DryRun
+from bots.dialogue.request_handler import DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
 from bots.sessions.chat_session import greeted_text
 from service.errors import CoronetError, StoreUnavailable, to_fault

@@ -241,7 +241,8 @@ def test_who_is_not_admitted_gets_nothing_done(line: str) -> None:
 def test_who_is_not_admitted_gets_help_with_contacts_and_can_send_an_invitation() -> None:
     person = visitor()
     person.is_admitted = False
-    person.contact_addresses = ("mailto:abuse@example.org", "https://example.org/contact")
+    contacts = ("mailto:abuse@example.org", "https://example.org/contact")
+    person.settings = person.settings.model_copy(update={"contact_addresses": contacts})
     assert person.say("help").endswith("abuse@example.org and https://example.org/contact")
     assert person.hear("invite bad").outcome is CommandOutcome.DENIED
     assert person.say("invite good").startswith("Welcome!")

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.access import UserLimits
 from bots.dialogue.reply import CommandOutcome
 from bots.dialogue.subscriptions import split_into_documents
 from bots.i18n.translator import get_translator
@@ -110,9 +109,10 @@ def test_a_list_at_a_url_is_read_by_a_worker_and_its_problems_are_told() -> None
 
 
 def test_the_url_of_a_list_counts_as_a_new_one() -> None:
-    person = Person(limits=UserLimits(3, 0, 20, 2, 3))
+    person = Person()
+    person.new_urls = person.settings.max_new_urls_per_hour
     person.lists = {"https://example.org/list.opml": OpmlDocument(())}
-    assert person.say("import https://example.org/list.opml").startswith("You've reached the limit of 0 new URLs")
+    assert person.say("import https://example.org/list.opml").startswith("You've reached the limit of 4 new URLs")
 
 
 def test_what_is_no_list_is_refused_in_words() -> None:

@@ -1,0 +1,66 @@
+"""The services that the parts of one bot share."""
+
+import msgspec
+
+from bots.access import Access
+from bots.cluster.assigned_users import AssignedUsers
+from bots.delivery.outbox_consumer import OutboxConsumer
+from bots.dialogue.opml_import import OpmlImporter
+from bots.i18n.translator import supported_language
+from bots.xmpp.file_upload import FileUploader
+from bots.xmpp.interface import XmppClient
+from service.clock import Clock
+from service.feeds.sandbox.opml_reader import OpmlReader
+from service.net.upload_client import UploadClient
+from service.settings import Settings
+from service.store import Store
+from service.store.people.users import UserState
+
+
+class BotServices:
+    """The connection, the store and the assigned users of one bot, and the services that its commands use."""
+
+    def __init__(
+        self, settings: Settings, store: Store, xmpp: XmppClient, clock: Clock, assigned_users: AssignedUsers
+    ) -> None:
+        """Create the services of the bot that is connected through ``xmpp`` and serves ``assigned_users``."""
+        self.settings = settings
+        self.store = store
+        self.xmpp = xmpp
+        self.clock = clock
+        self.assigned_users = assigned_users
+        self.delivery = OutboxConsumer(store, xmpp, clock, assigned_users, settings.messages_per_s_per_user)
+        self.access = Access(store, settings, xmpp.rooms)
+        self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
+        self.opml_reader = OpmlReader()
+        upload_client = UploadClient(
+            own_url=settings.upload_url,
+            own_host=settings.xmpp_host,
+            allow_private=settings.allow_private,
+            allowed_networks=settings.allowed_networks,
+        )
+        self.uploads = FileUploader(xmpp, upload_client)
+
+    async def greet(self, known: UserState, tag: str) -> UserState:
+        """Record that a user has written, and return the user's state from before.
+
+        ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
+        marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the
+        user was new or unreachable. Nothing is stored about users without access to the bot.
+        """
+        jid = known.jid
+        if not await self.access.has_access(jid):
+            return msgspec.structs.replace(known, welcomed=True)  # nothing is stored of people without access
+        if not known.welcomed:
+            await self.store.users.update(jid, welcomed=True)
+            await self.store.inbound_log.keep_home_address(jid)
+        if known.unreachable:
+            subscriptions = await self.store.subscriptions.of_user(jid)
+            await self.store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])
+        client_language = supported_language(tag)
+        if client_language in ("", known.user_settings.client_language):
+            return known
+        await self.store.users.set_client_language(jid, client_language)
+        self.delivery.on_settings_changed(jid)
+        user_settings = msgspec.structs.replace(known.user_settings, client_language=client_language)
+        return msgspec.structs.replace(known, user_settings=user_settings)
