@@ -17,7 +17,6 @@ from bots.takeover import Takeover
 from bots.xmpp.connection import Connection
 from bots.xmpp.events import (
     AdhocCommandReceived,
-    ClientActive,
     Event,
     MessageBounced,
     MessageReceived,
@@ -26,7 +25,6 @@ from bots.xmpp.events import (
     Receipt,
     RoomInvitation,
     RoomJoinRefused,
-    RoomMessageReceived,
     SessionStarted,
 )
 from bots.xmpp.interface import XmppSessionLost
@@ -134,16 +132,22 @@ class Bot:
 
     # Events.
 
-    def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
+    def _on_event(self, event: Event) -> None:  # noqa: C901, PLR0912 - one arm per event
         is_account, rooms = self.connection.is_account, self.connection.rooms
         match event:
+            case MessageReceived(is_groupchat=True):
+                self._rooms.on_room_message(event)
             case MessageReceived(invitation=RoomInvitation()) if not is_account:
                 self._rooms.on_invitation(event, "")  # a component's server stores nothing, and no other bot can join
             case MessageReceived(invitation=None) if event.jid in rooms:
                 self._rooms.on_private_message(event)
             case MessageReceived():
+                if not event.sent_s and event.invitation is None:
+                    self._presence.on_client_active(event.jid, event.resource)
                 self._intake.on_message(event)
             case AdhocCommandReceived():
+                if event.jid not in rooms:
+                    self._presence.on_client_active(event.jid, event.sender.partition("/")[2])
                 self._adhoc_sessions.on_command(event)
             case Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
                 self._delivery.on_receipt(event)
@@ -152,12 +156,8 @@ class Bot:
             case MessageBounced():
                 self._delivery.on_bounced(event)
                 self._rooms.on_bounced(event)
-            case ClientActive():
-                self._presence.on_client_active(event)
             case PresenceChanged():
                 self._presence.on_presence_changed(event)
-            case RoomMessageReceived():
-                self._rooms.on_room_message(event)
             case OccupantPresence() | RoomJoinRefused():
                 self._rooms.on_room_presence(event)
             case SessionStarted():

@@ -21,7 +21,7 @@ from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_cache import RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.xmpp import stanzas
-from bots.xmpp.events import MessageBounced, Receipt, UserAvailable, UserUnavailable
+from bots.xmpp.events import MessageBounced, Receipt, UserPresence
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
 from bots.xmpp.message_ids import is_batch_id, is_message_to, new_message_id
 from service.clock import Clock
@@ -152,11 +152,11 @@ class OutboxConsumer:
             _log.info("message bounced", user=user_id, condition=event.condition)
             self._scheduler_changed.set()
 
-    def on_presence(self, event: UserAvailable | UserUnavailable) -> None:
+    def on_presence(self, event: UserPresence) -> None:
         """Change the schedule of a user who came online, was active, or went offline."""
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
-        if isinstance(event, UserUnavailable):
+        if not event.is_online:
             self._windows.on_presence(user_id, is_available=False)
             self._scheduler.on_offline(user_id)
             return

@@ -46,8 +46,7 @@ from bots.xmpp.events import (
     Receipt,
     RoomInvitation,
     RoomJoinRefused,
-    RoomMessageReceived,
-    UserAvailable,
+    UserPresence,
 )
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, new_message_id
@@ -212,43 +211,28 @@ class RoomClient:
         if event.condition == "not-acceptable" and not event.resource:
             self._states.on_room_lost(event.jid, self._clock.monotonic_s())
 
-    def on_room_message(self, event: RoomMessageReceived) -> None:
+    def on_room_message(self, message: MessageReceived) -> None:
         """Forward a message that addresses the bot. The echo of a message of the bot counts as its receipt."""
-        if self._states.record_echo(event):
-            self._delivery.on_receipt(Receipt(event.room, event.id))
-            if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MAX_QUEUED:
-                self._jobs.put_nowait(partial(self._store.rooms.record_message_id, event.room, event.room_id, event.id))
+        room = message.jid
+        if self._states.record_echo(message):
+            self._delivery.on_receipt(Receipt(room, message.id))
+            if message.room_id and is_batch_id(user_id(room), message.id) and self._jobs.qsize() < _MAX_QUEUED:
+                self._jobs.put_nowait(partial(self._store.rooms.record_message_id, room, message.room_id, message.id))
             return
-        addressed = self._states.addressed_text(event)
-        if addressed is None:
+        command = self._states.addressed_command(message)
+        if command is None:
             return
-        occupant_user_id = self._states.occupant_user_id(event.room, event.nick)
-        if addressed.can_manage and addressed.text.strip().lower().rstrip(".!") in LEAVE:
+        if command.can_manage and command.text.strip().lower().rstrip(".!") in LEAVE:
             if self._jobs.qsize() < _MAX_QUEUED:
-                self._jobs.put_nowait(partial(self._leave, event.room, occupant_user_id))
+                self._jobs.put_nowait(partial(self._leave, room, command.occupant_user_id))
             return
-        self._chat_sessions.on_message(
-            MessageReceived(
-                event.room, f"{event.room}/{event.nick}", event.id, addressed.text or "help", "", wants_receipt=False,
-                language=event.language, reply_to_id=addressed.reply_to_id, is_reaction=event.is_reaction,
-                is_groupchat=True, can_manage=addressed.can_manage, occupant_id=event.occupant_id,
-                occupant_user_id=occupant_user_id,
-            )
-        )  # fmt: skip
+        self._chat_sessions.on_message(command)
 
     def on_private_message(self, message: MessageReceived) -> None:
         """Forward a private message of an occupant of a room that the bot is inside."""
-        nick = message.sender.partition("/")[2]
-        if nick and not message.sent_s and self._states.is_inside(message.jid):
-            self._chat_sessions.on_message(
-                msgspec.structs.replace(
-                    message,
-                    can_manage=self._states.is_manager(message.jid, nick),
-                    wants_receipt=False,
-                    occupant_id=nick,
-                    occupant_user_id=self._states.occupant_user_id(message.jid, nick),
-                )
-            )
+        command = self._states.private_command(message)
+        if command is not None:
+            self._chat_sessions.on_message(command)
 
     # Actions.
 
@@ -466,7 +450,7 @@ class RoomClient:
                 "groupchat",
             )
         if self._states.confirm(room):
-            self._delivery.on_presence(UserAvailable(room))
+            self._delivery.on_presence(UserPresence(room))
         if action.is_new and self._xmpp.is_account:  # bookmarks (XEP-0402) inform people who manage the account
             nick = f"<nick>{escape(record.nick)}</nick>"
             conference = f"<conference xmlns='{_NS_BOOKMARKS}' autojoin='true'>{nick}</conference>"

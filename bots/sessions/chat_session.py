@@ -257,7 +257,7 @@ class ChatSessions:
         """
         if not text:
             return []
-        addressed = f"{quote_nick(message.sender.partition('/')[2])}: {text}" if message.is_groupchat else text
+        addressed = f"{quote_nick(message.resource)}: {text}" if message.is_groupchat else text
         return [stanzas.body(addressed)]
 
     def _stanza(self, queued: _QueuedMessage, content: str, count: int) -> str:

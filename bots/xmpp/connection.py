@@ -27,14 +27,7 @@ from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import get_translator
 from bots.xmpp import adhoc, archive, message_parser, stanzas
-from bots.xmpp.events import (
-    AdhocCommandReceived,
-    ClientActive,
-    Event,
-    MessageReceived,
-    PresenceChanged,
-    SessionStarted,
-)
+from bots.xmpp.events import Event, MessageReceived, PresenceChanged, SessionStarted
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.service_discovery import DiscoveryProfile
 from service.observability.metrics import MESSAGES
@@ -338,8 +331,6 @@ class Connection:
         """Respond to a request for the bot's profile or report an ad-hoc command; return False for other requests."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
         if kind == "set" and (command := adhoc.parse_command(iq)) is not None:
-            if command.jid not in self.rooms:
-                self._report_activity(command)
             self._on_event(command)
             return True
         if kind == "get" and sender:
@@ -359,17 +350,10 @@ class Connection:
         event = message_parser.parse_message(element)
         if event is None:
             return
-        if isinstance(event, MessageReceived):
-            is_in_room = event.jid in self.rooms
-            if self.is_account and (event.invitation is not None or not is_in_room):
-                dedup_key = message_parser.dedup_key(element, self.address, time.time())
-                event = msgspec.structs.replace(event, dedup_key=dedup_key)
-            if not event.sent_s and event.invitation is None and not is_in_room:
-                self._report_activity(event)
+        if isinstance(event, MessageReceived) and self.is_account and not event.is_groupchat:
+            dedup_key = message_parser.dedup_key(element, self.address, time.time())
+            event = msgspec.structs.replace(event, dedup_key=dedup_key)
         self._on_event(event)
-
-    def _report_activity(self, event: MessageReceived | AdhocCommandReceived) -> None:
-        self._on_event(ClientActive(event.jid, event.sender.partition("/")[2]))
 
     def _on_presence(self, element: Element) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")

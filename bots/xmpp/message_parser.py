@@ -22,7 +22,6 @@ from bots.xmpp.events import (
     Receipt,
     RoomInvitation,
     RoomJoinRefused,
-    RoomMessageReceived,
 )
 from bots.xmpp.stanzas import (
     MAX_TOKEN_CHARS,
@@ -67,7 +66,7 @@ _QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
 """Quoted lines at the beginning of a body (XEP-0393 §5.1.3), which are not part of the message itself."""
 
 
-def parse_message(stanza: Element) -> MessageReceived | RoomMessageReceived | Receipt | MessageBounced | None:
+def parse_message(stanza: Element) -> MessageReceived | Receipt | MessageBounced | None:
     """Return the event for a ``<message/>``; None if the bot does not handle the message.
 
     Delayed messages to all occupants of a room are the room's history, which the bot does not handle.
@@ -81,17 +80,18 @@ def parse_message(stanza: Element) -> MessageReceived | RoomMessageReceived | Re
         or any(stanza.find(tag) is not None for tag in _CARBONS)
     ):
         return None
-    if kind != "groupchat" and (receipt := _parse_receipt(stanza, bare_jid(sender))) is not None:
-        return receipt
     sent_s = _delayed_since_s(stanza)
     if kind == "groupchat":
-        return None if sent_s else _parse_room_message(stanza)
+        return None if sent_s else _parse_text_message(stanza, 0.0, is_groupchat=True)
+    receipt = _parse_receipt(stanza, bare_jid(sender))
+    if receipt is not None:
+        return receipt
     invitation = _parse_invitation(stanza)
     if invitation is not None:
         return MessageReceived(
             bare_jid(sender), sender, ident, "", "", wants_receipt=False, sent_s=sent_s, invitation=invitation
         )
-    return _parse_direct_message(stanza, sent_s)
+    return _parse_text_message(stanza, sent_s, is_groupchat=False)
 
 
 def _parse_receipt(stanza: Element, jid: str) -> Receipt | None:
@@ -201,25 +201,6 @@ def _parse_invitation(stanza: Element) -> RoomInvitation | None:
     return invitation if is_sane and remove_invalid_chars(room) == room else None
 
 
-def _parse_room_message(stanza: Element) -> RoomMessageReceived | None:
-    text, reply_to_id, is_reaction = _parse_text(stanza)
-    room, _, nick = stanza.get("from", "").partition("/")
-    if text is None or not nick:
-        return None
-    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
-    return RoomMessageReceived(
-        room,
-        nick,
-        stanza.get("id", ""),
-        next(room_ids, "")[:MAX_TOKEN_CHARS],
-        text,
-        _language(stanza),
-        reply_to_id,
-        is_reaction,
-        _occupant_id(stanza),
-    )
-
-
 def _occupant_id(stanza: Element) -> str:
     """Return the id that the room gives the sender, which survives nick changes (XEP-0421); without it, the nick."""
     element = stanza.find(_OCCUPANT_ID)
@@ -230,15 +211,19 @@ def _occupant_id(stanza: Element) -> str:
 # Text.
 
 
-def _parse_direct_message(stanza: Element, sent_s: float) -> MessageReceived | None:
+def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -> MessageReceived | None:
+    """Return the event for a message with text or a reaction; None if it has none, or consists of quoted lines."""
     text, reply_to_id, is_reaction = _parse_text(stanza)
-    if text is None or _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or ""):
-        return None
     sender, ident = stanza.get("from", ""), stanza.get("id", "")
+    jid, _, resource = sender.partition("/")
+    is_ignored = not resource if is_groupchat else _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or "")
+    if text is None or is_ignored:
+        return None
     thread = stanza.findtext("{*}thread") or ""
     has_usable_id = 0 < len(ident) <= MAX_TOKEN_CHARS
+    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if is_groupchat and found.get("by") == jid)
     return MessageReceived(
-        bare_jid(sender),
+        jid,
         sender,
         ident,
         text,
@@ -247,9 +232,12 @@ def _parse_direct_message(stanza: Element, sent_s: float) -> MessageReceived | N
         _language(stanza),
         reply_to_id,
         is_reaction,
+        is_groupchat,
+        occupant_id=_occupant_id(stanza) if is_groupchat else "",
         wants_marker=has_usable_id and stanza.find(f"{{{NS_MARKERS}}}markable") is not None,
         sent_s=sent_s,
         is_private=stanza.find(f"{_MUC_USER}x") is not None,
+        room_id=next(room_ids, "")[:MAX_TOKEN_CHARS],
     )
 
 

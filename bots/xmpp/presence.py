@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
-from bots.xmpp.events import ClientActive, PresenceChanged, UserAvailable, UserUnavailable
+from bots.xmpp.events import PresenceChanged, UserPresence
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.people.users import Users
@@ -30,7 +30,7 @@ class PresenceTracker:
     :meth:`run` looks unknown senders up in the store; the event handlers never wait.
     """
 
-    def __init__(self, users: Users, on_event: Callable[[UserAvailable | UserUnavailable], None]) -> None:
+    def __init__(self, users: Users, on_event: Callable[[UserPresence], None]) -> None:
         """Create a tracker of the users who have a record in ``users``; changes are reported to ``on_event``."""
         self._users = users
         self._on_event = on_event
@@ -59,10 +59,9 @@ class PresenceTracker:
             self._pending_per_jid[event.jid] += 1
             self._has_pending.set()
 
-    def on_client_active(self, event: ClientActive) -> None:
-        """Report the user as available, even if the bot does not receive the user's presence."""
-        is_new = event.resource not in self.clients.get(event.jid, ())
-        self._on_event(UserAvailable(event.jid, is_new_client=is_new))
+    def on_client_active(self, jid: str, resource: str) -> None:
+        """Report a user as online who has sent something, even if the bot does not receive the user's presence."""
+        self._on_event(UserPresence(jid, is_new_client=resource not in self.clients.get(jid, ())))
 
     async def run(self) -> None:
         """Look up the senders of pending presences until cancelled."""
@@ -98,9 +97,9 @@ class PresenceTracker:
         else:
             resources.clear()
         if not resources:
-            self._on_event(UserUnavailable(event.jid))
+            self._on_event(UserPresence(event.jid, is_online=False))
             return
         self.clients[event.jid] = resources
         if len(self.clients) > MAX_USERS:
             del self.clients[next(iter(self.clients))]
-        self._on_event(UserAvailable(event.jid, any(resources.values()), is_new_client=is_new))
+        self._on_event(UserPresence(event.jid, is_free=any(resources.values()), is_new_client=is_new))
