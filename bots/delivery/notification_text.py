@@ -96,18 +96,13 @@ def render_notification(
     if not shown:
         return ""
     share_bytes = MAX_MESSAGE_BYTES // len(shown) - 2
-    text = ""
+    notes = {
+        entry: _notes(also_in.get(entry, ()), matches.get(entry, ()), translator)
+        for entry in also_in.keys() | matches.keys()
+    }
     for detail in _DETAIL_LEVELS:
         sections = [
-            _section(
-                channel,
-                update,
-                also_in,
-                matches,
-                detail=detail,
-                translator=translator,
-                template=templates.get(channel.id),
-            )
+            _section(channel, update, notes, detail, translator, template=templates.get(channel.id))
             for channel, update in shown
         ]
         text = "\n\n".join(sections)
@@ -135,23 +130,21 @@ def _by_channel(deltas: Sequence[Delta], missing_counts: Mapping[ChannelId, int]
 def _section(
     channel: Channel,
     update: _ChannelUpdate,
-    also_in: Mapping[EntryKey, Sequence[Channel]],
-    matches: Mapping[EntryKey, Sequence[SavedSearchMatch]],
-    *,
+    notes: Mapping[EntryKey, Sequence[str]],
     detail: _DetailLevel,
     translator: Translator,
+    *,
     template: Template | None,
 ) -> str:
     """Return the part of the text about one channel: its notices, then its title, entries and lines.
 
-    ``also_in`` and ``matches`` have the same meaning as in :func:`render_notification`.
+    ``notes`` are the lines below some entries.
     """
     notices = [_notice(channel, notice, translator) for notice in update.notices]
     blocks = [_missing(update.missing_count, translator)] if update.missing_count else []
     for key, change in list(update.entries.items())[: detail.entries]:
-        entry = (channel.id, key)
-        lines = _entry(channel, change, detail.summary_chars, translator, template)
-        blocks.append(_block(change, lines, also_in.get(entry, ()), matches.get(entry, ()), translator))
+        entry = _entry(channel, change, detail.summary_chars, translator, template)
+        blocks.append("\n".join([entry, *notes.get((channel.id, key), ())]))
     rest = [_heading(change, translator) for change in list(update.entries.values())[detail.entries :]]
     if rest:
         titles = _SEPARATOR.join(one_line(heading, 80) for heading in rest)
@@ -181,31 +174,29 @@ def _others(count: int, titles: str, translator: Translator, *, is_first: bool) 
 def _entry(
     channel: Channel, change: Change, summary_chars: int, translator: Translator, template: Template | None
 ) -> str:
+    """Return the title, link and summary of an entry; an edited entry is marked."""
     entry = change.entry
+    lines = entry_lines(entry, translator)
     if template is not None:
-        return template.fill(entry, title(channel), summary_chars, translator) or entry_lines(entry, translator)
-    summary = one_line(entry.summary, summary_chars) if summary_chars else ""
-    shown = [summary] if summary and summary != one_line(entry.title, 300) else []
-    return "\n".join([entry_lines(entry, translator), *shown])
+        lines = template.fill(entry, title(channel), summary_chars, translator) or lines
+    elif summary_chars:
+        summary = one_line(entry.summary, summary_chars)
+        if summary and summary != one_line(entry.title, 300):
+            lines = f"{lines}\n{summary}"
+    return translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines
 
 
-def _block(
-    change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator
-) -> str:
-    """Return the text of an entry in a notification; ``lines`` are the title, link and summary of the entry.
-
-    An edited entry is marked. ``also_in`` are the other channels that have copies of it, and ``matches`` the saved
-    searches that it matches.
-    """
-    parts = [translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines]
+def _notes(also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator) -> list[str]:
+    """Return the lines that name other channels with copies of an entry, and the saved searches that it matches."""
+    notes = []
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
-        parts.append(translator.gettext("also in: {channels}", channels=channels))
+        notes.append(translator.gettext("also in: {channels}", channels=channels))
     if matches:
         searches = [f"`watch #{number}`: {one_line(query, 120)}" for number, query in matches[:_MAX_MATCHES]]
         rest = [more(len(matches) - _MAX_MATCHES, translator)] if len(matches) > _MAX_MATCHES else []
-        parts.append(_SEPARATOR.join(searches + rest))
-    return "\n".join(parts)
+        notes.append(_SEPARATOR.join(searches + rest))
+    return notes
 
 
 def _heading(change: Change, translator: Translator) -> str:

@@ -16,9 +16,6 @@ import structlog
 
 from bots.cluster.assigned_users import AssignedUsers, partition_of
 from bots.delivery.batch_sender import BatchSender
-from bots.delivery.delivery_window import DeliveryWindows
-from bots.delivery.receipt_tracker import ReceiptTracker
-from bots.delivery.recipient_cache import RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserPresence
@@ -70,19 +67,9 @@ class OutboxConsumer:
         self._recovery_needed = asyncio.Event()  # batches of other sessions or processes may be in flight
         self._arrived: list[tuple[UserId, MessageId, bool]] = []  # receipts; whether each is the user's first
         self._receipts_arrived = asyncio.Event()
-        self._receipts = ReceiptTracker()
-        self._recipients = RecipientCache(store, self._receipts)
-        self._windows = DeliveryWindows(store, xmpp, clock)
-        self._sender = BatchSender(
-            store,
-            xmpp,
-            clock,
-            assigned_users,
-            scheduler=self._scheduler,
-            recipients=self._recipients,
-            receipts=self._receipts,
-            windows=self._windows,
-        )
+        self._sender = BatchSender(store, xmpp, clock, assigned_users, self._scheduler)
+        self._recipients, self._receipts = self._sender.recipients, self._sender.receipts
+        self._windows = self._sender.windows
 
     async def run(self) -> None:
         """Deliver until cancelled; then wait up to 2 s for the bursts in progress."""
@@ -135,10 +122,12 @@ class OutboxConsumer:
         """
         user_id, message_id = keys.user_id(event.jid), event.message_id
         is_first = (
-            not event.is_marker and is_message_to(user_id, message_id) and not self._receipts.sends_receipts(user_id)
+            not event.is_marker and is_message_to(user_id, message_id) and not self._recipients.sends_receipts(user_id)
         )
         if is_batch_id(user_id, message_id) or is_first:
-            self._receipts.on_receipt(user_id, message_id, self._clock.wall_s(), is_first=is_first)
+            if is_first:
+                self._recipients.on_first_receipt(user_id)
+            self._receipts.on_receipt(user_id, message_id, self._clock.wall_s())
             self._arrived.append((user_id, message_id, is_first))
             self._sender.on_response(message_id)
             self._receipts_arrived.set()
