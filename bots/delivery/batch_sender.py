@@ -6,7 +6,6 @@ that takes over, finds it in the store and sends it again under the same id (gua
 when the user comes online with an additional client.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -21,10 +20,10 @@ from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_cache import Recipient, RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.delivery.suppression import ItemSelector, Selection
+from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.clock import Clock
-from service.errors import StoreUnavailable
 from service.model import UserId
 from service.observability.metrics import DELIVERY_DELAY
 from service.observability.tracing import TRACING
@@ -35,7 +34,6 @@ MAX_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
 MAX_SENDS: Final = 3
 """How often a batch is sent without a receipt while the user is online: a client may send none."""
-_RETRY_S = 0.5
 
 _log = structlog.get_logger()
 
@@ -125,13 +123,7 @@ class BatchSender:
         ``pairs`` are the arguments of ``Outbox.complete``: pairs (user id, message id). If the progress of a sent batch
         were not recorded, the batch would be sent twice.
         """
-        while True:
-            try:
-                await self._store.outbox.complete(**pairs)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
+        await retry_while_unavailable(lambda: self._store.outbox.complete(**pairs))
 
     # Batches in flight.
 

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from bots.dialogue.bot_services import BotServices
+from bots.retries import retry_while_unavailable
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import message_parser, stanzas
@@ -185,7 +186,7 @@ class Intake:
         self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
-                await self._store_archive()
+                await retry_while_unavailable(self._store_archive)
                 result = SyncState.COMPLETE
         if self._state is SyncState.CATCHING_UP:
             self._state = result
@@ -196,18 +197,12 @@ class Intake:
         The checkpoint is the time up to which all messages are stored. Without a checkpoint, no archived messages are
         stored.
         """
-        now_s = self._clock.wall_s()
-        while True:
-            try:
-                checkpoint_s = await self._inbound_log.caught_up_until_s(self._xmpp.address)
-                since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
-                new_count = await self.store_archived(page.messages async for page in read_archive(self._xmpp, since_s))
-                await self._inbound_log.record_caught_up(self._xmpp.address, now_s)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
-                return
+        log, address, now_s = self._inbound_log, self._xmpp.address, self._clock.wall_s()
+        checkpoint_s = await log.caught_up_until_s(address)
+        since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
+        new_count = await self.store_archived(page.messages async for page in read_archive(self._xmpp, since_s))
+        await log.record_caught_up(address, now_s)
+        _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
 
     async def _store(self, messages: Sequence[MessageReceived]) -> int:
         """Store messages, acknowledge the new ones, and pass them to the responsible bots.

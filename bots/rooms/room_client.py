@@ -25,6 +25,7 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
 from bots.replies.conversation import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
+from bots.retries import retry_while_unavailable
 from bots.rooms.room_state import (
     CheckAddress,
     ConfirmRoom,
@@ -67,7 +68,6 @@ PING_INTERVAL_S: Final = 300.0
 """Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
-_RETRY_S: Final = 1.0
 _INVITATION_WINDOW_S: Final = 3_600.0
 _MAX_QUEUED: Final = 1_000
 _MAX_QUEUED_PER_SITE: Final = 100
@@ -122,21 +122,18 @@ class RoomClient:
 
         The caller calls this before it sends anything to the rooms. The call waits until Redis is available.
         """
-        while True:
-            try:
-                stored = await self._store.rooms.get(self._xmpp.address)
-                message_ids = await self._store.rooms.message_ids(list(stored))
-                await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-                continue
-            assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
-            self._states.load(assigned, message_ids, self._clock.monotonic_s())
-            self._xmpp.rooms.update(assigned)
-            for room in [room for room in self._xmpp.rooms if not self._is_assigned(room)]:
-                self._queue_actions(self._states.hand_over(room))
-                self._xmpp.rooms.discard(room)
-            return
+        await retry_while_unavailable(self._load)
+
+    async def _load(self) -> None:
+        stored = await self._store.rooms.get(self._xmpp.address)
+        message_ids = await self._store.rooms.message_ids(list(stored))
+        await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
+        assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
+        self._states.load(assigned, message_ids, self._clock.monotonic_s())
+        self._xmpp.rooms.update(assigned)
+        for room in [room for room in self._xmpp.rooms if not self._is_assigned(room)]:
+            self._queue_actions(self._states.hand_over(room))
+            self._xmpp.rooms.discard(room)
 
     def _is_assigned(self, room: str) -> bool:
         return self._assigned_users.includes(user_id(room))
@@ -150,7 +147,7 @@ class RoomClient:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_DUE_CHECK_INTERVAL_S):
                         job = await self._jobs.get()
-                    await self._retry_while_unavailable(job)
+                    await self._do(job)
         finally:
             await cancel_and_wait(*tuple(self._tasks))
 
@@ -163,14 +160,10 @@ class RoomClient:
                 self._start_task(self._ping(room, nick))
             self._start_task(self._leave_suspended())
 
-    async def _retry_while_unavailable(self, job: _Job) -> None:
+    async def _do(self, job: _Job) -> None:
         """Execute a job, and repeat it while Redis is unavailable; abandon it if the XMPP session ends."""
         with contextlib.suppress(XmppSessionLost):
-            while True:
-                try:
-                    return await job()
-                except StoreUnavailable:
-                    await asyncio.sleep(_RETRY_S)
+            await retry_while_unavailable(job)
 
     def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(coroutine)
@@ -274,7 +267,7 @@ class RoomClient:
     # Invitations.
 
     async def _handle_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        await self._retry_while_unavailable(partial(self._check_invitation, message, invitation, entry_id))
+        await self._do(partial(self._check_invitation, message, invitation, entry_id))
         if not entry_id:
             self._queued_invitations[site_of_jid(message.jid)] -= 1
             self._queued_invitations = +self._queued_invitations
@@ -334,7 +327,7 @@ class RoomClient:
             await self._decide(msgspec.structs.replace(invitation, is_vouched=is_vouched))
             await self._remove_from_log(message, entry_id)
 
-        await self._retry_while_unavailable(decide)
+        await self._do(decide)
 
     async def _decide(self, invitation: RoomInvitation) -> None:
         """Accept or decline an invitation."""

@@ -133,7 +133,7 @@ class AdhocSessions:
         elif (state := self._sessions.pop(_key(command, command.session), None)) is None:
             self._refuse(command, "cancel", "not-allowed", "session-expired")
         elif command.action == "cancel":
-            self._answer(command, adhoc.canceled_response(command.node, command.session))
+            self._respond(command, adhoc.response(command.node, command.session, "canceled"))
         elif command.action not in _ACTIONS:
             self._sessions[_key(command, command.session)] = state
             self._refuse(command, "modify", "bad-request", "bad-action")
@@ -192,23 +192,21 @@ class AdhocSessions:
         for old in session_keys[: 1 - MAX_SESSIONS_PER_USER]:
             self._sessions.pop(old, None)
         self._sessions[_key(command, session)] = state
-        self._answer(command, adhoc.form_response(command.node, session, state.form, note))
+        self._respond(
+            command, adhoc.response(command.node, session, "executing", form=state.form, note=note, is_failed=True)
+        )
 
     def _complete(self, command: AdhocCommandReceived, session: str, text: str, *, is_failed: bool = False) -> None:
-        self._answer(command, adhoc.completed_response(command.node, session, text, wrong=is_failed))
-
-    def _answer(self, command: AdhocCommandReceived, payload: str) -> None:
-        self._send(command, stanzas.iq_result(self._address(command), command.sender, command.id, payload))
+        self._respond(command, adhoc.response(command.node, session, "completed", note=text, is_failed=is_failed))
 
     def _refuse(self, command: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
         details = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""
-        error = (kind, condition)
-        self._send(command, stanzas.iq_error(self._address(command), command.sender, command.id, error, details))
+        self._respond(command, stanzas.error(kind, condition, details), "error")
 
-    def _address(self, command: AdhocCommandReceived) -> str:
-        return stanzas.bare_jid(command.receiver) if command.receiver else self._xmpp.address
-
-    def _send(self, command: AdhocCommandReceived, stanza: str) -> None:
+    def _respond(self, command: AdhocCommandReceived, payload: str, kind: str = "result") -> None:
+        """Respond to a request through the session of the bot that has received it."""
+        address = stanzas.bare_jid(command.receiver) or self._xmpp.address
+        stanza = stanzas.iq(address, command.sender, command.id, kind, payload)
         if command.receiver in ("", self._xmpp.session_jid):
             self._xmpp.send_unconfirmed(stanza)
         else:

@@ -17,7 +17,7 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply
 from bots.dialogue.request_handler import RequestHandler
-from bots.i18n.translator import get_translator
+from bots.i18n.translator import Translator, get_translator
 from bots.replies.base import MAX_MESSAGE_BYTES, clip
 from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
 from bots.replies.errors import error_text
@@ -50,24 +50,14 @@ _NO_ENTRY = (0, 0)
 _log = structlog.get_logger()
 
 
-class _QueuedMessage(msgspec.Struct, frozen=True):
-    """A received message that waits for execution.
+class _Session:
+    """The queued messages of one session, each with its entry of the inbound log, and the task that answers them.
 
-    ``address`` is the bot's address to which it was sent. ``entry_id`` is its id in the stored inbound log, or "" if it
-    is not stored.
+    A message that is not stored has an entry with the id "".
     """
 
-    message: MessageReceived
-    entry_id: EntryId = ""
-    address: str = ""
-    reply_stanzas: tuple[str, ...] = ()
-
-
-class _Session:
-    """The queued messages of one session, and the task that processes them."""
-
     def __init__(self) -> None:
-        self.queue: deque[_QueuedMessage] = deque(maxlen=_MAX_QUEUED)
+        self.queue: deque[tuple[MessageReceived, UnansweredMessage]] = deque(maxlen=_MAX_QUEUED)
         self.language = ""
         self.task: asyncio.Task[None]
 
@@ -115,11 +105,11 @@ class ChatSessions:
             return
         key = message.jid if message.jid not in self._xmpp.rooms or message.is_groupchat else message.sender
         queue = self._sessions[key].queue if message.is_groupchat and key in self._sessions else ()
-        if sum(each.message.occupant_id == message.occupant_id for each in queue) >= _MAX_QUEUED_PER_OCCUPANT:
+        if sum(queued.occupant_id == message.occupant_id for queued, _ in queue) >= _MAX_QUEUED_PER_OCCUPANT:
             return
         if key not in self._sessions and len(self._sessions) >= _MAX_UNSTORED_SESSIONS:
             return  # an attacker can send private messages from any number of nicks
-        self._queue(key, _QueuedMessage(message, address=self._xmpp.address))
+        self._queue(key, message, UnansweredMessage(user_id(message.jid), "", b"", self._xmpp.address, ()))
 
     def on_stored_messages(self, unanswered: Sequence[UnansweredMessage]) -> None:
         """Queue messages of the inbound log in order, except messages that were queued before."""
@@ -131,7 +121,7 @@ class ChatSessions:
                 if message.invitation is not None:
                     self._on_invitation(message, each.entry_id)
                 else:
-                    self._queue(message.jid, _QueuedMessage(message, each.entry_id, each.address, each.reply))
+                    self._queue(message.jid, message, each)
 
     async def wait_for_released_users(self) -> None:
         """Wait until no command is being executed for users who are no longer assigned to this process."""
@@ -139,11 +129,11 @@ class ChatSessions:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _queue(self, key: str, queued: _QueuedMessage) -> None:
+    def _queue(self, key: str, message: MessageReceived, entry: UnansweredMessage) -> None:
         if key not in self._sessions:
             session = self._sessions[key] = _Session()
             session.task = asyncio.create_task(self._serve(key, session))
-        self._sessions[key].queue.append(queued)
+        self._sessions[key].queue.append((message, entry))
 
     async def close(self) -> None:
         """Cancel all sessions, with the commands that are being executed."""
@@ -152,40 +142,30 @@ class ChatSessions:
     async def _serve(self, key: str, session: _Session) -> None:
         try:
             while session.queue:
-                queued = session.queue.popleft()
-                if not queued.entry_id or self._assigned_users.includes(user_id(key)):
-                    await self._answer(key, session, queued)
-                else:
+                message, entry = session.queue.popleft()
+                if entry.entry_id and not self._assigned_users.includes(entry.uid):
                     self._last_entry_ids.pop(key, None)
+                    continue
+                if entry.entry_id and message.jid in self._xmpp.rooms:
+                    entry = msgspec.structs.replace(entry, reply=())  # sent privately to a process that failed
+                elif not entry.reply:  # a stored reply is sent again, and the command is not executed again (I8)
+                    reply = await self._reply(key, session, message)
+                    entry = msgspec.structs.replace(entry, reply=_reply_stanzas(message, entry, reply))
+                await self._replies.send(entry)
         finally:
             del self._sessions[key]
 
-    async def _answer(self, key: str, session: _Session, queued: _QueuedMessage) -> None:
-        """Execute the command in a message and send the reply.
-
-        If a reply is already stored for the message, this reply is sent, and the command is not executed again
-        (guarantee I8).
-        """
-        message, reply_stanzas = queued.message, queued.reply_stanzas
-        if (
-            queued.entry_id and message.jid in self._xmpp.rooms
-        ):  # sent privately to a process that failed; the room must not see it
-            reply_stanzas = ()
-        elif not reply_stanzas:
-            contents = await self._reply_bodies(key, session, message)
-            reply_stanzas = tuple(self._stanza(queued, each, count) for count, each in enumerate(contents))
-        await self._replies.send(user_id(message.jid), queued.entry_id, queued.address, reply_stanzas)
-
-    async def _reply_bodies(self, key: str, session: _Session, message: MessageReceived) -> list[str]:
-        """Execute the command in a message, and return the bodies of the messages that are the reply.
+    async def _reply(self, key: str, session: _Session, message: MessageReceived) -> Reply:
+        """Execute the command in a message, and return the reply; one without text if the bot is silent.
 
         An unexpected exception is logged, and the reply says that there was an internal error.
         """
+        translator = get_translator(session.language or message.language)
         try:
             limits = message_limits(message)
             user = await self._services.access.count_command(message.jid, limits, message.occupant_user_id)
             if isinstance(user, CommandRefused):
-                return self._refusal_bodies(key, session, message, user)
+                return Reply(self._refusal_text(key, user, translator))
             for name in limits:
                 self._limit_notices.pop((key, name), None)
             # The language of a room is that of its owners and admins, not of the latest sender.
@@ -193,56 +173,47 @@ class ChatSessions:
             session.language = user.user_settings.effective_language
             return await self._execute(key, message, user)
         except StoreUnavailable as error:
-            text = error_text(error, "", get_translator(session.language or message.language))
+            text = error_text(error, "", translator)
         except Exception:  # noqa: BLE001 - a bug affects only this command
             _log.exception("command failed", jid=message.jid)
-            text = get_translator(session.language or message.language).gettext(INTERNAL_ERROR)
-        return self._first_body(message, text) if self._count_misunderstood(key, message) <= MAX_MISUNDERSTOOD else []
+            text = translator.gettext(INTERNAL_ERROR)
+        return Reply(text if self._count_misunderstood(key, message) <= MAX_MISUNDERSTOOD else "")
 
-    def _refusal_bodies(
-        self, key: str, session: _Session, message: MessageReceived, refused: CommandRefused
-    ) -> list[str]:
-        """Return the reply to a command that was refused because of a rate limit or a suspension.
+    def _refusal_text(self, key: str, refused: CommandRefused, translator: Translator) -> str:
+        """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
 
         Only the first command beyond a rate limit gets a reply; suspended users get none.
         """
         if not refused.limit or (key, refused.limit) in self._limit_notices:
-            return []
+            return ""
         self._limit_notices[key, refused.limit] = True
-        return self._first_body(message, refused.text(get_translator(session.language or message.language)))
+        return refused.text(translator)
 
-    async def _execute(self, key: str, message: MessageReceived, user: UserState) -> list[str]:
+    async def _execute(self, key: str, message: MessageReceived, user: UserState) -> Reply:
         def show_composing() -> None:
             if not message.is_groupchat:
                 self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, message.sender))
 
+        language = user.user_settings.effective_language
         reply = await answer(
-            RequestHandler(
-                self._services,
-                message.jid,
-                user.user_settings.effective_language,
-                user.most_subscriptions,
-                show_composing,
-            ),
+            RequestHandler(self._services, message.jid, language, user.most_subscriptions, show_composing),
             message.text,
-            self._pending_questions.get(key),
+            self._pending_questions.pop(key, None),
             reply_to_id=message.reply_to_id,
             is_reaction=message.is_reaction,
             can_manage=message.can_manage,
         )
-        self._pending_questions.pop(key, None)
         if reply.outcome in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):
             count = self._count_misunderstood(key, message)
             if count > MAX_MISUNDERSTOOD:
-                return []
+                return Reply("")
             if count == MAX_MISUNDERSTOOD and reply.outcome is CommandOutcome.MISUNDERSTOOD:
-                reply = Reply(get_translator(user.user_settings.effective_language).gettext(SILENCE_NOTICE))
+                reply = Reply(get_translator(language).gettext(SILENCE_NOTICE))
         else:
             self._misunderstood.pop((key, message.occupant_id), None)
         if reply.options:
             self._pending_questions[key] = reply
-        render = stanzas.shared_file if reply.is_file else stanzas.body
-        return [*self._first_body(message, greeted_text(user, reply)), *map(render, reply.further_texts)]
+        return msgspec.structs.replace(reply, text=greeted_text(user, reply))
 
     def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
         """Count a message that is not a command; return how many such messages in a row its sender has sent."""
@@ -250,23 +221,26 @@ class ChatSessions:
         self._misunderstood[key, message.occupant_id] = count
         return count
 
-    def _first_body(self, message: MessageReceived, text: str) -> list[str]:
-        """Return the body of the first message of a reply; an empty list if ``text`` is empty.
 
-        In a room, the body begins with the nick of the occupant who sent ``message``.
-        """
-        if not text:
-            return []
-        addressed = f"{quote_nick(message.resource)}: {text}" if message.is_groupchat else text
-        return [stanzas.body(addressed)]
+def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Reply) -> tuple[str, ...]:
+    """Return the stanzas of the reply to a message.
 
-    def _stanza(self, queued: _QueuedMessage, content: str, count: int) -> str:
-        message, uid = queued.message, user_id(queued.message.jid)
-        message_id = reply_id(uid, queued.entry_id, count) if queued.entry_id else new_message_id(uid)
+    In a room, the reply begins with the nick of the occupant who sent the message.
+    """
+    if not reply.text:
+        return ()
+    text = f"{quote_nick(message.resource)}: {reply.text}" if message.is_groupchat else reply.text
+    render = stanzas.shared_file if reply.is_file else stanzas.body
+    result = []
+    for count, content in enumerate([stanzas.body(text), *map(render, reply.further_texts)]):
+        message_id = reply_id(entry.uid, entry.entry_id, count) if entry.entry_id else new_message_id(entry.uid)
         if message.is_groupchat:
-            return stanzas.message(queued.address, message.jid, message_id, content, kind="groupchat")
-        content += stanzas.RECEIPT_REQUEST + stanzas.CHAT_ACTIVE
-        return stanzas.message(queued.address, message.sender, message_id, content, message.thread)
+            stanza = stanzas.message(entry.address, message.jid, message_id, content, kind="groupchat")
+        else:
+            extensions = stanzas.RECEIPT_REQUEST + stanzas.CHAT_ACTIVE
+            stanza = stanzas.message(entry.address, message.sender, message_id, content + extensions, message.thread)
+        result.append(stanza)
+    return tuple(result)
 
 
 def _sort_key(entry_id: EntryId) -> tuple[int, int]:

@@ -336,7 +336,8 @@ class Connection:
         if kind == "get" and sender:
             payload = self._profile.response_payload(iq, self.address, get_translator(iq.get(adhoc.XML_LANG, "")))
             if payload is not None:
-                self.send_unconfirmed(stanzas.iq_result(iq.get("to", self.address), sender, iq.get("id", ""), payload))
+                address, ident = iq.get("to", self.address), iq.get("id", "")
+                self.send_unconfirmed(stanzas.iq(address, sender, ident, "result", payload))
                 return True
         return False
 

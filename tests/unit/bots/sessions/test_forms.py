@@ -63,7 +63,7 @@ def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, 
 @pytest.mark.parametrize("verb", commands.VERBS)
 def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
     form = opened(verb)
-    element = XML(adhoc.form_response(verb, "s", form, "a <note>"))
+    element = XML(adhoc.response(verb, "s", "executing", form=form, note="a <note>"))
     assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
 
 
