@@ -4,16 +4,23 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+import structlog
+
 from service.errors import StoreUnavailable
 
 _RETRY_S: Final = 0.5
 _T = TypeVar("_T")
+_log = structlog.get_logger()
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Return the result of ``work``, which is repeated until the store is available."""
+    """Return the result of ``work``, which is repeated until the store is available; log why it is not."""
+    last_reason = ""
     while True:
         try:
             return await work()
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            if str(error) != last_reason:
+                last_reason = str(error)
+                _log.warning("store unavailable, will retry", reason=last_reason)
             await asyncio.sleep(_RETRY_S)

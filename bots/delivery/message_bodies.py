@@ -18,7 +18,7 @@ from bots.delivery.notification_text import (
     render_notification,
 )
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.entry_templates import Template
+from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import article_hashes, select_part
 from service.model import Change, Channel, ChannelId, Delta, UserId
@@ -80,7 +80,7 @@ class Presentation(msgspec.Struct, frozen=True):
     """
 
     title: str = ""
-    template: Template | None = None
+    template: EntryTemplate | None = None
 
 
 Presentations = Mapping[ChannelId, Presentation]
@@ -124,7 +124,7 @@ class BodyRenderer:
             if number is not None:
                 text = effective_template(preferences, number)
                 presentations[channel_id] = Presentation(
-                    preferences.get(number, NO_PREFERENCES).title, Template(text, zone) if text else None
+                    preferences.get(number, NO_PREFERENCES).title, EntryTemplate(text, zone) if text else None
                 )
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 

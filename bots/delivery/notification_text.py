@@ -14,7 +14,7 @@ import msgspec
 
 from bots.i18n.translator import Translator
 from bots.replies.base import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more, title
-from bots.replies.entry_templates import Template
+from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
@@ -31,7 +31,7 @@ MAX_PREVIEW_BYTES: Final = 2_048
 """Size of a link preview as XML; a message goes without a larger one."""
 
 _NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
-_NO_TEMPLATES: Final[Mapping[ChannelId, Template]] = {}
+_NO_TEMPLATES: Final[Mapping[ChannelId, EntryTemplate]] = {}
 _MAX_MATCHES = 3
 
 _SEPARATOR = " · "
@@ -81,7 +81,7 @@ def render_notification(
     translator: Translator,
     *,
     matches: Mapping[EntryKey, Sequence[SavedSearchMatch]] = _NO_MATCHES,
-    templates: Mapping[ChannelId, Template] = _NO_TEMPLATES,
+    templates: Mapping[ChannelId, EntryTemplate] = _NO_TEMPLATES,
 ) -> str:
     """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
 
@@ -134,7 +134,7 @@ def _section(
     detail: _DetailLevel,
     translator: Translator,
     *,
-    template: Template | None,
+    template: EntryTemplate | None,
 ) -> str:
     """Return the part of the text about one channel: its notices, then its title, entries and lines.
 
@@ -172,7 +172,7 @@ def _others(count: int, titles: str, translator: Translator, *, is_first: bool) 
 
 
 def _entry(
-    channel: Channel, change: Change, summary_chars: int, translator: Translator, template: Template | None
+    channel: Channel, change: Change, summary_chars: int, translator: Translator, template: EntryTemplate | None
 ) -> str:
     """Return the title, link and summary of an entry; an edited entry is marked."""
     entry = change.entry
