@@ -14,19 +14,8 @@ from bots.sessions.chat_session import ChatSessions
 from bots.sessions.dry_run import DryRunService
 from bots.sessions.reply_sender import ReplySender
 from bots.takeover import Takeover
+from bots.xmpp import events
 from bots.xmpp.connection import Connection
-from bots.xmpp.events import (
-    AdhocCommandReceived,
-    Event,
-    MessageBounced,
-    MessageReceived,
-    OccupantPresence,
-    PresenceChanged,
-    Receipt,
-    RoomInvitation,
-    RoomJoinRefused,
-    SessionStarted,
-)
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
@@ -132,35 +121,35 @@ class Bot:
 
     # Events.
 
-    def _on_event(self, event: Event) -> None:  # noqa: C901, PLR0912 - one arm per event
+    def _on_event(self, event: events.Event) -> None:  # noqa: C901, PLR0912 - one arm per event
         is_account, rooms = self.connection.is_account, self.connection.rooms
         match event:
-            case MessageReceived(is_groupchat=True):
+            case events.MessageReceived(is_groupchat=True):
                 self._rooms.on_room_message(event)
-            case MessageReceived(invitation=RoomInvitation()) if not is_account:
+            case events.MessageReceived(invitation=events.RoomInvitation()) if not is_account:
                 self._rooms.on_invitation(event, "")  # a component's server stores nothing, and no other bot can join
-            case MessageReceived(invitation=None) if event.jid in rooms:
+            case events.MessageReceived(invitation=None) if event.jid in rooms:
                 self._rooms.on_private_message(event)
-            case MessageReceived():
+            case events.MessageReceived():
                 if not event.sent_s and event.invitation is None:
                     self._presence.on_client_active(event.jid, event.resource)
                 self._intake.on_message(event)
-            case AdhocCommandReceived():
+            case events.AdhocCommandReceived():
                 if event.jid not in rooms:
                     self._presence.on_client_active(event.jid, event.sender.partition("/")[2])
                 self._adhoc_sessions.on_command(event)
-            case Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
+            case events.Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
                 self._delivery.on_receipt(event)
-            case MessageBounced() if event.resource and event.jid in rooms:
+            case events.MessageBounced() if event.resource and event.jid in rooms:
                 pass  # an occupant returned the message, not the room
-            case MessageBounced():
+            case events.MessageBounced():
                 self._delivery.on_bounced(event)
                 self._rooms.on_bounced(event)
-            case PresenceChanged():
+            case events.PresenceChanged():
                 self._presence.on_presence_changed(event)
-            case OccupantPresence() | RoomJoinRefused():
+            case events.OccupantPresence() | events.RoomJoinRefused():
                 self._rooms.on_room_presence(event)
-            case SessionStarted():
+            case events.SessionStarted():
                 self._delivery.on_session_started()
                 self._presence.on_session_started()
                 self._rooms.on_session_started()

@@ -157,15 +157,15 @@ class BodyRenderer:
         templates = {
             channel_id: each.template for channel_id, each in presentations.items() if each.template is not None
         }
-        loaded = [(item, await load_versions(self._store.channels, item)) for item in items]
+        deltas: list[Delta] = []
         missing_counts: Counter[ChannelId] = Counter()
-        for item, versions in loaded:
-            if versions.missing_count:
-                missing_counts[item.channel] += versions.missing_count
-        deltas = [delta for item, versions in loaded for delta in select_changes(item, versions.deltas)]
         left_out: list[tuple[ChannelId, Change]] = []
         matches: defaultdict[EntryKey, list[SavedSearchMatch]] = defaultdict(list)
-        for item, versions in loaded:
+        for item in items:
+            versions = await load_versions(self._store.channels, item)
+            deltas += select_changes(item, versions.deltas)
+            if versions.missing_count:
+                missing_counts[item.channel] += versions.missing_count
             changes = [change for delta in versions.deltas for change in delta.changes]
             if changes:
                 left_out += [(item.channel, changes[position]) for position in item.omitted or ()]

@@ -12,6 +12,7 @@ from bots.xmpp.interface import XmppClient
 from service.clock import Clock
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.net.upload_client import UploadClient
+from service.search import Searcher
 from service.settings import Settings
 from service.store import Store
 from service.store.people.users import UserState
@@ -33,6 +34,7 @@ class BotServices:
         self.access = Access(store, settings, xmpp.rooms)
         self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
         self.opml_reader = OpmlReader()
+        self.search = Searcher(store, settings.public_from_subscribers)
         upload_client = UploadClient(
             own_url=settings.upload_url,
             own_host=settings.xmpp_host,

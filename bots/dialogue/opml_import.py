@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -102,26 +103,21 @@ class OpmlImporter:
         try:
             while True:
                 self._wakeup.clear()
-                await self._start_tasks()
-                try:
+                with contextlib.suppress(StoreUnavailable):
+                    await self._start_tasks()
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_CHECK_INTERVAL_S):
                         await self._wakeup.wait()
-                except TimeoutError:
-                    continue
         finally:
             await cancel_and_wait(*tuple(self._tasks.values()))
 
     async def _start_tasks(self) -> None:
-        try:
-            queued = await self._assigned_users.select(await self._store.import_queue.users(self._xmpp.address))
-        except StoreUnavailable:
-            return
-        for uid in queued:
+        for uid in await self._assigned_users.select(await self._store.import_queue.users(self._xmpp.address)):
             if uid not in self._tasks and len(self._tasks) < MAX_PARALLEL:
                 task = self._tasks[uid] = asyncio.create_task(self._import(uid))
-                task.add_done_callback(lambda _, uid=uid: self._on_task_done(uid))  # type: ignore[misc] # a default has no type
+                task.add_done_callback(partial(self._on_task_done, uid))
 
-    def _on_task_done(self, uid: UserId) -> None:
+    def _on_task_done(self, uid: UserId, _task: asyncio.Task[None]) -> None:
         self._tasks.pop(uid, None)
         self._wakeup.set()
 
@@ -187,9 +183,9 @@ class OpmlImporter:
 
         If the channel does not exist, a worker creates it.
         """
-        user = await self._store.channels.resolve(channel_id(feed.url))
-        if user is not None and not user.dormant:
-            return user.id
+        channel = await self._store.channels.resolve(channel_id(feed.url))
+        if channel is not None and not channel.dormant:
+            return channel.id
         if not await self._store.users.count_use(jid, "import", self._max_subscriptions, _DAY_S):
             raise LimitReached(
                 "You've reached today's maximum of {count} new addresses.", count=self._max_subscriptions

@@ -26,7 +26,6 @@ from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.urls import host_of
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, Subscription
-from service.search import Searcher
 from service.store.client.keys import user_id
 from service.store.coordination.requests import ProbeReply
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
@@ -140,8 +139,7 @@ class ReadRequests:
 
         Matches in private channels to which the user is subscribed come first.
         """
-        search = Searcher(self._store, self.settings.public_from_subscribers)
-        language = (await self.user_settings()).effective_language
+        search, language = self._services.search, (await self.user_settings()).effective_language
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
         hits = self._without_small_counts((*own, *public.hits))
         has_more = public.has_more or len(hits) > query.limit
@@ -152,8 +150,7 @@ class ReadRequests:
 
         Raises BadQuery for an invalid language or topic, and CellsUnavailable.
         """
-        search = Searcher(self._store, self.settings.public_from_subscribers)
-        answer = await search.discover(order, language, topic, limit)
+        answer = await self._services.search.discover(order, language, topic, limit)
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
 
     def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
@@ -341,10 +338,10 @@ class DryRun(ReadRequests):
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Return whether the user is subscribed to the channel; the subscription stays."""
-        each = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
-        if each:
+        is_subscribed = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
+        if is_subscribed:
             self.effects.append(f"Unsubscribe the user from {_name(await self._find_channel(cid))}.")
-        return each
+        return is_subscribed
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Return the channels among ``cids`` that are not paused. Nothing is paused."""

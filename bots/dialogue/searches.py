@@ -13,16 +13,8 @@ from bots.dialogue.reply import Option, Reply, failure, missing_argument, sugges
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import subscribe
 from bots.i18n.translator import Translator, find_language, normalize_words
+from bots.replies import search as texts
 from bots.replies.base import title
-from bots.replies.search import (
-    Listing,
-    SearchPreview,
-    confirm_search_text,
-    listing_text,
-    saved_search_list,
-    search_results,
-    search_saved_text,
-)
 from service.discovery.av_pairs import ATTRIBUTES, attribute_of
 from service.discovery.discover import DiscoverOrder
 from service.discovery.queries.query import PairCondition, Query, SearchAnswer, SearchHit
@@ -90,7 +82,7 @@ def _results(
         return (await requests.search(msgspec.structs.replace(query, limit=limit))).hits
 
     describe = partial(
-        search_results,
+        texts.search_results,
         text,
         query,
         answer.corrections,
@@ -155,7 +147,7 @@ async def discover(requests: Requests, command: VerbCommand) -> Reply:
         known = {hit.channel.id for hit in answer.hits}
         newest = (await requests.discover("new", wanted, "", RESULTS_AT_ONCE + NEW_AT_ONCE)).hits
         new = tuple(hit for hit in newest if hit.channel.id not in known)[:NEW_AT_ONCE]
-    listing = Listing(
+    listing = texts.Listing(
         order,
         wanted,
         topic,
@@ -168,7 +160,9 @@ async def discover(requests: Requests, command: VerbCommand) -> Reply:
     async def fetch(requests: Requests, limit: int) -> Sequence[SearchHit]:
         return (await requests.discover(order, wanted, topic, limit)).hits
 
-    pages = _Pages(RESULTS_AT_ONCE, fetch, partial(listing_text, listing, requests.translator), requests.translator)
+    pages = _Pages(
+        RESULTS_AT_ONCE, fetch, partial(texts.listing_text, listing, requests.translator), requests.translator
+    )
     return pages.show((*answer.hits, *new), has_more=answer.has_more)
 
 
@@ -179,21 +173,21 @@ async def watch(requests: Requests, command: VerbCommand) -> Reply:
     """
     text = command.words
     if not text.strip():
-        return Reply(saved_search_list(await requests.watches(), requests.translator))
+        return Reply(texts.saved_search_list(await requests.watches(), requests.translator))
     if "=" not in text and looks_like_url(text):
         return _suggest_subscribing(text, requests.translator)
     condition, saved_text = parse_watch(text), saved_search_text(text)
     preview = await _preview(requests, condition)
     if preview is not None and preview.count > MANY_MATCHES_PER_DAY * PREVIEW_DAYS:
         save = partial(_save_search, condition=condition, text=saved_text, preview=None)
-        return Reply(confirm_search_text(saved_text, preview, requests.translator), options={"yes": Option(save)})
+        return Reply(texts.confirm_search_text(saved_text, preview, requests.translator), options={"yes": Option(save)})
     return await _save_search(requests, condition, saved_text, preview)
 
 
 async def _save_search(
-    requests: Requests, condition: SearchCondition, text: str, preview: SearchPreview | None
+    requests: Requests, condition: SearchCondition, text: str, preview: texts.SearchPreview | None
 ) -> Reply:
-    return Reply(search_saved_text(await requests.watch(condition, text), preview, requests.translator))
+    return Reply(texts.search_saved_text(await requests.watch(condition, text), preview, requests.translator))
 
 
 async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
@@ -209,7 +203,7 @@ async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
     return Reply(translator.gettext("Deleted the saved search {query}.", query=one_line(deleted.text, 300)))
 
 
-async def _preview(requests: Requests, condition: SearchCondition) -> SearchPreview | None:
+async def _preview(requests: Requests, condition: SearchCondition) -> texts.SearchPreview | None:
     """Return what a saved search would have found in the last days; None if this cannot be told."""
     if not isinstance(condition, QueryCondition):
         return None  # there is no index for regular expressions
@@ -218,7 +212,7 @@ async def _preview(requests: Requests, condition: SearchCondition) -> SearchPrev
         answer = await requests.search(query)
         # A saved search finds no similar words, and requires all words.
         hits = () if answer.corrections else tuple(hit for hit in answer.hits if not hit.lacks_words)
-        return SearchPreview(len(hits), PREVIEW_DAYS, hits[:PREVIEW_EXAMPLES])
+        return texts.SearchPreview(len(hits), PREVIEW_DAYS, hits[:PREVIEW_EXAMPLES])
     return None
 
 

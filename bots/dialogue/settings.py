@@ -11,18 +11,8 @@ from bots.dialogue.reply import Reply, failure
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import find_targets, no_such_subscription
 from bots.i18n.translator import Translator
+from bots.replies import settings as texts
 from bots.replies.base import SubscribedChannel
-from bots.replies.settings import (
-    announcements_text,
-    delivery_times_text,
-    filter_list,
-    interval_note,
-    invalid_setting_text,
-    language_text,
-    paused_text,
-    preferences_text,
-    resumed_text,
-)
 from service.errors import CoronetError
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences
 from service.users.quiet_hours import UserSettings
@@ -35,7 +25,7 @@ _PARSERS: Final[dict[str, _Parser]] = {
     "language": settings_parser.set_language,
     "announcements": settings_parser.set_announcements,
 }
-_TEXTS: Final = {"language": language_text, "announcements": announcements_text}
+_TEXTS: Final = {"language": texts.language_text, "announcements": texts.announcements_text}
 """By verb, the text that shows the setting; all other verbs show the delivery times."""
 
 
@@ -47,7 +37,7 @@ async def pause(requests: Requests, command: VerbCommand) -> Reply:
         return no_such_subscription(requests.translator)
     newly_paused = await requests.pause(tuple(each.channel.id for each in targets), watches=everything)
     target = None if everything else targets[0]
-    return Reply(paused_text(target, requests.translator, is_new=bool(newly_paused)))
+    return Reply(texts.paused_text(target, requests.translator, is_new=bool(newly_paused)))
 
 
 async def resume(requests: Requests, command: VerbCommand) -> Reply:
@@ -58,7 +48,7 @@ async def resume(requests: Requests, command: VerbCommand) -> Reply:
         return no_such_subscription(requests.translator)
     result = await requests.resume(tuple(each.channel.id for each in targets), watches=everything)
     return Reply(
-        resumed_text(
+        texts.resumed_text(
             None if everything else targets[0],
             sum(result.withheld.values()),
             result.missed_matches,
@@ -80,9 +70,11 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
         return found
     number, subscription, before = found
     if not key:
-        return Reply(preferences_text(subscription, before, translator))
+        return Reply(texts.preferences_text(subscription, before, translator))
     if settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and subscription is not None:
-        return failure(invalid_setting_text("proof", "", translator, number=number))  # counts only when subscribing
+        return failure(
+            texts.invalid_setting_text("proof", "", translator, number=number)
+        )  # counts only when subscribing
     changed = settings_parser.change_setting(before, key, value, translator, number)
     if not isinstance(changed, Preferences):
         return changed
@@ -94,7 +86,7 @@ async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
             subscription = msgspec.structs.replace(subscription, channel=channel)
         if changed.interval_s != before.interval_s:
             note = await _interval_note(requests, subscription, changed.interval_s)
-    return Reply(preferences_text(subscription, changed, translator, note=note))
+    return Reply(texts.preferences_text(subscription, changed, translator, note=note))
 
 
 async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:
@@ -103,7 +95,7 @@ async def _interval_note(requests: Requests, subscription: SubscribedChannel, in
         explanation = await requests.explain_polling(subscription.channel.id)
     except CoronetError:
         return ""
-    return interval_note(interval_s, explanation.gap_s, subscription.number, requests.translator)
+    return texts.interval_note(interval_s, explanation.gap_s, subscription.number, requests.translator)
 
 
 async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
@@ -123,7 +115,9 @@ async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
         rules = changed
         await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
     is_changed = rules != before.rules
-    return Reply(filter_list(subscription, rules, requests.translator, changed=is_changed, other_filters=other_filters))
+    return Reply(
+        texts.filter_list(subscription, rules, requests.translator, changed=is_changed, other_filters=other_filters)
+    )
 
 
 async def _find_preferences(
@@ -153,5 +147,5 @@ async def change_user_settings(requests: Requests, command: VerbCommand) -> Repl
             return changed
         user_settings = changed
         await requests.set_user_settings(user_settings)
-    text = _TEXTS.get(command.name, delivery_times_text)
+    text = _TEXTS.get(command.name, texts.delivery_times_text)
     return Reply(text(user_settings, requests.translator, requests.now_s(), changed=bool(words)))

@@ -14,18 +14,9 @@ from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings
 from bots.i18n.translator import Translator
+from bots.replies import subscriptions as texts
 from bots.replies.base import MAX_MESSAGE_BYTES, SubscribedChannel
 from bots.replies.errors import error_text
-from bots.replies.subscriptions import (
-    NO_SUBSCRIPTIONS,
-    import_started_text,
-    latest_entries,
-    poll_explanation_text,
-    status_text,
-    subscribed_text,
-    subscription_list,
-    unsubscribed_text,
-)
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, CoronetError, ListOfFeeds, UploadRefused
 from service.feeds import opml
@@ -154,7 +145,7 @@ async def _begin(
     shown = latest[:proof] if latest is not None and proof else None
     subscription = SubscribedChannel(number, channel)
     return Reply(
-        subscribed_text(
+        texts.subscribed_text(
             subscription, shown, own, requests.translator, is_new=is_new, discovered=discovered, moved=moved
         )
     )
@@ -206,10 +197,12 @@ async def unsubscribe(requests: Requests, command: VerbCommand) -> Reply:
         if isinstance(subscription, Reply):
             return subscription
         is_ended = await requests.unsubscribe(subscription.channel.id)
-        return Reply(unsubscribed_text([subscription], translator)) if is_ended else no_such_subscription(translator)
+        return (
+            Reply(texts.unsubscribed_text([subscription], translator)) if is_ended else no_such_subscription(translator)
+        )
     count = len(await requests.subscriptions())
     if not count:
-        return Reply(translator.gettext(NO_SUBSCRIPTIONS))
+        return Reply(translator.gettext(texts.NO_SUBSCRIPTIONS))
     if count == 2:  # noqa: PLR2004 - both
         text = translator.gettext("End both of your subscriptions? Reply `yes` or `no`.")
     else:
@@ -225,7 +218,7 @@ async def _unsubscribe_all(requests: Requests) -> Reply:
     subscribed = await requests.subscriptions()
     for subscription in subscribed:
         await requests.unsubscribe(subscription.channel.id)
-    return Reply(unsubscribed_text(subscribed, requests.translator))
+    return Reply(texts.unsubscribed_text(subscribed, requests.translator))
 
 
 async def list_all(requests: Requests, command: VerbCommand) -> Reply:
@@ -235,7 +228,7 @@ async def list_all(requests: Requests, command: VerbCommand) -> Reply:
     matches = [
         each for each in subscribed if needle in each.channel.title.casefold() or needle in each.channel.url.casefold()
     ]
-    return Reply(subscription_list(matches, len(subscribed), command.words, requests.translator))
+    return Reply(texts.subscription_list(matches, len(subscribed), command.words, requests.translator))
 
 
 async def show(requests: Requests, command: VerbCommand) -> Reply:
@@ -244,7 +237,7 @@ async def show(requests: Requests, command: VerbCommand) -> Reply:
     if isinstance(subscription, Reply):
         return subscription
     entries = await requests.latest(subscription.channel.id, parse_entry_count(command.words))
-    return Reply(latest_entries(subscription, entries, requests.translator))
+    return Reply(texts.latest_entries(subscription, entries, requests.translator))
 
 
 async def why(requests: Requests, command: VerbCommand) -> Reply:
@@ -257,7 +250,7 @@ async def why(requests: Requests, command: VerbCommand) -> Reply:
     failures = (await requests.health((cid,)))[1] if explanation.bound is BindingConstraint.FAILURE else {}
     _, failing_since_s = failures.get(cid, ("", None))
     return Reply(
-        poll_explanation_text(
+        texts.poll_explanation_text(
             subscription,
             explanation,
             requests.translator,
@@ -273,7 +266,7 @@ async def status(requests: Requests, _command: VerbCommand) -> Reply:
     subscribed = await requests.subscriptions()
     workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
     failing = [(each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures]
-    return Reply(status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator))
+    return Reply(texts.status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator))
 
 
 async def export(requests: Requests, _command: VerbCommand) -> Reply:
@@ -286,7 +279,7 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
         opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
         for each in subscribed
     ]
-    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(NO_SUBSCRIPTIONS)]
+    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
     if not further:
         return Reply(first)
     try:
@@ -330,7 +323,7 @@ async def import_list(requests: Requests, command: VerbCommand) -> Reply:
 async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
-    return Reply(import_started_text(len(outline.feeds), outline.problems, requests.translator))
+    return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
 
 
 def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import enum
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -30,6 +30,7 @@ from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
 from service.errors import StoreUnavailable
+from service.model import UserId
 from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundMessage
@@ -224,11 +225,16 @@ class Intake:
                 self._xmpp.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
                 self._xmpp.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
-        assigned = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in messages))
-        self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
+        assigned = await self._answer(dict.fromkeys(user_id(each.jid) for each in messages))
         others = {user_id(each.jid) for each in new}.difference(assigned)
         await self._inbound_log.notify([BotNotice(uid) for uid in others])
         return len(new)
+
+    async def _answer(self, user_ids: Collection[UserId]) -> list[UserId]:
+        """Pass the unanswered messages of those users to their sessions who are assigned to this bot; return them."""
+        assigned = await self._assigned_users.select(user_ids)
+        self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
+        return assigned
 
     async def _write_checkpoint(self) -> None:
         """Store, every few seconds, the time up to which all messages to the bot are stored."""
@@ -250,13 +256,8 @@ class Intake:
             try:
                 after_id = after_id or await self._inbound_log.newest_notice_id()
                 notices = await self._inbound_log.read_notices(after_id)
-                assigned = set(await self._assigned_users.select({each.uid for each in notices.values()}))
+                assigned = await self._answer({each.uid for each in notices.values()})
                 own = {ident: each for ident, each in notices.items() if each.uid in assigned}
-                self._chat_sessions.on_stored_messages(
-                    await self._inbound_log.read_unanswered(
-                        {each.uid for each in own.values() if not each.adhoc_command}
-                    )
-                )
                 after_id = next(reversed(notices), after_id)
                 for each in own.values():
                     if each.adhoc_command:
@@ -274,8 +275,7 @@ class Intake:
                     await self._is_sweep_due.wait()
             self._is_sweep_due.clear()
             try:
-                assigned = await self._assigned_users.select(await self._inbound_log.unanswered_users())
-                self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
+                await self._answer(await self._inbound_log.unanswered_users())
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 self._is_sweep_due.set()

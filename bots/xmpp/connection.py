@@ -16,6 +16,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from xml.etree.ElementTree import Element
@@ -168,9 +169,15 @@ class Connection:
         ident = secrets.token_hex(8)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         self._requests[ident] = (to, response)
-        response.add_done_callback(lambda _: self._requests.pop(ident, None))  # also when the caller is cancelled
+        response.add_done_callback(partial(self._on_request_done, ident))
         self._write(stanzas.iq(self.address, to, ident, kind, content))
         return response
+
+    def _on_request_done(self, ident: str, response: ResponseFuture) -> None:
+        """Remove a request, also when its caller is cancelled; nobody may wait for a keep-alive ping."""
+        self._requests.pop(ident, None)
+        if not response.cancelled():
+            response.exception()
 
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
         """See :meth:`bots.xmpp.interface.XmppClient.query_archive`."""
@@ -256,7 +263,7 @@ class Connection:
                 _log.warning("xmpp server unresponsive", timeout_s=SILENCE_TIMEOUT_S)
                 self._stream.abort()
             else:
-                self._ping().add_done_callback(_ignore_outcome)
+                self._ping()
 
     # Handlers of slixmpp's stream events.
 
@@ -385,11 +392,6 @@ def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def _ignore_outcome(response: ResponseFuture) -> None:
-    if not response.cancelled():
-        response.exception()
 
 
 def _resource(session: str) -> str:
