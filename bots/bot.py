@@ -37,12 +37,12 @@ class Bot:
 
         ``session`` is the name of this process's XMPP session, because several processes can log in to one account.
         """
-        self._assigned_users = assigned_users
         self.connection = Connection(settings, session, self._on_event)
+        self.connection.answers_presence = lambda: assigned_users.is_leader
         services = BotServices(settings, store, self.connection, clock, assigned_users)
-        self._delivery = services.delivery
+        self.delivery = services.delivery
         self._opml_importer = services.opml_importer
-        self._presence = PresenceTracker(store.users, self._delivery.on_presence)
+        self._presence = PresenceTracker(store.users, self.delivery.on_presence)
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
             services,
@@ -67,7 +67,7 @@ class Bot:
             if self._node_publisher is not None:
                 parts.append(self._node_publisher.run())
             await run_until_one_ends(
-                self.connection.run(), self._answer_users(), self._presence.run(), self._delivery.run(), *parts
+                self.connection.run(), self._answer_users(), self._presence.run(), self.delivery.run(), *parts
             )
         finally:
             await self._chat_sessions.close()
@@ -91,33 +91,23 @@ class Bot:
                     async with asyncio.timeout(_PUBLISH_PROFILE_TIMEOUT_S):
                         await publish_profile(self.connection)
 
-    def delivery_overdue_s(self) -> float:
-        """Return for how long a message has been due and not sent, in seconds; 0 if all are sent in time."""
-        return self._delivery.overdue_s()
-
     # Assigned users.
 
     async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
         """Begin to serve the users of these partitions, which have been assigned to this bot."""
-        self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
-        self._delivery.on_partitions_gained(partitions)
+        self.delivery.on_partitions_gained(partitions)
         self._intake.on_partitions_gained()
 
     async def on_partitions_lost(self) -> None:
         """Wait until no work is left for users who are no longer assigned to this bot."""
-        self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         await self._opml_importer.release_lost_users()
         if self._node_publisher is not None:
             await self._node_publisher.drain()
         await self._chat_sessions.wait_for_released_users()
-        await self._delivery.drain()
-        self._delivery.on_partitions_lost()
-
-    def on_lease_renewed(self) -> None:
-        """Continue deliveries that waited because this process's lease of its partitions had expired."""
-        self._delivery.on_lease_renewed()
+        await self.delivery.drain()
+        self.delivery.on_partitions_lost()
 
     # Events.
 
@@ -139,18 +129,18 @@ class Bot:
                     self._presence.on_client_active(event.jid, event.sender.partition("/")[2])
                 self._adhoc_sessions.on_command(event)
             case events.Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
-                self._delivery.on_receipt(event)
+                self.delivery.on_receipt(event)
             case events.MessageBounced() if event.resource and event.jid in rooms:
                 pass  # an occupant returned the message, not the room
             case events.MessageBounced():
-                self._delivery.on_bounced(event)
+                self.delivery.on_bounced(event)
                 self._rooms.on_bounced(event)
             case events.PresenceChanged():
                 self._presence.on_presence_changed(event)
             case events.OccupantPresence() | events.RoomJoinRefused():
                 self._rooms.on_room_presence(event)
             case events.SessionStarted():
-                self._delivery.on_session_started()
+                self.delivery.on_session_started()
                 self._presence.on_session_started()
                 self._rooms.on_session_started()
                 self._is_profile_due.set()

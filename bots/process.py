@@ -97,7 +97,7 @@ class Process(abc.ABC):
         """Update the gauges of XMPP sessions and of overdue messages."""
         connected = sum(bot.connection.connected.is_set() for bot, _, _ in self._bots.values())
         self._sessions.set({"connected": connected, "disconnected": len(self._bots) - connected})
-        DELIVERY_OVERDUE.set(max((bot.delivery_overdue_s() for bot, _, _ in self._bots.values()), default=0.0))
+        DELIVERY_OVERDUE.set(max((bot.delivery.overdue_s() for bot, _, _ in self._bots.values()), default=0.0))
 
     async def _sleep(self) -> None:
         """Wait until the next heartbeat is due. Raises the exception of a bot that ended unexpectedly."""
@@ -204,7 +204,7 @@ class AccountProcess(Process):
         if gained:
             _log.info("user partitions acquired", partitions=len(served), of=PARTITION_COUNT)
             await self._bot.on_partitions_gained(gained)
-        self._bot.on_lease_renewed()
+        self._bot.delivery.on_lease_renewed()
 
     async def _recover(self, failed: FailedProcess, /) -> bool:
         return await self._bot.takeover.recover(failed, self._ttl_s)
@@ -229,7 +229,7 @@ class ComponentProcess(Process):
             self._start_bot(number)
         for bot, assigned_users, _ in self._bots.values():
             assigned_users.assign(ALL_PARTITIONS, self._valid_until_s)
-            bot.on_lease_renewed()
+            bot.delivery.on_lease_renewed()
 
     def _start_bot(self, number: int) -> None:
         address = self._addresses[number]

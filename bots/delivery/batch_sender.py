@@ -74,9 +74,14 @@ class BatchSender:
     async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
         """Send these users the notifications that are due; return the users who may have more to receive.
 
+        Users whose domain is blocked get nothing; their queued items are dropped.
+
         Raises StoreUnavailable or XmppSessionLost.
         """
-        user_ids = await self._without_blocked(user_ids)
+        blocked = await self._store.users.with_blocked_domain(user_ids)
+        if blocked:
+            await self._store.outbox.drop_queued(list(blocked))
+        user_ids = [user_id for user_id in user_ids if user_id not in blocked]
         recipients = await self.recipients.get(user_ids)
         resends = await self._find_resends(user_ids, recipients)
         ready = {
@@ -101,13 +106,6 @@ class BatchSender:
         await self._record(accepted, empty)
         unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
-
-    async def _without_blocked(self, user_ids: Sequence[UserId]) -> Sequence[UserId]:
-        """Drop the queued items of users whose domain is blocked; return the other users."""
-        blocked = await self._store.users.with_blocked_domain(user_ids)
-        if blocked:
-            await self._store.outbox.drop_queued(list(blocked))
-        return [user_id for user_id in user_ids if user_id not in blocked]
 
     def on_response(self, message_id: MessageId) -> None:
         """Record that a message has bounced or has its receipt.

@@ -21,7 +21,7 @@ from bots.i18n.translator import Translator, get_translator
 from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import article_hashes, select_part
-from service.model import Change, Channel, ChannelId, Delta, UserId
+from service.model import Change, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
@@ -153,7 +153,11 @@ class BodyRenderer:
 
     async def _render(self, items: _Items, translator: Translator, presentations: Presentations) -> Body:
         rows = await self._store.channels.get_many(list(dict.fromkeys(item.channel for item in items)))
-        channels = {channel.id: _retitle(channel, presentations) for channel in rows if channel is not None}
+        channels = {}
+        for channel in rows:
+            if channel is not None:
+                title = presentations.get(channel.id, Presentation()).title or channel.title
+                channels[channel.id] = msgspec.structs.replace(channel, title=title)
         templates = {
             channel_id: each.template for channel_id, each in presentations.items() if each.template is not None
         }
@@ -204,8 +208,3 @@ def find_duplicates(
             if channel_id not in duplicates[key] and channel_id != key[0]:
                 duplicates[key].append(channel_id)
     return dict(duplicates)
-
-
-def _retitle(channel: Channel, presentations: Presentations) -> Channel:
-    title = presentations[channel.id].title if channel.id in presentations else ""
-    return msgspec.structs.replace(channel, title=title) if title else channel

@@ -48,11 +48,9 @@ class BotServices:
 
         ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
         marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the
-        user was new or unreachable. Nothing is stored about users without access to the bot.
+        user was new or unreachable. The caller does not call this for users without access to the bot.
         """
         jid = known.jid
-        if not await self.access.has_access(jid):
-            return msgspec.structs.replace(known, welcomed=True)  # nothing is stored of people without access
         if not known.welcomed:
             await self.store.users.update(jid, welcomed=True)
             await self.store.inbound_log.keep_home_address(jid)

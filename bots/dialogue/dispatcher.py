@@ -68,6 +68,7 @@ async def answer(
     text: str,
     pending_question: Reply | None = None,
     *,
+    is_admitted: bool,
     reply_to_id: str = "",
     is_reaction: bool = False,
     can_manage: bool = True,
@@ -78,6 +79,7 @@ async def answer(
         requests: The methods that read and change the user's data, or only record the changes (dry run).
         text: The command; any text is accepted.
         pending_question: The reply with the question that the user has not answered yet.
+        is_admitted: Whether the user has access to the bot.
         reply_to_id: The id of the bot's message that the user replied or reacted to, or "".
         is_reaction: Whether ``text`` stands for a reaction.
         can_manage: Whether the user may change subscriptions and settings; most occupants of a room may not.
@@ -89,7 +91,7 @@ async def answer(
             "Only owners and admins of this room can change its subscriptions. `list` shows them."
         )
         return Reply(sentence, CommandOutcome.DENIED)
-    if not is_open and not await requests.is_admitted():
+    if not is_open and not is_admitted:
         return Reply(translator.gettext(ACCESS_DENIED), CommandOutcome.DENIED)
     question = pending_question if can_manage and not is_reaction else None
     try:

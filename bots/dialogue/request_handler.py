@@ -78,10 +78,6 @@ class ReadRequests:
         """Return the current Unix time."""
         return self._services.clock.wall_s()
 
-    async def is_admitted(self) -> bool:
-        """Return whether the user has access to the bot."""
-        return await self._services.access.has_access(self._jid)
-
     async def channel(self, cid: ChannelId) -> Channel | None:
         """Return a channel, or its successor if the channel has moved; None if it does not exist."""
         return await self._store.channels.resolve(cid)
@@ -405,7 +401,7 @@ class DryRun(ReadRequests):
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the user has access to the bot, or would get access by the invitation code."""
         self.effects.append("Redeem the invitation code, if it is valid.")
-        return await self.is_admitted() or await self._store.invitations.is_valid(code)
+        return await self._services.access.has_access(self._jid) or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
         """Return 0, and record the deletion of the user's data as an effect."""

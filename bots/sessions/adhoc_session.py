@@ -168,6 +168,7 @@ class AdhocSessions:
             lines = [forms.form_to_answer(state.pending_question, command.values)]
         replies: list[Reply] = []
         executed_count = 0
+        is_admitted = await self._access.has_access(command.jid)
         for count, line in enumerate(lines):
             user = await self._access.count_command(command.jid, COMMAND_LIMITS)
             if isinstance(user, CommandRefused):
@@ -175,7 +176,7 @@ class AdhocSessions:
                 executed_count = count
                 break
             requests = RequestHandler(self._services, command.jid, translator.language, user.most_subscriptions)
-            replies.append(await answer(requests, line, state.pending_question))
+            replies.append(await answer(requests, line, state.pending_question, is_admitted=is_admitted))
         is_failed = any(reply.outcome is not CommandOutcome.DONE for reply in replies)
         text = "\n".join(part for reply in replies for part in (reply.text, *reply.further_texts))
         last = replies[-1]

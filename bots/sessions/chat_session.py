@@ -169,9 +169,13 @@ class ChatSessions:
             for name in limits:
                 self._limit_notices.pop((key, name), None)
             # The language of a room is that of its owners and admins, not of the latest sender.
-            user = await self._services.greet(user, message.language if message.can_manage else "")
+            is_admitted = await self._services.access.has_access(message.jid)
+            if is_admitted:
+                user = await self._services.greet(user, message.language if message.can_manage else "")
+            else:
+                user = msgspec.structs.replace(user, welcomed=True)
             session.language = user.user_settings.effective_language
-            return await self._execute(key, message, user)
+            return await self._execute(key, message, user, is_admitted=is_admitted)
         except StoreUnavailable as error:
             text = error_text(error, "", translator)
         except Exception:  # noqa: BLE001 - a bug affects only this command
@@ -189,7 +193,7 @@ class ChatSessions:
         self._limit_notices[key, refused.limit] = True
         return refused.text(translator)
 
-    async def _execute(self, key: str, message: MessageReceived, user: UserState) -> Reply:
+    async def _execute(self, key: str, message: MessageReceived, user: UserState, *, is_admitted: bool) -> Reply:
         def show_composing() -> None:
             if not message.is_groupchat:
                 self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, message.sender))
@@ -199,6 +203,7 @@ class ChatSessions:
             RequestHandler(self._services, message.jid, language, user.most_subscriptions, show_composing),
             message.text,
             self._pending_questions.pop(key, None),
+            is_admitted=is_admitted,
             reply_to_id=message.reply_to_id,
             is_reaction=message.is_reaction,
             can_manage=message.can_manage,

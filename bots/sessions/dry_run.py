@@ -14,7 +14,7 @@ from bots.dialogue.request_handler import DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
 from bots.sessions.chat_session import greeted_text
 from service.errors import CoronetError, StoreUnavailable, to_fault
-from service.model import Change, Channel, Delta, Entry
+from service.model import Change, Delta
 from service.store.coordination.requests import ErrorReply
 from service.store.delivery.dry_runs import (
     BotReply,
@@ -66,7 +66,10 @@ class DryRunService:
                     case DryRunRequest(jid, commands):
                         return DryRunReply(await self._preview_commands(jid, commands))
                     case MessagePreviewRequest(channel, entry):
-                        return MessagePreviewReply(self._preview_message(channel, entry))
+                        change, version = Change("addition", entry, 1 if channel.kind == "page" else 0), channel.version
+                        delta = Delta(channel.id, version, version + 1, self._services.clock.wall_s(), (change,))
+                        translator = get_translator(SOURCE_LANGUAGE)
+                        return MessagePreviewReply(render_notification([channel], [delta], {}, {}, translator))
         except CoronetError as error:
             return ErrorReply(to_fault(error))
         except TimeoutError:
@@ -87,14 +90,9 @@ class DryRunService:
                 continue
             language = user.user_settings.effective_language
             dry_run = DryRun(self._services, jid, language, user.most_subscriptions)
-            reply = await answer(dry_run, command, pending_question)
+            is_admitted = await self._services.access.has_access(jid)
+            reply = await answer(dry_run, command, pending_question, is_admitted=is_admitted)
             texts = (greeted_text(user, reply), *reply.further_texts)
             previews.append(CommandPreview(command, texts, tuple(dry_run.effects)))
             pending_question = reply if reply.options else None
         return tuple(previews)
-
-    def _preview_message(self, channel: Channel, entry: Entry) -> str:
-        """Return the text of the notification about an entry of a channel, in English."""
-        change = Change("addition", entry, 1 if channel.kind == "page" else 0)
-        delta = Delta(channel.id, channel.version, channel.version + 1, self._services.clock.wall_s(), (change,))
-        return render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))

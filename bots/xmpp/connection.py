@@ -72,8 +72,8 @@ class Connection:
         ``on_event`` is called with each event and must not wait.
         """
         self.connected = asyncio.Event()
-        self.answers_presence = True
-        """Whether this session responds to presence subscriptions and probes; one session of an account does."""
+        self.answers_presence: Callable[[], bool] = lambda: True
+        """Returns whether this session responds to presence subscriptions and probes; one of an account does."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
         self.session_jid = f"{self.address}/{_resource(session)}" if self.is_account else self.address
@@ -372,7 +372,7 @@ class Connection:
         if room_event is not None:
             self._on_event(room_event)
             return
-        for response in _PRESENCE_RESPONSES.get(kind, ()) if self.answers_presence else ():
+        for response in _PRESENCE_RESPONSES.get(kind, ()) if self.answers_presence() else ():
             content = self.presence_content if not response else ""
             self.send_unconfirmed(stanzas.presence(self.address, jid, response, content=content))
         if kind in ("", "unavailable"):

@@ -137,7 +137,9 @@ class Person:
 
     def hear(self, line: str, **pointing: Any) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
-        reply = at_once(answer(cast("Requests", FakeRequests(self)), line, self.asked, **pointing))
+        reply = at_once(
+            answer(cast("Requests", FakeRequests(self)), line, self.asked, is_admitted=self.is_admitted, **pointing)
+        )
         self.asked = reply if reply.options else None
         return reply
 
@@ -162,9 +164,6 @@ class FakeRequests:
 
     def now_s(self) -> float:
         return NOW_S
-
-    async def is_admitted(self) -> bool:
-        return self.person.is_admitted
 
     async def channel(self, cid: ChannelId) -> Channel | None:
         return self.person.polled.get(cid)
