@@ -29,6 +29,16 @@ FORM_LIMITS: Final = {"form": 1}
 _WINDOW_S: Final = 60.0
 
 
+class CommandPermission(msgspec.Struct, frozen=True):
+    """The permission to execute a command, with the state of its sender.
+
+    Without access to the bot (``is_admitted``), only a few commands may be executed.
+    """
+
+    user: UserState
+    is_admitted: bool
+
+
 class CommandRefused(msgspec.Struct, frozen=True):
     """The refusal of a command.
 
@@ -87,8 +97,8 @@ class Access:
 
     async def count_command(
         self, jid: str, limits: Mapping[str, int], occupant_user_id: UserId = ""
-    ) -> UserState | CommandRefused:
-        """Count a command against rate limits; return the state of its sender, or the reason why it is refused.
+    ) -> CommandPermission | CommandRefused:
+        """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
 
         ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
         each rate limit to a factor, by which the limit of one user is multiplied. A room has a limit that its occupants
@@ -101,7 +111,9 @@ class Access:
             if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
                 return CommandRefused(name, self._per_minute)
         state = await self._users.get(jid)
-        return CommandRefused("", self._per_minute) if state.suspended else state
+        if state.suspended:
+            return CommandRefused("", self._per_minute)
+        return CommandPermission(state, await self.has_access(jid))
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:

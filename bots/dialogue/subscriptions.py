@@ -129,32 +129,24 @@ async def _begin(
     ``latest`` are the channel's entries if a worker has just read them, otherwise None. ``discovered`` states whether
     the feed was found through the page at the URL, and ``moved`` whether the channel has moved to another URL.
     """
-    preferences = await requests.preferences()
-    initial = preferences.get(FOR_ALL, NO_PREFERENCES)
-    proof = _apply_valid_settings(Preferences(proof=initial.proof), settings, requests.translator).proof
-    proof = DEFAULT_PROOF if proof is None else proof
+    translator, preferences = requests.translator, await requests.preferences()
+    initial = apply_settings(NO_PREFERENCES, settings, translator)
+    proofs = [each.proof for each in (initial, preferences.get(FOR_ALL)) if isinstance(each, Preferences)]
+    proof = next((proof for proof in proofs if proof is not None), DEFAULT_PROOF)
     if latest is None and proof:
         latest = await requests.latest(channel.id, proof)
     number, is_new = await requests.subscribe(channel.id)
     own = NO_PREFERENCES
     if settings:
-        before = preferences.get(number, NO_PREFERENCES)
-        own = msgspec.structs.replace(_apply_valid_settings(before, settings, requests.translator), proof=None)
+        changed = apply_settings(preferences.get(number, own), settings, translator)
+        own = msgspec.structs.replace(changed if isinstance(changed, Preferences) else own, proof=None)
         await requests.set_preferences(number, own)
         channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     shown = latest[:proof] if latest is not None and proof else None
     subscription = SubscribedChannel(number, channel)
     return Reply(
-        texts.subscribed_text(
-            subscription, shown, own, requests.translator, is_new=is_new, discovered=discovered, moved=moved
-        )
+        texts.subscribed_text(subscription, shown, own, translator, is_new=is_new, discovered=discovered, moved=moved)
     )
-
-
-def _apply_valid_settings(before: Preferences, settings: InitialSettings, translator: Translator) -> Preferences:
-    """Return the preferences ``before`` changed by these settings, which must have been validated."""
-    after = apply_settings(before, settings, translator)
-    return after if isinstance(after, Preferences) else before
 
 
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:

@@ -67,8 +67,10 @@ class IntakeQueue:
 
     def __init__(self) -> None:
         """Create an empty queue."""
-        self._messages: deque[MessageReceived] = deque()
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._messages: deque[tuple[MessageReceived, str]] = deque()
+        """Each message with the site of its sender."""
+        self._counts: Counter[str] = Counter()
+        """Numbers of messages by bare JID and by site; the key of a site begins with "site "."""
 
     def __len__(self) -> int:
         """Return the number of queued messages."""
@@ -76,21 +78,18 @@ class IntakeQueue:
 
     def put(self, message: MessageReceived) -> None:
         """Append a message; drop it if a limit is reached."""
-        limits = dict(zip(_counter_keys(message), (MAX_UNANSWERED, _MAX_QUEUED_PER_SITE), strict=True))
-        if len(self) < _MAX_QUEUED and all(self._counts[key] < limit for key, limit in limits.items()):
-            self._messages.append(message)
-            self._counts.update(limits.keys())
+        jid, site = message.jid, f"site {site_of_jid(message.jid)}"
+        is_full = self._counts[jid] >= MAX_UNANSWERED or self._counts[site] >= _MAX_QUEUED_PER_SITE
+        if not is_full and len(self._messages) < _MAX_QUEUED:
+            self._messages.append((message, site))
+            self._counts.update((jid, site))
 
     def take(self, limit: int) -> list[MessageReceived]:
         """Remove and return the oldest messages, at most ``limit``."""
-        taken = [self._messages.popleft() for _ in range(min(limit, len(self)))]
-        self._counts.subtract(key for message in taken for key in _counter_keys(message))
+        taken = [self._messages.popleft() for _ in range(min(limit, len(self._messages)))]
+        self._counts.subtract(key for message, site in taken for key in (message.jid, site))
         self._counts = +self._counts
-        return taken
-
-
-def _counter_keys(message: MessageReceived) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("user", message.jid), ("site", site_of_jid(message.jid))
+        return [message for message, _ in taken]
 
 
 class Intake:

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access import COMMAND_LIMITS, FORM_LIMITS, CommandRefused
+from bots.access import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
 from bots.commands.parser import VERBS
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
@@ -141,11 +141,10 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _begin(self, command: AdhocCommandReceived, translator: Translator) -> None:
-        user = await self._access.count_command(command.jid, FORM_LIMITS)
-        if isinstance(user, CommandRefused):
-            refusal = user.text(translator)
-        else:
-            refusal = "" if await self._access.has_access(command.jid) else translator.gettext(ACCESS_DENIED)
+        permission = await self._access.count_command(command.jid, FORM_LIMITS)
+        refusal = permission.text(translator) if isinstance(permission, CommandRefused) else ""
+        if isinstance(permission, CommandPermission) and not permission.is_admitted:
+            refusal = translator.gettext(ACCESS_DENIED)
         if refusal:
             self._complete(command, secrets.token_hex(8), refusal, is_failed=True)
             return
@@ -168,15 +167,15 @@ class AdhocSessions:
             lines = [forms.form_to_answer(state.pending_question, command.values)]
         replies: list[Reply] = []
         executed_count = 0
-        is_admitted = await self._access.has_access(command.jid)
         for count, line in enumerate(lines):
-            user = await self._access.count_command(command.jid, COMMAND_LIMITS)
-            if isinstance(user, CommandRefused):
-                replies.append(failure(user.text(translator)))
+            permission = await self._access.count_command(command.jid, COMMAND_LIMITS)
+            if isinstance(permission, CommandRefused):
+                replies.append(failure(permission.text(translator)))
                 executed_count = count
                 break
-            requests = RequestHandler(self._services, command.jid, translator.language, user.most_subscriptions)
-            replies.append(await answer(requests, line, state.pending_question, is_admitted=is_admitted))
+            most = permission.user.most_subscriptions
+            requests = RequestHandler(self._services, command.jid, translator.language, most)
+            replies.append(await answer(requests, line, state.pending_question, is_admitted=permission.is_admitted))
         is_failed = any(reply.outcome is not CommandOutcome.DONE for reply in replies)
         text = "\n".join(part for reply in replies for part in (reply.text, *reply.further_texts))
         last = replies[-1]

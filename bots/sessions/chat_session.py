@@ -6,6 +6,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -149,13 +150,13 @@ class ChatSessions:
                 if entry.entry_id and message.jid in self._xmpp.rooms:
                     entry = msgspec.structs.replace(entry, reply=())  # sent privately to a process that failed
                 elif not entry.reply:  # a stored reply is sent again, and the command is not executed again (I8)
-                    reply = await self._reply(key, session, message)
+                    reply = await self._answer(key, session, message)
                     entry = msgspec.structs.replace(entry, reply=_reply_stanzas(message, entry, reply))
                 await self._replies.send(entry)
         finally:
             del self._sessions[key]
 
-    async def _reply(self, key: str, session: _Session, message: MessageReceived) -> Reply:
+    async def _answer(self, key: str, session: _Session, message: MessageReceived) -> Reply:
         """Execute the command in a message, and return the reply; one without text if the bot is silent.
 
         An unexpected exception is logged, and the reply says that there was an internal error.
@@ -163,25 +164,38 @@ class ChatSessions:
         translator = get_translator(session.language or message.language)
         try:
             limits = message_limits(message)
-            user = await self._services.access.count_command(message.jid, limits, message.occupant_user_id)
-            if isinstance(user, CommandRefused):
-                return Reply(self._refusal_text(key, user, translator))
+            permission = await self._services.access.count_command(message.jid, limits, message.occupant_user_id)
+            if isinstance(permission, CommandRefused):
+                return Reply(self._refusal_text(key, permission, translator))
             for name in limits:
                 self._limit_notices.pop((key, name), None)
-            # The language of a room is that of its owners and admins, not of the latest sender.
-            is_admitted = await self._services.access.has_access(message.jid)
-            if is_admitted:
-                user = await self._services.greet(user, message.language if message.can_manage else "")
-            else:
-                user = msgspec.structs.replace(user, welcomed=True)
-            session.language = user.user_settings.effective_language
-            return await self._execute(key, message, user, is_admitted=is_admitted)
+            user = msgspec.structs.replace(permission.user, welcomed=True)  # nobody without access is greeted
+            if permission.is_admitted:
+                # The language of a room is that of its owners and admins, not of the latest sender.
+                user = await self._services.greet(permission.user, message.language if message.can_manage else "")
+            language = session.language = user.user_settings.effective_language
+            show_composing = None if message.is_groupchat else partial(self._show_composing, message.sender)
+            reply = await answer(
+                RequestHandler(self._services, message.jid, language, user.most_subscriptions, show_composing),
+                message.text,
+                self._pending_questions.pop(key, None),
+                is_admitted=permission.is_admitted,
+                reply_to_id=message.reply_to_id,
+                is_reaction=message.is_reaction,
+                can_manage=message.can_manage,
+            )
         except StoreUnavailable as error:
-            text = error_text(error, "", translator)
+            return self._silence(key, message, Reply(error_text(error, "", translator), CommandOutcome.DENIED))
         except Exception:  # noqa: BLE001 - a bug affects only this command
             _log.exception("command failed", jid=message.jid)
-            text = translator.gettext(INTERNAL_ERROR)
-        return Reply(text if self._count_misunderstood(key, message) <= MAX_MISUNDERSTOOD else "")
+            return self._silence(key, message, Reply(translator.gettext(INTERNAL_ERROR), CommandOutcome.DENIED))
+        reply = self._silence(key, message, reply)
+        if reply.options:
+            self._pending_questions[key] = reply
+        return msgspec.structs.replace(reply, text=greeted_text(user, reply)) if reply.text else reply
+
+    def _show_composing(self, user_jid: str) -> None:
+        self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, user_jid))
 
     def _refusal_text(self, key: str, refused: CommandRefused, translator: Translator) -> str:
         """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
@@ -193,38 +207,22 @@ class ChatSessions:
         self._limit_notices[key, refused.limit] = True
         return refused.text(translator)
 
-    async def _execute(self, key: str, message: MessageReceived, user: UserState, *, is_admitted: bool) -> Reply:
-        def show_composing() -> None:
-            if not message.is_groupchat:
-                self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, message.sender))
+    def _silence(self, key: str, message: MessageReceived, reply: Reply) -> Reply:
+        """Count commands in a row that were not understood or not permitted; return the reply that the sender gets.
 
-        language = user.user_settings.effective_language
-        reply = await answer(
-            RequestHandler(self._services, message.jid, language, user.most_subscriptions, show_composing),
-            message.text,
-            self._pending_questions.pop(key, None),
-            is_admitted=is_admitted,
-            reply_to_id=message.reply_to_id,
-            is_reaction=message.is_reaction,
-            can_manage=message.can_manage,
-        )
-        if reply.outcome in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):
-            count = self._count_misunderstood(key, message)
-            if count > MAX_MISUNDERSTOOD:
-                return Reply("")
-            if count == MAX_MISUNDERSTOOD and reply.outcome is CommandOutcome.MISUNDERSTOOD:
-                reply = Reply(get_translator(language).gettext(SILENCE_NOTICE))
-        else:
-            self._misunderstood.pop((key, message.occupant_id), None)
-        if reply.options:
-            self._pending_questions[key] = reply
-        return msgspec.structs.replace(reply, text=greeted_text(user, reply))
-
-    def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
-        """Count a message that is not a command; return how many such messages in a row its sender has sent."""
-        count: int = self._misunderstood.get((key, message.occupant_id), 0) + 1
-        self._misunderstood[key, message.occupant_id] = count
-        return count
+        After too many of them, the sender gets a notice, and then empty replies until the next command.
+        """
+        sender = (key, message.occupant_id)
+        if reply.outcome not in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):
+            self._misunderstood.pop(sender, None)
+            return reply
+        count: int = self._misunderstood.get(sender, 0) + 1
+        self._misunderstood[sender] = count
+        if count > MAX_MISUNDERSTOOD:
+            return Reply("")
+        if count == MAX_MISUNDERSTOOD and reply.outcome is CommandOutcome.MISUNDERSTOOD:
+            return Reply(get_translator(self._sessions[key].language).gettext(SILENCE_NOTICE))
+        return reply
 
 
 def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Reply) -> tuple[str, ...]:

@@ -151,11 +151,8 @@ class Connection:
         if self._sm is not None and self._sm.enabled_out:
             self._sm.seq = (self._sm.seq + 1) % _MAX_SM_SEQUENCE
             self._sm.unacked_queue.append((self._sm.seq, stanza))
-        self._send_raw(stanza)
-
-    def _send_raw(self, text: str) -> None:
         try:
-            self._stream.send_raw(text)
+            self._stream.send_raw(stanza)
         except NotConnectedError:
             raise XmppSessionLost("The XMPP connection is gone.") from None
 
@@ -212,7 +209,7 @@ class Connection:
     def _ping(self) -> ResponseFuture:
         response = self._send_request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
         if self._sm is not None and self._sm.enabled_out:
-            self._send_raw(_SM_REQUEST_ACK)
+            self._stream.send_raw(_SM_REQUEST_ACK)
         return response
 
     # Connecting.

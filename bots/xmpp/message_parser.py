@@ -14,6 +14,8 @@ import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
+import msgspec
+
 from bots.commands.parser import VERB_OF, command_of_reaction, truncate_input
 from bots.xmpp import events, stanzas
 
@@ -26,7 +28,8 @@ ID_REUSE_AFTER_S: Final = 1_800.0
 
 _NS_REPLY: Final = "urn:xmpp:reply:0"
 _NS_FALLBACK: Final = "urn:xmpp:fallback:0"
-_NS_REACTIONS: Final = "urn:xmpp:reactions:0"
+_REACTIONS: Final = "{urn:xmpp:reactions:0}reactions"
+_REPLY: Final = f"{{{_NS_REPLY}}}reply"
 _OCCUPANT_ID: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 _MUC_USER: Final = f"{{{stanzas.NS_MUC}#user}}"
@@ -186,42 +189,40 @@ def _parse_invitation(stanza: Element) -> events.RoomInvitation | None:
     return invitation if is_sane and stanzas.remove_invalid_chars(room) == room else None
 
 
-def _occupant_id(stanza: Element) -> str:
-    """Return the id that the room gives the sender, which survives nick changes (XEP-0421); without it, the nick."""
-    element = stanza.find(_OCCUPANT_ID)
-    ident = element.get("id", "")[: stanzas.MAX_TOKEN_CHARS] if element is not None else ""
-    return ident or stanza.get("from", "").partition("/")[2][: stanzas.MAX_TOKEN_CHARS]
-
-
 # Text.
 
 
 def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -> events.MessageReceived | None:
     """Return the event for a message with text or a reaction; None if it has none, or consists of quoted lines."""
     text, reply_to_id, is_reaction = _parse_text(stanza)
-    sender, ident = stanza.get("from", ""), stanza.get("id", "")
+    sender, ident, body = stanza.get("from", ""), stanza.get("id", ""), stanza.find("{*}body")
     jid, _, resource = sender.partition("/")
     is_ignored = not resource if is_groupchat else _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or "")
     if text is None or is_ignored:
         return None
-    thread = stanza.findtext("{*}thread") or ""
+    language, thread = stanza.get(_XML_LANG, ""), stanza.findtext("{*}thread") or ""
     has_usable_id = 0 < len(ident) <= stanzas.MAX_TOKEN_CHARS
-    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if is_groupchat and found.get("by") == jid)
-    return events.MessageReceived(
+    message = events.MessageReceived(
         jid,
         sender,
         ident,
         text,
         thread if len(thread) <= stanzas.MAX_TOKEN_CHARS else "",
         has_usable_id and stanza.find(f"{{{stanzas.NS_RECEIPTS}}}request") is not None,
-        _language(stanza),
+        body.get(_XML_LANG, language) if body is not None else language,
         reply_to_id,
         is_reaction,
-        is_groupchat,
-        occupant_id=_occupant_id(stanza) if is_groupchat else "",
         wants_marker=has_usable_id and stanza.find(f"{{{stanzas.NS_MARKERS}}}markable") is not None,
         sent_s=sent_s,
         is_private=stanza.find(f"{_MUC_USER}x") is not None,
+    )
+    if not is_groupchat:
+        return message
+    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == jid)
+    return msgspec.structs.replace(
+        message,
+        is_groupchat=True,
+        occupant_id=_id_of(stanza, _OCCUPANT_ID) or resource[: stanzas.MAX_TOKEN_CHARS],
         room_id=next(room_ids, "")[: stanzas.MAX_TOKEN_CHARS],
     )
 
@@ -229,31 +230,26 @@ def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -
 def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
     """Return the text, the id of the message that is replied to, and whether this is a reaction.
 
-    The text is None if there is none, and the id "" if the message is no reply.
+    The text is None if there is none, and the id "" if the message is no reply. A shared file (XEP-0066) is an OPML
+    list if the body is empty, the URL, or "import"; the bot cannot use other files.
     """
-    reactions = stanza.find(f"{{{_NS_REACTIONS}}}reactions")
+    reactions, body = stanza.find(_REACTIONS), stanza.findtext("{*}body")
     if reactions is not None:
         emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MAX_REACTIONS])
-        return command_of_reaction(emojis) or None, reactions.get("id", "")[: stanzas.MAX_TOKEN_CHARS], True
-    body = stanza.find("{*}body")
-    url = _shared_file_url(stanza, (body.text or "") if body is not None else "")
-    if url:
+        return command_of_reaction(emojis) or None, _id_of(stanza, _REACTIONS), True
+    url = (stanza.findtext(f"{{{stanzas.NS_OOB}}}x/{{{stanzas.NS_OOB}}}url") or "").strip()
+    words = (body or "").strip()
+    if url and (words in ("", url) or VERB_OF.get(words.lower()) == "import"):
         return truncate_input(f"import {url}"), "", False
     if body is None:
         return None, "", False
-    reply = stanza.find(f"{{{_NS_REPLY}}}reply")
-    reply_to_id = reply.get("id", "")[: stanzas.MAX_TOKEN_CHARS] if reply is not None else ""
-    return truncate_input(_QUOTED_LINES.sub("", _remove_fallback(stanza, body.text or ""))), reply_to_id, False
+    return truncate_input(_QUOTED_LINES.sub("", _remove_fallback(stanza, body))), _id_of(stanza, _REPLY), False
 
 
-def _shared_file_url(stanza: Element, body: str) -> str:
-    """Return the URL of the file that a message shares (XEP-0066); "" if it does not share a file for the bot.
-
-    The bot can use only OPML lists. The ``body`` of a message that shares a list is empty, the URL, or "import".
-    """
-    url = (stanza.findtext(f"{{{stanzas.NS_OOB}}}x/{{{stanzas.NS_OOB}}}url") or "").strip()
-    text = body.strip()
-    return url if text in ("", url) or VERB_OF.get(text.lower()) == "import" else ""
+def _id_of(stanza: Element, tag: str) -> str:
+    """Return the id in an element of a stanza; "" if there is none."""
+    element = stanza.find(tag)
+    return element.get("id", "")[: stanzas.MAX_TOKEN_CHARS] if element is not None else ""
 
 
 def _remove_fallback(stanza: Element, body: str) -> str:
@@ -266,9 +262,3 @@ def _remove_fallback(stanza: Element, body: str) -> str:
     if not (start.isdecimal() and end.isdecimal() and len(start) + len(end) < stanzas.MAX_TOKEN_CHARS):
         return body
     return body[: int(start)] + body[max(int(start), int(end)) :]
-
-
-def _language(stanza: Element) -> str:
-    body = stanza.find("{*}body")
-    language = stanza.get(_XML_LANG, "")
-    return body.get(_XML_LANG, language) if body is not None else language
