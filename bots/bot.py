@@ -11,7 +11,7 @@ from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.sessions.dry_run import DryRunService
+from bots.sessions.dry_run_service import DryRunService
 from bots.sessions.reply_sender import ReplySender
 from bots.takeover import Takeover
 from bots.xmpp import events

@@ -127,13 +127,12 @@ class VerbCommand(msgspec.Struct, frozen=True):
     """A command that begins with a verb.
 
     ``name`` is the verb, ``target`` the subscription that the command is for, and ``words`` the remaining text, which
-    the dialogue of the command parses. With ``is_confirmed``, the user has confirmed the command.
+    the dialogue of the command parses.
     """
 
     name: str
     target: SubscriptionTarget = SubscriptionTarget()
     words: str = ""
-    is_confirmed: bool = False
 
 
 class AnswerCommand(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from bots.i18n.translator import Translator
-from bots.replies.base import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more, title
 from bots.replies.entry_templates import EntryTemplate
+from bots.replies.formatting import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more_line, title
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
@@ -194,7 +194,7 @@ def _notes(also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], tran
         notes.append(translator.gettext("also in: {channels}", channels=channels))
     if matches:
         searches = [f"`watch #{number}`: {one_line(query, 120)}" for number, query in matches[:_MAX_MATCHES]]
-        rest = [more(len(matches) - _MAX_MATCHES, translator)] if len(matches) > _MAX_MATCHES else []
+        rest = [more_line(len(matches) - _MAX_MATCHES, translator)] if len(matches) > _MAX_MATCHES else []
         notes.append(_SEPARATOR.join(searches + rest))
     return notes
 

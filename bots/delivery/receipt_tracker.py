@@ -1,4 +1,4 @@
-"""Tracking of delivery receipts (XEP-0184): which ones are awaited, and their delays."""
+"""Tracking of delivery receipts (XEP-0184): which receipts are awaited, and how long they take."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bots.access import Access
+from bots.access_control import AccessControl
 from bots.cluster.assigned_users import AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import OpmlImporter
@@ -31,7 +31,7 @@ class BotServices:
         self.clock = clock
         self.assigned_users = assigned_users
         self.delivery = OutboxConsumer(store, xmpp, clock, assigned_users, settings.messages_per_s_per_user)
-        self.access = Access(store, settings, xmpp.rooms)
+        self.access = AccessControl(store, settings, xmpp.rooms)
         self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
         self.opml_reader = OpmlReader()
         self.search = Searcher(store, settings.public_from_subscribers)
@@ -43,12 +43,12 @@ class BotServices:
         )
         self.uploads = FileUploader(xmpp, upload_client)
 
-    async def greet(self, known: UserState, tag: str) -> UserState:
-        """Record that a user has written, and return the user's state from before.
+    async def record_activity(self, known: UserState, tag: str) -> UserState:
+        """Record that a user with access to the bot has written, and return the user's state from before.
 
         ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
         marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the
-        user was new or unreachable. The caller does not call this for users without access to the bot.
+        user was new or unreachable.
         """
         jid = known.jid
         if not known.welcomed:

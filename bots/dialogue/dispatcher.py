@@ -28,9 +28,9 @@ from bots.commands.parser import (
 from bots.dialogue import conversation, searches, settings, subscriptions
 from bots.dialogue.reply import CommandOutcome, Option, Reply, failure, misunderstanding, suggestion
 from bots.dialogue.request_handler import MessageReferences, Requests
-from bots.replies.base import MAX_MESSAGE_BYTES, clip, fit_rows, title
 from bots.replies.conversation import ACCESS_DENIED
 from bots.replies.errors import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, clip, fit_rows, title
 from bots.replies.search import NO_MORE_RESULTS
 from service.errors import CoronetError
 from service.store.delivery.outbox import ANNOUNCEMENTS

@@ -16,7 +16,7 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.opml_import import subscribe_channel
 from bots.i18n.translator import get_translator
 from bots.pubsub.atom_items import node_uri
-from bots.replies.base import SubscribedChannel
+from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit

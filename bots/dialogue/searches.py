@@ -14,7 +14,7 @@ from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import subscribe
 from bots.i18n.translator import Translator, find_language, normalize_words
 from bots.replies import search as texts
-from bots.replies.base import title
+from bots.replies.formatting import title
 from service.discovery.av_pairs import ATTRIBUTES, attribute_of
 from service.discovery.discover import DiscoverOrder
 from service.discovery.queries.query import PairCondition, Query, SearchAnswer, SearchHit

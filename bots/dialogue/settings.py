@@ -12,7 +12,7 @@ from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscriptions import find_targets, no_such_subscription
 from bots.i18n.translator import Translator
 from bots.replies import settings as texts
-from bots.replies.base import SubscribedChannel
+from bots.replies.formatting import SubscribedChannel
 from service.errors import CoronetError
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences
 from service.users.quiet_hours import UserSettings

@@ -15,8 +15,8 @@ from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings
 from bots.i18n.translator import Translator
 from bots.replies import subscriptions as texts
-from bots.replies.base import MAX_MESSAGE_BYTES, SubscribedChannel
 from bots.replies.errors import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, SubscribedChannel
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, CoronetError, ListOfFeeds, UploadRefused
 from service.feeds import opml

@@ -224,13 +224,16 @@ class Intake:
                 self._xmpp.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
                 self._xmpp.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
-        assigned = await self._answer(dict.fromkeys(user_id(each.jid) for each in messages))
+        assigned = await self._pass_unanswered(dict.fromkeys(user_id(each.jid) for each in messages))
         others = {user_id(each.jid) for each in new}.difference(assigned)
         await self._inbound_log.notify([BotNotice(uid) for uid in others])
         return len(new)
 
-    async def _answer(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Pass the unanswered messages of those users to their sessions who are assigned to this bot; return them."""
+    async def _pass_unanswered(self, user_ids: Collection[UserId]) -> list[UserId]:
+        """Pass the unanswered messages of those of these users who are assigned to this bot to their sessions.
+
+        Return the assigned users.
+        """
         assigned = await self._assigned_users.select(user_ids)
         self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
         return assigned
@@ -255,7 +258,7 @@ class Intake:
             try:
                 after_id = after_id or await self._inbound_log.newest_notice_id()
                 notices = await self._inbound_log.read_notices(after_id)
-                assigned = await self._answer({each.uid for each in notices.values()})
+                assigned = await self._pass_unanswered({each.uid for each in notices.values()})
                 own = {ident: each for ident, each in notices.items() if each.uid in assigned}
                 after_id = next(reversed(notices), after_id)
                 for each in own.values():
@@ -274,7 +277,7 @@ class Intake:
                     await self._is_sweep_due.wait()
             self._is_sweep_due.clear()
             try:
-                await self._answer(await self._inbound_log.unanswered_users())
+                await self._pass_unanswered(await self._inbound_log.unanswered_users())
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
                 self._is_sweep_due.set()

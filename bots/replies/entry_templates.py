@@ -19,6 +19,8 @@ VARIABLES: Final = ("channel", "title", "link", "date", "summary", "author", "ta
 
 
 class _Template(Template):
+    """A template whose variables have names of letters, digits and underscores of any script."""
+
     idpattern = r"\w+"
 
 

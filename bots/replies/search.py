@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.base import fit_rows, more, title
+from bots.replies.formatting import fit_rows, more_line, title
 from bots.replies.help import help_text
 from service.discovery.discover import DiscoverOrder
 from service.discovery.queries.query import Correction, Query, SearchHit
@@ -109,7 +109,7 @@ def listing_text(
     ``hits`` are all channels shown so far; earlier replies have shown the first ``shown_before`` of them. ``has_more``
     states whether there are further ones.
     """
-    ways = [] if shown_before else _ways(listing, translator)
+    ways = [] if shown_before else _narrowing_hints(listing, translator)
     if not hits:
         return " ".join([_empty(listing, translator), *ways])
     names = [translator.language_name(listing.language)] if listing.language else []
@@ -168,7 +168,7 @@ def _empty(listing: Listing, translator: Translator) -> str:
     return translator.gettext("There's nothing to discover yet. Send me the address of a site you like.")
 
 
-def _ways(listing: Listing, translator: Translator) -> list[str]:
+def _narrowing_hints(listing: Listing, translator: Translator) -> list[str]:
     """Return the sentences that name the topics and languages to which the listing can be narrowed."""
     topics = [topic for topic in listing.topics if topic != listing.topic][:_MAX_TOPICS]
     languages = [language for language in listing.languages if language != listing.language]
@@ -225,7 +225,7 @@ def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, transla
         preview.count,
         days=preview.days,
     )
-    others = [more(preview.count - len(rows), translator)] if preview.count > len(rows) else []
+    others = [more_line(preview.count - len(rows), translator)] if preview.count > len(rows) else []
     return "\n".join([head, found, *rows, *others, last])
 
 

@@ -4,8 +4,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.base import MAX_MESSAGE_BYTES, SubscribedChannel, address, entry_lines, fit_rows, join_lines, title
 from bots.replies.errors import error_text, outcome_text
+from bots.replies.formatting import (
+    MAX_MESSAGE_BYTES,
+    SubscribedChannel,
+    address,
+    entry_lines,
+    fit_rows,
+    join_lines,
+    title,
+)
 from bots.replies.settings import changed_settings
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError

@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
+from bots.access_control import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
 from bots.commands.parser import VERBS
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer

@@ -13,15 +13,15 @@ import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from bots.access import CommandRefused, message_limits
+from bots.access_control import CommandRefused, message_limits
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.base import MAX_MESSAGE_BYTES, clip
 from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
 from bots.replies.errors import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
@@ -172,7 +172,9 @@ class ChatSessions:
             user = msgspec.structs.replace(permission.user, welcomed=True)  # nobody without access is greeted
             if permission.is_admitted:
                 # The language of a room is that of its owners and admins, not of the latest sender.
-                user = await self._services.greet(permission.user, message.language if message.can_manage else "")
+                user = await self._services.record_activity(
+                    permission.user, message.language if message.can_manage else ""
+                )
             language = session.language = user.user_settings.effective_language
             show_composing = None if message.is_groupchat else partial(self._show_composing, message.sender)
             reply = await answer(

@@ -12,7 +12,7 @@ import msgspec
 from bots.dialogue.reply import Reply
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.base import title
+from bots.replies.formatting import title
 from bots.replies.help import command_title
 from bots.xmpp.adhoc import Field, Form, Options
 from service.feeds.parsing.html_text import one_line

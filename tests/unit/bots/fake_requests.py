@@ -11,7 +11,7 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import Reply
 from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
 from bots.i18n.translator import get_translator
-from bots.replies.base import SubscribedChannel
+from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import (
     DiscoverAnswer,

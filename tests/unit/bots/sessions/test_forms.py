@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bots.commands import parser as commands
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import get_translator
-from bots.replies.base import SubscribedChannel
+from bots.replies.formatting import SubscribedChannel
 from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form

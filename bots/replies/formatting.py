@@ -1,4 +1,4 @@
-"""Helpers for the text of messages.
+"""Formatting of titles, addresses, entries and lists in the text of messages.
 
 Text from publishers and users is put on one line. Characters that XML 1.0 forbids, and characters that reverse or hide
 text, are removed from it.
@@ -76,7 +76,7 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
     If rows are left out, a line before ``tail`` states their number.
     """
     ends = [tail] if tail else []
-    fixed = "\n".join([head, more(len(rows), translator), *ends])
+    fixed = "\n".join([head, more_line(len(rows), translator), *ends])
     left_bytes = MAX_MESSAGE_BYTES - len(fixed.encode())
     kept = []
     for row in rows:
@@ -85,9 +85,9 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
             break
         kept.append(row)
     left = len(rows) - len(kept)
-    return "\n".join([head, *kept, *([more(left, translator)] if left else []), *ends])
+    return "\n".join([head, *kept, *([more_line(left, translator)] if left else []), *ends])
 
 
-def more(count: int, translator: Translator) -> str:
+def more_line(count: int, translator: Translator) -> str:
     """Return the line that states that ``count`` rows are left out."""
     return translator.ngettext("and {count} more", "and {count} more", count)

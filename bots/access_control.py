@@ -55,7 +55,7 @@ class CommandRefused(msgspec.Struct, frozen=True):
         return translator.gettext(ACCESS_DENIED)
 
 
-class Access:
+class AccessControl:
     """Decides who may use the bot, and enforces the rate limits."""
 
     def __init__(self, store: Store, settings: Settings, rooms: Container[str]) -> None:
@@ -117,7 +117,7 @@ class Access:
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the rate limits that apply to a message, in the form that :meth:`Access.count_command` accepts."""
+    """Return the rate limits that apply to a message, in the form that :meth:`AccessControl.count_command` accepts."""
     if not message.occupant_id:
         return COMMAND_LIMITS
     occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]
