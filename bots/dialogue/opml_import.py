@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-import msgspec
 import structlog
 
 from bots.cluster.assigned_users import AssignedUsers
@@ -54,12 +53,8 @@ async def subscribe_channel(
     return subscription, new
 
 
-class _ImportResult(msgspec.Struct):
-    """The numbers of new and of existing subscriptions, and the feeds that failed: (URL, error)."""
-
-    new: int = 0
-    existing: int = 0
-    failed: list[tuple[str, CoronetError]] = []
+_Outcome = bool | CoronetError
+"""Whether the subscription to a feed is new, or why there is none."""
 
 
 class OpmlImporter:
@@ -122,14 +117,14 @@ class OpmlImporter:
         self._wakeup.set()
 
     async def _import(self, uid: UserId) -> None:
-        result = _ImportResult()
+        outcomes: list[tuple[str, _Outcome]] = []
         try:
             (jid,) = await self._store.outbox.jids([uid])
             while feeds := await self._store.import_queue.peek(uid, MAX_PARALLEL):
                 user = await self._store.users.get(jid)
                 if not user.suspended:  # otherwise the rest of the list is dropped
                     own = user.most_subscriptions
-                    await self._import_batch(jid, feeds, self._max_subscriptions if own is None else own, result)
+                    outcomes += await self._import_batch(jid, feeds, self._max_subscriptions if own is None else own)
                 await self._store.import_queue.remove(uid, len(feeds))
             await self._store.import_queue.remove_user(uid, self._xmpp.address)
             if (await self._store.users.get(jid)).suspended:
@@ -138,28 +133,22 @@ class OpmlImporter:
             _log.info("opml import delayed, store unavailable", user=uid, reason=str(error))
             await asyncio.sleep(_CHECK_INTERVAL_S)
             return
-        await self._send_result(jid, result)
+        await self._send_result(jid, outcomes)
 
     async def _import_batch(
-        self, jid: str, feeds: Sequence[OpmlSubscription], max_subscriptions: int, result: _ImportResult
-    ) -> None:
-        """Subscribe the user ``jid`` to feeds, and add the outcome to ``result``. Raises StoreUnavailable."""
+        self, jid: str, feeds: Sequence[OpmlSubscription], max_subscriptions: int
+    ) -> list[tuple[str, _Outcome]]:
+        """Subscribe the user ``jid`` to feeds, and return the URL and outcome of each. Raises StoreUnavailable."""
         subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
         free = max(0, max_subscriptions - len(subscribed_ids))
         new = [feed for feed in feeds if channel_id(feed.url) not in subscribed_ids]
-        result.existing += len(feeds) - len(new)
-        outcomes = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[:free]))
-        for feed, outcome in zip(new, outcomes, strict=False):
-            if isinstance(outcome, CoronetError):
-                result.failed.append((feed.url, outcome))
-            elif outcome:
-                result.new += 1
-            else:
-                result.existing += 1
+        outcomes: list[_Outcome] = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[:free]))
         full = LimitReached("You've reached the maximum of {count} subscriptions.", count=max_subscriptions)
-        result.failed += [(feed.url, full) for feed in new[free:]]
+        outcomes += [full] * len(new[free:])
+        existing = [(feed.url, False) for feed in feeds if channel_id(feed.url) in subscribed_ids]
+        return [*existing, *zip((feed.url for feed in new), outcomes, strict=True)]
 
-    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> bool | CoronetError:
+    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> _Outcome:
         """Subscribe the user ``jid`` to a feed; return whether the subscription is new, or the error.
 
         Raises StoreUnavailable.
@@ -195,10 +184,12 @@ class OpmlImporter:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
 
-    async def _send_result(self, jid: str, result: _ImportResult) -> None:
+    async def _send_result(self, jid: str, outcomes: Sequence[tuple[str, _Outcome]]) -> None:
         (user_settings,) = await self._store.users.user_settings([user_id(jid)])
         translator = get_translator(user_settings.effective_language)
-        text = import_result_text(result.new, result.existing, result.failed, translator)
+        failed = [(url, outcome) for url, outcome in outcomes if isinstance(outcome, CoronetError)]
+        new = sum(outcome is True for _, outcome in outcomes)
+        text = import_result_text(new, len(outcomes) - new - len(failed), failed, translator)
         content = stanzas.body(text) + stanzas.RECEIPT_REQUEST
         message_id = new_message_id(user_id(jid))
         await send_until_confirmed(self._xmpp, [stanzas.message(self._xmpp.address, jid, message_id, content)])

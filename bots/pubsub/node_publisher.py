@@ -152,34 +152,24 @@ class NodePublisher:
             del self._due[channel_id]
             if not self._due:
                 self._has_due.clear()
+            log = _log.bind(service=self._service, node=channel_id)
             try:
                 async with self._step_lock:
                     await self.update_node(channel_id)
                 await self._check([channel_id])  # another step may be necessary
+                retry_s = _MIN_RETRY_S
+                continue
             except PubsubRefused as error:
-                _log.warning(
-                    "pubsub request refused",
-                    service=self._service,
-                    node=channel_id,
-                    condition=error.condition,
-                    advice="Allow the bot to create nodes (Prosody: admins of the component).",
-                )
+                advice = "Allow the bot to create nodes (Prosody: admins of the component)."
+                log.warning("pubsub request refused", condition=error.condition, advice=advice)
                 if error.condition in _NODE_CONDITIONS:
                     self._pause(channel_id)
                     continue
             except (XmppSessionLost, TimeoutError, StoreUnavailable) as error:
-                _log.warning(
-                    "pubsub node update failed, will retry",
-                    service=self._service,
-                    retry_in_s=retry_s,
-                    reason=str(error),
-                )
-            except Exception:  # noqa: BLE001 - an unexpected error in one channel must not stop the others
-                _log.exception("pubsub node update failed", channel=channel_id)
+                log.warning("pubsub node update failed, will retry", retry_in_s=retry_s, reason=str(error))
+            except Exception:
+                log.exception("pubsub node update failed")
                 self._pause(channel_id)
-                continue
-            else:
-                retry_s = _MIN_RETRY_S
                 continue
             self._due[channel_id] = None  # behind the others
             self._has_due.set()

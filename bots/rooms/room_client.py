@@ -82,9 +82,6 @@ class RoomClient:
         self._services = services
         self._store = services.store
         self._xmpp = services.xmpp
-        self._assigned_users = services.assigned_users
-        self._delivery = services.delivery
-        self._access = services.access
         self._clock = services.clock
         self._chat_sessions = chat_sessions
         self._bookmarks = PubsubClient(self._xmpp, self._xmpp.address)
@@ -116,7 +113,7 @@ class RoomClient:
             self._xmpp.rooms.discard(room)
 
     def _is_assigned(self, room: str) -> bool:
-        return self._assigned_users.includes(user_id(room))
+        return self._services.assigned_users.includes(user_id(room))
 
     async def run(self) -> None:
         """Join, leave and store rooms until cancelled."""
@@ -188,7 +185,7 @@ class RoomClient:
         """Forward a message that addresses the bot. The echo of a message of the bot counts as its receipt."""
         room = message.jid
         if self._states.record_echo(message):
-            self._delivery.on_receipt(events.Receipt(room, message.id))
+            self._services.delivery.on_receipt(events.Receipt(room, message.id))
             if message.room_id and is_batch_id(user_id(room), message.id) and self._jobs.qsize() < _MAX_QUEUED:
                 self._jobs.put_nowait(partial(self._store.rooms.record_message_id, room, message.room_id, message.id))
             return
@@ -257,7 +254,7 @@ class RoomClient:
 
         ``entry_id`` is its id in the inbound log, from which it is then removed; "" if it is not stored.
         """
-        if entry_id and not self._assigned_users.includes(user_id(sender)):
+        if entry_id and not self._services.assigned_users.includes(user_id(sender)):
             return  # the bot that serves the sender now has read the message
         if invitation.is_accepted:
             self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
@@ -311,11 +308,11 @@ class RoomClient:
         """Accept or decline an invitation."""
         inviter, is_vouched = invitation.inviter, invitation.is_vouched
         language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
-        if not is_vouched and not self._access.is_open:
+        if not is_vouched and not self._services.access.is_open:
             self._decline(
                 invitation, declined_invitation_text("not vouched for", invitation.room, get_translator(language))
             )
-        elif not await self._access.has_access(inviter):
+        elif not await self._services.access.has_access(inviter):
             self._decline(invitation, get_translator(language).gettext(ACCESS_DENIED))
         elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
             inviter, MAX_INVITATIONS_PER_HOUR
@@ -421,7 +418,7 @@ class RoomClient:
                 "groupchat",
             )
         if self._states.confirm(room):
-            self._delivery.on_presence(events.UserPresence(room))
+            self._services.delivery.on_presence(events.UserPresence(room))
         if action.is_new and self._xmpp.is_account:  # bookmarks (XEP-0402) inform people who manage the account
             nick = f"<nick>{escape(record.nick)}</nick>"
             conference = f"<conference xmlns='{_NS_BOOKMARKS}' autojoin='true'>{nick}</conference>"

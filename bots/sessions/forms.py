@@ -47,6 +47,7 @@ _SETTINGS: Final = (
 _ON_OFF: Final = (("on", gettext_noop("on")), ("off", gettext_noop("off")))
 _ORDERS: Final = (("popular", gettext_noop("popular ones")), ("new", gettext_noop("new ones")))
 
+_WORDS: Final = (Field("words", gettext_noop("What you would write after the command in chat")),)
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "subscribe": (
             Field("url", gettext_noop("Address of a site, feed or page"), required=True),
@@ -99,17 +100,10 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "forget": (),
     "help": (),
 }  # fmt: skip
+"""The form fields of each command, in the order of its arguments; the other commands have ``_WORDS``.
 
-
-_WORDS: Final = (Field("words", gettext_noop("What you would write after the command in chat")),)
-
-
-def _fields(verb: str) -> tuple[Field, ...]:
-    """Return the form fields of the command ``verb``, in the order of the command's arguments.
-
-    A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects.
-    """
-    return _FIELDS.get(verb, _WORDS)
+A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects.
+"""
 
 
 async def command_form(verb: str, translator: Translator, requests: ReadRequests) -> Form:
@@ -118,7 +112,7 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
     The user's subscriptions or saved searches, read through ``requests``, are the options to select from.
     """
     fields = []
-    for template in _fields(verb):
+    for template in _FIELDS.get(verb, _WORDS):
         options: Options = tuple((value, translator.gettext(label)) for value, label in template.options)
         if template.choice == "watch":
             watches = await requests.watches()
@@ -142,7 +136,7 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
     """
     words: list[str] = []
     each: list[str] = []
-    for template in _fields(verb):
+    for template in _FIELDS.get(verb, _WORDS):
         submitted = [one_line(value, 4096) for value in values.get(template.var, ()) if value.strip()]
         if template is _SUBSCRIPTIONS:
             each = ["all"] if "all" in submitted else submitted
@@ -156,7 +150,7 @@ def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
 
     ``executed_count`` is the number of these subscriptions; they are the first selected ones.
     """
-    if _SUBSCRIPTIONS not in _fields(verb):
+    if _SUBSCRIPTIONS not in _FIELDS.get(verb, _WORDS):
         return values
     selected = [value for value in values.get(_SUBSCRIPTIONS.var, ()) if value.strip()]
     return {**values, _SUBSCRIPTIONS.var: tuple(selected[executed_count:])}
