@@ -33,7 +33,7 @@ class BotProgram(HostedProgram):
 
         If Redis or the XMPP server is unavailable, retry until it is available.
         """
-        await retry_while_unavailable(self._store.ping)
+        await retry_while_unavailable(self._store.ping, logs_reason=True)
         await run_until_one_ends(self._process.run(), self._maintain(process.metrics_url))
 
     async def _maintain(self, metrics_url: str) -> None:

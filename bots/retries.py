@@ -13,14 +13,17 @@ _T = TypeVar("_T")
 _log = structlog.get_logger()
 
 
-async def retry_while_unavailable(work: Callable[[], Awaitable[_T]]) -> _T:
-    """Return the result of ``work``, which is repeated until the store is available; log why it is not."""
+async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
+    """Return the result of ``work``, which is repeated until the store is available.
+
+    With ``logs_reason``, the reason why it is unavailable is logged.
+    """
     last_reason = ""
     while True:
         try:
             return await work()
         except StoreUnavailable as error:
-            if str(error) != last_reason:
+            if logs_reason and str(error) != last_reason:
                 last_reason = str(error)
                 _log.warning("store unavailable, will retry", reason=last_reason)
             await asyncio.sleep(_RETRY_S)

@@ -10,6 +10,7 @@ import contextlib
 import math
 import random
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
@@ -17,6 +18,7 @@ import structlog
 from bots.cluster.assigned_users import AssignedUsers, partition_of
 from bots.delivery.batch_sender import BatchSender
 from bots.delivery.scheduler import DeliveryScheduler
+from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserPresence
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
@@ -228,16 +230,9 @@ class OutboxConsumer:
             await self._recovery_needed.wait()
             is_new, partitions = self._is_new_session, self._gained_partitions
             self._is_new_session, self._gained_partitions = False, set()
-            try:
-                waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
-                gained = [] if is_new else [user_id for user_id in waiting if partition_of(user_id) in partitions]
-                lost = waiting if is_new else await self._with_batches_of_earlier_sessions(gained)
-                jids = await self._store.outbox.jids(waiting if is_new else ())
-            except StoreUnavailable:
-                self._is_new_session = self._is_new_session or is_new
-                self._gained_partitions |= partitions
-                await asyncio.sleep(_RETRY_S)
-                continue
+            gained, lost, jids = await retry_while_unavailable(
+                partial(self._find_recoveries, partitions, is_new=is_new)
+            )
             now_s = self._clock.monotonic_s()
             self._scheduler.require_recovery(gained)
             self._scheduler.on_items_queued(gained, now_s)
@@ -248,18 +243,24 @@ class OutboxConsumer:
             for jid in filter(None, jids):
                 self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
 
-    async def _with_batches_of_earlier_sessions(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        """Return the users who have a batch in flight that the server acknowledged before this session.
+    async def _find_recoveries(
+        self, partitions: Collection[int], *, is_new: bool
+    ) -> tuple[list[UserId], list[UserId], list[str]]:
+        """Return newly assigned users, users with batches that may be lost, and JIDs whose presence is unknown.
 
-        Such a batch may be lost.
+        In a new session (``is_new``), every batch in flight may be lost. Otherwise, these are the batches of users in
+        the newly assigned ``partitions`` that the server acknowledged before this session.
         """
-        since_s = self._session_since_s
-        in_flight = await self._store.outbox.in_flight(user_ids)
-        return [
+        waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
+        if is_new:
+            return [], waiting, await self._store.outbox.jids(waiting)
+        gained = [user_id for user_id in waiting if partition_of(user_id) in partitions]
+        lost = [
             user_id
-            for user_id in user_ids
-            if any(batch.acked and batch.claimed_s < since_s for batch in in_flight[user_id])
+            for user_id, batches in (await self._store.outbox.in_flight(gained)).items()
+            if any(batch.acked and batch.claimed_s < self._session_since_s for batch in batches)
         ]
+        return gained, lost, []
 
     async def _start_bursts(self) -> None:
         """Start a burst whenever users are due, the session is up, and fewer than ``MAX_BURSTS`` are in progress."""

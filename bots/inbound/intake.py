@@ -15,6 +15,7 @@ import contextlib
 import enum
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -253,34 +254,35 @@ class Intake:
 
     async def _follow_notices(self) -> None:
         """Handle the messages and ad-hoc commands of assigned users that other bots received."""
-        after_id = ""
+        after_id = await retry_while_unavailable(self._inbound_log.newest_notice_id)
         while True:
-            try:
-                after_id = after_id or await self._inbound_log.newest_notice_id()
-                notices = await self._inbound_log.read_notices(after_id)
-                assigned = await self._pass_unanswered({each.uid for each in notices.values()})
-                own = {ident: each for ident, each in notices.items() if each.uid in assigned}
-                after_id = next(reversed(notices), after_id)
-                for each in own.values():
-                    if each.adhoc_command:
-                        command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
-                        self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
-                await self._inbound_log.remove_notices(list(own))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
+            after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
+
+    async def _handle_notices(self, after_id: str) -> str:
+        """Handle the notices after the one with the id ``after_id``, and return the id of the last one."""
+        notices = await self._inbound_log.read_notices(after_id)
+        assigned = await self._pass_unanswered({each.uid for each in notices.values()})
+        own = {ident: each for ident, each in notices.items() if each.uid in assigned}
+        for each in own.values():
+            if each.adhoc_command:
+                command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
+                self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
+        # Apart from the caller's retries, which would execute the commands again.
+        await retry_while_unavailable(partial(self._inbound_log.remove_notices, list(own)))
+        return next(reversed(notices), after_id)
 
     async def _sweep(self) -> None:
         """Handle all unanswered messages of assigned users, periodically and when users are added."""
+
+        async def pass_all() -> None:
+            await self._pass_unanswered(await self._inbound_log.unanswered_users())
+
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SWEEP_INTERVAL_S):
                     await self._is_sweep_due.wait()
             self._is_sweep_due.clear()
-            try:
-                await self._pass_unanswered(await self._inbound_log.unanswered_users())
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-                self._is_sweep_due.set()
+            await retry_while_unavailable(pass_all)
 
     async def _send_for_other_bots(self) -> None:
         """Send the responses of other bots to the requests that clients sent to this session."""

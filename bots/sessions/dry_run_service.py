@@ -12,8 +12,9 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.request_handler import DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
+from bots.retries import retry_while_unavailable
 from bots.sessions.chat_session import greeted_text
-from service.errors import CoronetError, StoreUnavailable, to_fault
+from service.errors import CoronetError, to_fault
 from service.model import Change, Delta
 from service.store.coordination.requests import ErrorReply
 from service.store.delivery.dry_runs import (
@@ -26,7 +27,6 @@ from service.store.delivery.dry_runs import (
     MessagePreviewRequest,
 )
 
-_RETRY_S = 1.0
 _TIMEOUT_S = 11.0
 _MAX_PARALLEL = 2
 
@@ -48,12 +48,12 @@ class DryRunService:
 
     async def _serve(self) -> None:
         while True:
-            try:
-                request = await self._store.dry_runs.next_request()
-                if request is not None:
-                    await self._store.dry_runs.reply(request, await self._answer(request))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
+            await retry_while_unavailable(self._serve_next)
+
+    async def _serve_next(self) -> None:
+        request = await self._store.dry_runs.next_request()
+        if request is not None:
+            await self._store.dry_runs.reply(request, await self._answer(request))
 
     async def _answer(self, request: BotRequest) -> BotReply:
         """Return the reply to a request of the console.

@@ -8,10 +8,11 @@ is not tracked, it sends a presence probe.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from bots.retries import retry_while_unavailable
 from bots.xmpp.events import PresenceChanged, UserPresence
-from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.people.users import Users
 
@@ -21,7 +22,6 @@ MAX_CLIENTS: Final = 20
 LOOKUP_SIZE: Final = 500
 """Maximum number of presences whose senders are looked up in the store together."""
 _MAX_PENDING: Final = 10_000
-_RETRY_S: Final = 0.5
 
 
 class PresenceTracker:
@@ -69,11 +69,8 @@ class PresenceTracker:
             await self._has_pending.wait()
             batch = [self.pending[index] for index in range(min(LOOKUP_SIZE, len(self.pending)))]
             jids = list(dict.fromkeys(event.jid for event in batch))
-            try:
-                is_known = dict(zip(jids, await self._users.are_known([user_id(jid) for jid in jids]), strict=True))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-                continue
+            known = await retry_while_unavailable(partial(self._users.are_known, [user_id(jid) for jid in jids]))
+            is_known = dict(zip(jids, known, strict=True))
             while self.pending and self.pending[0].jid in is_known:  # a new session may have begun meanwhile
                 event = self.pending.popleft()
                 self._pending_per_jid[event.jid] -= 1
