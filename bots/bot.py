@@ -4,45 +4,24 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.access import Access, UserLimits
 from bots.cluster.assigned_users import AssignedUsers
-from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import OpmlImporter
-from bots.dialogue.request_handler import BotServices
+from bots.dialogue.bot_services import BotServices
 from bots.inbound.intake import Intake
 from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.sessions.dry_run import DryRunService
+from bots.sessions.dry_run_service import DryRunService
 from bots.sessions.reply_sender import ReplySender
 from bots.takeover import Takeover
+from bots.xmpp import events
 from bots.xmpp.connection import Connection
-from bots.xmpp.events import (
-    AdhocCommandReceived,
-    ClientActive,
-    Event,
-    MessageBounced,
-    MessageReceived,
-    OccupantPresence,
-    PresenceChanged,
-    Receipt,
-    RoomInvitation,
-    RoomJoinRefused,
-    RoomMessageReceived,
-    SessionStarted,
-)
-from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
-from service.feeds.sandbox.opml_reader import OpmlReader
-from service.net.address_guard import AddressGuard
-from service.net.upload_client import UploadClient
 from service.settings import Settings
 from service.store import Store
-from service.store.delivery.inbound_log import EntryId
 from service.tasks import run_until_one_ends
 
 _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
@@ -58,73 +37,27 @@ class Bot:
 
         ``session`` is the name of this process's XMPP session, because several processes can log in to one account.
         """
-        limits = UserLimits(
-            subscriptions=settings.max_subscriptions_per_user,
-            new_urls_per_hour=settings.max_new_urls_per_hour,
-            commands_per_minute=settings.max_commands_per_minute,
-            watches=settings.max_watches_per_user,
-            public_from_subscribers=settings.public_from_subscribers,
-        )
-        self._assigned_users = assigned_users
         self.connection = Connection(settings, session, self._on_event)
-        self._delivery = OutboxConsumer(store, self.connection, clock, assigned_users, settings.messages_per_s_per_user)
-        self._presence = PresenceTracker(store.users, self._delivery.on_presence)
-        access = Access(
-            store.users,
-            store.invitations,
-            settings.who_may_use,
-            settings.allowed_users,
-            rooms=self.connection.rooms,
-            per_minute=limits.commands_per_minute,
-        )
-        self._opml_importer = OpmlImporter(store, self.connection, assigned_users, limits)
-        services = BotServices(
-            store=store,
-            delivery=self._delivery,
-            clock=clock,
-            limits=limits,
-            access=access,
-            opml_importer=self._opml_importer,
-            uploads=FileUploader(self.connection, _create_upload_client(settings)),
-            opml_reader=OpmlReader(),
-            pubsub_service=settings.pubsub_service,
-            contact_addresses=settings.contact_addresses,
-        )
+        self.connection.answers_presence = lambda: assigned_users.is_leader
+        services = BotServices(settings, store, self.connection, clock, assigned_users)
+        self.delivery = services.delivery
+        self._opml_importer = services.opml_importer
+        self._presence = PresenceTracker(store.users, self.delivery.on_presence)
         self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
-            self.connection,
             services,
-            access=access,
-            replies=self._replies,
-            assigned_users=assigned_users,
-            clock=clock,
-            on_invitation=self._on_invitation,
+            self._replies,
+            lambda message, entry_id: self._rooms.on_invitation(message, entry_id),  # noqa: PLW0108 - created below
         )
         self._dry_runs = DryRunService(services)
-        self._adhoc_sessions = AdhocSessions(
-            store, self.connection, services, access=access, assigned_users=assigned_users, clock=clock
-        )
-        self._intake = Intake(
-            store.inbound_log,
-            self.connection,
-            assigned_users,
-            chat_sessions=self._chat_sessions,
-            adhoc_sessions=self._adhoc_sessions,
-            clock=clock,
-        )
+        self._adhoc_sessions = AdhocSessions(services)
+        self._intake = Intake(services, self._chat_sessions, self._adhoc_sessions)
+        self._rooms = RoomClient(services, self._chat_sessions)
         self._is_profile_due = asyncio.Event()
-        self._node_publisher = _create_node_publisher(settings, store, self.connection, clock, assigned_users)
+        self._node_publisher = None
+        if settings.pubsub_service:
+            self._node_publisher = NodePublisher(store, self.connection, clock, assigned_users, settings)
         self.takeover = Takeover(store, self.connection, self._intake)
-        self._rooms = RoomClient(
-            store,
-            self.connection,
-            self._chat_sessions,
-            assigned_users=assigned_users,
-            delivery=self._delivery,
-            services=services,
-            access=access,
-            clock=clock,
-        )
 
     async def run(self) -> None:
         """Serve until cancelled; then end the parts in order, each part before the parts on which it depends."""
@@ -134,7 +67,7 @@ class Bot:
             if self._node_publisher is not None:
                 parts.append(self._node_publisher.run())
             await run_until_one_ends(
-                self.connection.run(), self._answer_users(), self._presence.run(), self._delivery.run(), *parts
+                self.connection.run(), self._answer_users(), self._presence.run(), self.delivery.run(), *parts
             )
         finally:
             await self._chat_sessions.close()
@@ -148,9 +81,6 @@ class Bot:
             await self._chat_sessions.close()
             await self._replies.close()
 
-    def _on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
-        self._rooms.on_invitation(message, entry_id)
-
     async def _publish_profile(self) -> None:
         """Publish the bot's profile once per session, until cancelled. Only the bot of an account publishes one."""
         while True:
@@ -161,86 +91,57 @@ class Bot:
                     async with asyncio.timeout(_PUBLISH_PROFILE_TIMEOUT_S):
                         await publish_profile(self.connection)
 
-    def delivery_overdue_s(self) -> float:
-        """Return for how long a message has been due and not sent, in seconds; 0 if all are sent in time."""
-        return self._delivery.overdue_s()
-
     # Assigned users.
 
     async def on_partitions_gained(self, partitions: frozenset[int]) -> None:
         """Begin to serve the users of these partitions, which have been assigned to this bot."""
-        self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
-        self._delivery.on_partitions_gained(partitions)
+        self.delivery.on_partitions_gained(partitions)
         self._intake.on_partitions_gained()
 
     async def on_partitions_lost(self) -> None:
         """Wait until no work is left for users who are no longer assigned to this bot."""
-        self.connection.answers_presence = self._assigned_users.is_leader
         await self._rooms.load()
         await self._opml_importer.release_lost_users()
         if self._node_publisher is not None:
             await self._node_publisher.drain()
         await self._chat_sessions.wait_for_released_users()
-        await self._delivery.drain()
-        self._delivery.on_partitions_lost()
-
-    def on_lease_renewed(self) -> None:
-        """Continue deliveries that waited because this process's lease of its partitions had expired."""
-        self._delivery.on_lease_renewed()
+        await self.delivery.drain()
+        self.delivery.on_partitions_lost()
 
     # Events.
 
-    def _on_event(self, event: Event) -> None:  # noqa: C901 - one arm per event
+    def _on_event(self, event: events.Event) -> None:  # noqa: C901, PLR0912 - one arm per event
         is_account, rooms = self.connection.is_account, self.connection.rooms
         match event:
-            case MessageReceived(invitation=RoomInvitation()) if not is_account:
-                self._rooms.on_invitation(event, "")  # a component's server stores nothing, and no other bot can join
-            case MessageReceived(invitation=None) if event.jid in rooms:
-                self._rooms.on_private_message(event)
-            case MessageReceived():
-                self._intake.on_message(event)
-            case AdhocCommandReceived():
-                self._adhoc_sessions.on_command(event)
-            case Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
-                self._delivery.on_receipt(event)
-            case MessageBounced() if event.resource and event.jid in rooms:
-                pass  # an occupant returned the message, not the room
-            case MessageBounced():
-                self._delivery.on_bounced(event)
-                self._rooms.on_bounced(event)
-            case ClientActive():
-                self._presence.on_client_active(event)
-            case PresenceChanged():
-                self._presence.on_presence_changed(event)
-            case RoomMessageReceived():
+            case events.MessageReceived(is_groupchat=True):
                 self._rooms.on_room_message(event)
-            case OccupantPresence() | RoomJoinRefused():
+            case events.MessageReceived(invitation=events.RoomInvitation()) if not is_account:
+                self._rooms.on_invitation(event, "")  # a component's server stores nothing, and no other bot can join
+            case events.MessageReceived(invitation=None) if event.jid in rooms:
+                self._rooms.on_private_message(event)
+            case events.MessageReceived():
+                if not event.sent_s and event.invitation is None:
+                    self._presence.on_client_active(event.jid, event.resource)
+                self._intake.on_message(event)
+            case events.AdhocCommandReceived():
+                if event.jid not in rooms:
+                    self._presence.on_client_active(event.jid, event.sender.partition("/")[2])
+                self._adhoc_sessions.on_command(event)
+            case events.Receipt() if event.jid not in rooms:  # in a room, the echo of a message is its receipt
+                self.delivery.on_receipt(event)
+            case events.MessageBounced() if event.resource and event.jid in rooms:
+                pass  # an occupant returned the message, not the room
+            case events.MessageBounced():
+                self.delivery.on_bounced(event)
+                self._rooms.on_bounced(event)
+            case events.PresenceChanged():
+                self._presence.on_presence_changed(event)
+            case events.OccupantPresence() | events.RoomJoinRefused():
                 self._rooms.on_room_presence(event)
-            case SessionStarted():
-                self._delivery.on_session_started()
+            case events.SessionStarted():
+                self.delivery.on_session_started()
                 self._presence.on_session_started()
                 self._rooms.on_session_started()
                 self._is_profile_due.set()
                 self._intake.on_session_started()
-
-
-def _create_upload_client(settings: Settings) -> UploadClient:
-    guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
-    return UploadClient(settings.upload_url, settings.xmpp_host, guard)
-
-
-def _create_node_publisher(
-    settings: Settings, store: Store, xmpp: Connection, clock: Clock, assigned_users: AssignedUsers
-) -> NodePublisher | None:
-    if not settings.pubsub_service:
-        return None
-    return NodePublisher(
-        store,
-        xmpp,
-        clock,
-        assigned_users,
-        service=settings.pubsub_service,
-        min_subscribers=settings.public_from_subscribers,
-        scan_interval_s=settings.maintenance_interval_s,
-    )

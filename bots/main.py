@@ -4,18 +4,14 @@ import asyncio
 import contextlib
 import time
 
-import structlog
-
 from bots.process import create_process
+from bots.retries import retry_while_unavailable
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.host_process import HostedProgram, HostProcess
 from service.settings import Settings
 from service.store import Store
 from service.tasks import run_until_one_ends
-
-_RETRY_S = 1.0
-_log = structlog.get_logger()
 
 
 class BotProgram(HostedProgram):
@@ -37,16 +33,7 @@ class BotProgram(HostedProgram):
 
         If Redis or the XMPP server is unavailable, retry until it is available.
         """
-        last_warning = ""
-        while True:
-            try:
-                await self._store.ping()
-                break
-            except StoreUnavailable as error:
-                if str(error) != last_warning:
-                    last_warning = str(error)
-                    _log.warning("store unavailable, will retry", reason=last_warning)
-                await asyncio.sleep(_RETRY_S)
+        await retry_while_unavailable(self._store.ping, logs_reason=True)
         await run_until_one_ends(self._process.run(), self._maintain(process.metrics_url))
 
     async def _maintain(self, metrics_url: str) -> None:

@@ -97,7 +97,7 @@ class Process(abc.ABC):
         """Update the gauges of XMPP sessions and of overdue messages."""
         connected = sum(bot.connection.connected.is_set() for bot, _, _ in self._bots.values())
         self._sessions.set({"connected": connected, "disconnected": len(self._bots) - connected})
-        DELIVERY_OVERDUE.set(max((bot.delivery_overdue_s() for bot, _, _ in self._bots.values()), default=0.0))
+        DELIVERY_OVERDUE.set(max((bot.delivery.overdue_s() for bot, _, _ in self._bots.values()), default=0.0))
 
     async def _sleep(self) -> None:
         """Wait until the next heartbeat is due. Raises the exception of a bot that ended unexpectedly."""
@@ -111,12 +111,10 @@ class Process(abc.ABC):
 
     async def _send_heartbeat(self) -> None:
         """Renew the leases, return the leases of drained partitions, and serve the partitions that are leased now."""
-        returned = self._partitions.in_state(PartitionState.DRAINED)
+        returned, leases = self._partitions.in_state(PartitionState.DRAINED), self._store.partition_leases
         valid_until_s = self._clock.monotonic_s() + self._ttl_s
         try:
-            heartbeat = await self._store.partition_leases.heartbeat(
-                self._group, self._id, self._count, self._ttl_s, returned
-            )
+            heartbeat = await leases.heartbeat(self._group, self._id, self._count, self._ttl_s, returned)
         except StoreUnavailable as error:
             if str(error) != self._last_warning:
                 self._last_warning = str(error)
@@ -206,7 +204,7 @@ class AccountProcess(Process):
         if gained:
             _log.info("user partitions acquired", partitions=len(served), of=PARTITION_COUNT)
             await self._bot.on_partitions_gained(gained)
-        self._bot.on_lease_renewed()
+        self._bot.delivery.on_lease_renewed()
 
     async def _recover(self, failed: FailedProcess, /) -> bool:
         return await self._bot.takeover.recover(failed, self._ttl_s)
@@ -216,8 +214,11 @@ class ComponentProcess(Process):
     """A process that serves some of the components' addresses, with one bot for each address."""
 
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
-        """Create a process that shares the addresses in ``settings`` with others; partition n is the n-th address."""
-        self._addresses = shared_addresses(settings)
+        """Create a process that shares the addresses in ``settings`` with others; partition n is the n-th address.
+
+        Users without a known home address belong to the first address.
+        """
+        self._addresses = tuple(dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards)))
         super().__init__(settings, store, clock, len(self._addresses))
 
     async def _apply(self, gained: frozenset[int], draining: frozenset[int]) -> None:
@@ -228,7 +229,7 @@ class ComponentProcess(Process):
             self._start_bot(number)
         for bot, assigned_users, _ in self._bots.values():
             assigned_users.assign(ALL_PARTITIONS, self._valid_until_s)
-            bot.on_lease_renewed()
+            bot.delivery.on_lease_renewed()
 
     def _start_bot(self, number: int) -> None:
         address = self._addresses[number]
@@ -242,14 +243,8 @@ class ComponentProcess(Process):
 
 def create_process(settings: Settings, store: Store, clock: Clock) -> Process:
     """Return the process for ``settings``: an AccountProcess if it logs in as a client, else a ComponentProcess."""
-    if settings.xmpp_login == "client":
-        return AccountProcess(settings, store, clock)
-    return ComponentProcess(settings, store, clock)
-
-
-def shared_addresses(settings: Settings) -> tuple[str, ...]:
-    """Return the addresses that the processes share; users without a known home belong to the first address."""
-    return tuple(dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards)))
+    kind = AccountProcess if settings.xmpp_login == "client" else ComponentProcess
+    return kind(settings, store, clock)
 
 
 def lease_group(settings: Settings) -> str:

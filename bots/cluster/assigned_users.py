@@ -71,7 +71,5 @@ class AssignedUsers:
         if len(self._addresses) == 1 or not included:
             return included
         homes = await self._inbound_log.home_addresses(included)
-        return [user_id for user_id, home in zip(included, homes, strict=True) if self._is_own(home)]
-
-    def _is_own(self, home: str) -> bool:
-        return (home if home in self._addresses else self._addresses[0]) == self._address
+        known = [home if home in self._addresses else self._addresses[0] for home in homes]
+        return [user_id for user_id, home in zip(included, known, strict=True) if home == self._address]

@@ -92,15 +92,21 @@ MAX_COMMAND_CHARS = 4096
 """Maximum length of other commands; longer than any URL that is accepted."""
 
 
+InitialSettings = tuple[tuple[str, str], ...]
+"""Settings in a subscribe command: names and values as the user typed them."""
+
+
 class SubscribeCommand(msgspec.Struct, frozen=True):
     """Subscribe to the feed at ``url`` ("" if none was given), or to the part of a page that a CSS selector matches.
 
-    ``settings`` are names and values of settings as the user typed them.
+    ``settings`` are names and values of settings as the user typed them. With ``as_page``, the user has accepted the
+    offer to monitor the page at ``url`` itself.
     """
 
     url: str
     selector: str = ""
-    settings: tuple[tuple[str, str], ...] = ()
+    settings: InitialSettings = ()
+    as_page: bool = False
 
 
 class SubscriptionTarget(msgspec.Struct, frozen=True):
@@ -129,16 +135,13 @@ class VerbCommand(msgspec.Struct, frozen=True):
     words: str = ""
 
 
-class YesNoCommand(msgspec.Struct, frozen=True):
-    """The answer "yes" or "no" to the question that the bot has asked last."""
+class AnswerCommand(msgspec.Struct, frozen=True):
+    """The answer to the bot's last question: "yes", "no", or the number of an option.
 
-    yes: bool
+    If no question is pending, a number stands for a subscription.
+    """
 
-
-class NumberCommand(msgspec.Struct, frozen=True):
-    """A number alone. It selects an option of the bot's last question, or a subscription if no question is pending."""
-
-    number: int
+    answer: str
 
 
 class UnknownCommand(msgspec.Struct, frozen=True):
@@ -148,7 +151,7 @@ class UnknownCommand(msgspec.Struct, frozen=True):
     suggestion: str = ""
 
 
-Command = SubscribeCommand | VerbCommand | YesNoCommand | NumberCommand | UnknownCommand
+Command = SubscribeCommand | VerbCommand | AnswerCommand | UnknownCommand
 
 _READ_ONLY: Final = ("list", "find", "discover", "more", "show", "why", "status", "help", "hello")
 """Verbs of commands that change nothing."""
@@ -190,7 +193,7 @@ def parse(text: str) -> Command:
     if name is not None:
         return _parse_verb(name, rest)
     if (number := _NUMBER.fullmatch(line)) is not None:
-        return NumberCommand(int(number[1]))
+        return AnswerCommand(str(int(number[1])))
     if "://" in verb or looks_like_url(_url(verb)):
         return _subscribe(line, bare=True)
     return UnknownCommand(line, _suggestion(verb, rest))
@@ -312,7 +315,7 @@ def _parse_verb(name: str, rest: str) -> Command:  # noqa: PLR0911 - one arm per
         case "mute" | "unmute":
             return VerbCommand("set", _target_or_all(rest), "mute on" if name == "mute" else "mute off")
         case "yes" | "no":
-            return YesNoCommand(yes=name == "yes")
+            return AnswerCommand(name)
         case "forget" if rest.lower().strip("-. ") not in ERASURE_WORDS:
             return VerbCommand("help", words=name)
         case "help":

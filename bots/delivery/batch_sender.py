@@ -6,7 +6,6 @@ that takes over, finds it in the store and sends it again under the same id (gua
 when the user comes online with an additional client.
 """
 
-import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -21,10 +20,10 @@ from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_cache import Recipient, RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.delivery.suppression import ItemSelector, Selection
+from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.clock import Clock
-from service.errors import StoreUnavailable
 from service.model import UserId
 from service.observability.metrics import DELIVERY_DELAY
 from service.observability.tracing import TRACING
@@ -35,7 +34,6 @@ MAX_ITEMS: Final = 60
 """Versions that are coalesced into one message."""
 MAX_SENDS: Final = 3
 """How often a batch is sent without a receipt while the user is online: a client may send none."""
-_RETRY_S = 0.5
 
 _log = structlog.get_logger()
 
@@ -57,16 +55,7 @@ class BatchSender:
     """Sends batches of notifications to users whom the caller has locked in the scheduler."""
 
     def __init__(
-        self,
-        store: Store,
-        xmpp: XmppSender,
-        clock: Clock,
-        assigned_users: AssignedUsers,
-        *,
-        scheduler: DeliveryScheduler,
-        recipients: RecipientCache,
-        receipts: ReceiptTracker,
-        windows: DeliveryWindows,
+        self, store: Store, xmpp: XmppSender, clock: Clock, assigned_users: AssignedUsers, scheduler: DeliveryScheduler
     ) -> None:
         """Create a sender that claims batches from ``store`` and sends them through ``xmpp``."""
         self._store = store
@@ -74,9 +63,9 @@ class BatchSender:
         self._clock = clock
         self._assigned_users = assigned_users
         self._scheduler = scheduler
-        self._recipients = recipients
-        self._receipts = receipts
-        self._windows = windows
+        self.recipients = RecipientCache(store)
+        self.receipts = ReceiptTracker()
+        self.windows = DeliveryWindows(store, xmpp, clock)
         self._selector = ItemSelector(store)
         self._corrections = CorrectionFinder(store)
         self._bodies = BodyRenderer(store)
@@ -85,19 +74,31 @@ class BatchSender:
     async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
         """Send these users the notifications that are due; return the users who may have more to receive.
 
+        Users whose domain is blocked get nothing; their queued items are dropped.
+
         Raises StoreUnavailable or XmppSessionLost.
         """
-        user_ids = await self._without_blocked(user_ids)
-        recipients = await self._recipients.get(user_ids)
+        blocked = await self._store.users.with_blocked_domain(user_ids)
+        if blocked:
+            await self._store.outbox.drop_queued(list(blocked))
+        user_ids = [user_id for user_id in user_ids if user_id not in blocked]
+        recipients = await self.recipients.get(user_ids)
         resends = await self._find_resends(user_ids, recipients)
         ready = {
             user_id: recipients[user_id]
             for user_id in user_ids
             if user_id not in resends and not self._scheduler.needs_recovery(user_id)
         }
-        selections = await self._select(ready)
+        wall_s, now_s = self._clock.wall_s(), self._clock.monotonic_s()
+        selections = await self._selector.select(ready, wall_s)
+        for user_id, selection in selections.items():
+            self._scheduler.set_next_item(user_id, now_s + selection.next_due_s - wall_s)
         ready = await self._defer(ready, selections)
-        claimed = await self._claim(ready, selections)
+        rules = {
+            user_id: ClaimRules(selection.suppressions, frozenset(selection.spaced))
+            for user_id, selection in selections.items()
+        }
+        claimed = await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), rules)
         corrected = await self._corrections.correct(claimed)
         batches = resends | {user_id: (batch,) for user_id, batch in corrected.items()}
         messages, empty = await self._render(batches, recipients)
@@ -105,13 +106,6 @@ class BatchSender:
         await self._record(accepted, empty)
         unexamined = (user_id for user_id, selection in selections.items() if selection.is_full)
         return {*resends, *unexamined, *(user_id for user_id, batch in claimed.items() if batch.has_more)}
-
-    async def _without_blocked(self, user_ids: Sequence[UserId]) -> Sequence[UserId]:
-        """Drop the queued items of users whose domain is blocked; return the other users."""
-        blocked = await self._store.users.with_blocked_domain(user_ids)
-        if blocked:
-            await self._store.outbox.drop_queued(list(blocked))
-        return [user_id for user_id in user_ids if user_id not in blocked]
 
     def on_response(self, message_id: MessageId) -> None:
         """Record that a message has bounced or has its receipt.
@@ -127,13 +121,7 @@ class BatchSender:
         ``pairs`` are the arguments of ``Outbox.complete``: pairs (user id, message id). If the progress of a sent batch
         were not recorded, the batch would be sent twice.
         """
-        while True:
-            try:
-                await self._store.outbox.complete(**pairs)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                return
+        await retry_while_unavailable(lambda: self._store.outbox.complete(**pairs))
 
     # Batches in flight.
 
@@ -155,7 +143,7 @@ class BatchSender:
             if is_undeliverable and user_id not in remaining_s:
                 await self._suspend(user_id, batches)
                 batches = []  # noqa: PLW2901 - they are dead letters now
-            self._receipts.reset(user_id, [batch.message_id for batch in batches if batch.acked])
+            self.receipts.reset(user_id, [batch.message_id for batch in batches if batch.acked])
             if user_id in remaining_s:
                 self._scheduler.defer(user_id, self._clock.monotonic_s() + remaining_s[user_id])
             elif again := self._scheduler.recover(user_id, batches, self._clock.monotonic_s()):
@@ -178,7 +166,7 @@ class BatchSender:
             own = msgspec.structs.replace(recipients[user_id].user_settings, digest=None)
             if acked and own.has_delivery_delays and self._scheduler.needs_full_recovery(user_id):
                 user_settings[user_id], since_s[user_id] = own, acked[0].claimed_s
-        return await self._windows.remaining_s(user_settings, since_s)
+        return await self.windows.remaining_s(user_settings, since_s)
 
     async def _suspend(self, user_id: UserId, batches: Sequence[Batch]) -> None:
         """Suspend all subscriptions of a user whose messages have bounced for 14 days.
@@ -196,31 +184,18 @@ class BatchSender:
 
     # New batches.
 
-    async def _select(self, ready: Mapping[UserId, Recipient]) -> dict[UserId, Selection]:
-        """Decide which of each user's oldest items are due, according to mutes, filters and intervals.
-
-        Items that are too early are scheduled for the time when they are due. ``ready`` are the users who may get new
-        batches.
-        """
-        wall_s = self._clock.wall_s()
-        selections = await self._selector.select(ready, wall_s)
-        for user_id, selection in selections.items():
-            self._scheduler.set_next_item(user_id, self._clock.monotonic_s() + selection.next_due_s - wall_s)
-        return selections
-
     async def _defer(
         self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
     ) -> dict[UserId, Recipient]:
         """Return the users who may be sent messages now; defer the others to the end of quiet hours or their digest.
 
-        ``ready`` are the users who may get new batches, and ``selections`` the decisions of :meth:`_select` about their
-        items.
+        ``ready`` are the users who may get new batches, and ``selections`` the decisions about their items.
         """
         user_settings = {
             user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
         }
         since_s = {user_id: selection.since_s for user_id, selection in selections.items()}
-        remaining_s = await self._windows.remaining_s(user_settings, since_s)
+        remaining_s = await self.windows.remaining_s(user_settings, since_s)
         for user_id, own_s in remaining_s.items():
             self._scheduler.defer(user_id, self._clock.monotonic_s() + own_s)
         without_due = {
@@ -232,20 +207,6 @@ class BatchSender:
             if user_id not in remaining_s and user_id not in without_due
         }
 
-    async def _claim(
-        self, ready: Mapping[UserId, Recipient], selections: Mapping[UserId, Selection]
-    ) -> Mapping[UserId, Batch]:
-        """Move each user's oldest items from the queue into a batch, and return the batches.
-
-        The store leaves out entries that the user has already received from another channel. ``selections`` are the
-        decisions of :meth:`_select`.
-        """
-        decisions = {
-            user_id: ClaimRules(selection.suppressions, frozenset(selection.spaced))
-            for user_id, selection in selections.items()
-        }
-        return await self._store.outbox.claim(list(ready), MAX_ITEMS, self._clock.wall_s(), decisions)
-
     async def _render(
         self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> tuple[list[_Message], list[tuple[UserId, MessageId]]]:
@@ -255,7 +216,7 @@ class BatchSender:
         for user_id, own in batches.items():
             user_settings, preferences = recipients[user_id].user_settings, recipients[user_id].preferences
             presentations = await self._bodies.presentations(user_id, own, preferences, user_settings.zone)
-            requests_receipt = self._receipts.sends_receipts(user_id)
+            requests_receipt = self.recipients.sends_receipts(user_id)
             for batch in own:
                 body = await self._bodies.body(batch, user_settings.effective_language, presentations)
                 is_declined = batch.items[0].channel == ANNOUNCEMENTS and not user_settings.announcements
@@ -287,7 +248,7 @@ class BatchSender:
             raise XmppSessionLost("Another bot may have taken these people over.")
         for message in messages:
             self._scheduler.on_sending(message.user_id, len(message.batch.items), self._clock.monotonic_s())
-            self._receipts.on_sending(message.batch.message_id, message.body.traces, self._clock.wall_s())
+            self.receipts.on_sending(message.batch.message_id, message.body.traces, self._clock.wall_s())
             self._has_response[message.batch.message_id] = False
         try:
             await self._xmpp.send([message.stanza for message in messages])
@@ -319,9 +280,9 @@ class BatchSender:
             is_last = sends >= MAX_SENDS and self._scheduler.was_online(user_id)
             expired = None
             if message.requests_receipt and not is_last:
-                expired = self._receipts.expect(user_id, batch.message_id, is_resend=batch.acked)
+                expired = self.receipts.expect(user_id, batch.message_id, is_resend=batch.acked)
             if expired is None:
-                self._receipts.drop(user_id, batch.message_id)
+                self.receipts.drop(user_id, batch.message_id)
                 done.append((user_id, batch.message_id))
             else:
                 acked.append((user_id, batch.message_id))

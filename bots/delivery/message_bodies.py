@@ -10,13 +10,18 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache
 
-from bots.delivery.notification_text import EntryKey, SavedSearchMatch, link_preview, render_notification
+from bots.delivery.notification_text import (
+    EntryKey,
+    SavedSearchMatch,
+    announcement_text,
+    link_preview,
+    render_notification,
+)
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.announcements import announcement_text
-from bots.replies.entry_templates import Template
+from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import article_hashes, select_part
-from service.model import Change, Channel, ChannelId, Delta, UserId
+from service.model import Change, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
@@ -75,7 +80,7 @@ class Presentation(msgspec.Struct, frozen=True):
     """
 
     title: str = ""
-    template: Template | None = None
+    template: EntryTemplate | None = None
 
 
 Presentations = Mapping[ChannelId, Presentation]
@@ -119,7 +124,7 @@ class BodyRenderer:
             if number is not None:
                 text = effective_template(preferences, number)
                 presentations[channel_id] = Presentation(
-                    preferences.get(number, NO_PREFERENCES).title, Template(text, zone) if text else None
+                    preferences.get(number, NO_PREFERENCES).title, EntryTemplate(text, zone) if text else None
                 )
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 
@@ -148,19 +153,23 @@ class BodyRenderer:
 
     async def _render(self, items: _Items, translator: Translator, presentations: Presentations) -> Body:
         rows = await self._store.channels.get_many(list(dict.fromkeys(item.channel for item in items)))
-        channels = {channel.id: _retitle(channel, presentations) for channel in rows if channel is not None}
+        channels = {}
+        for channel in rows:
+            if channel is not None:
+                title = presentations.get(channel.id, Presentation()).title or channel.title
+                channels[channel.id] = msgspec.structs.replace(channel, title=title)
         templates = {
             channel_id: each.template for channel_id, each in presentations.items() if each.template is not None
         }
-        loaded = [(item, await load_versions(self._store.channels, item)) for item in items]
+        deltas: list[Delta] = []
         missing_counts: Counter[ChannelId] = Counter()
-        for item, versions in loaded:
-            if versions.missing_count:
-                missing_counts[item.channel] += versions.missing_count
-        deltas = [delta for item, versions in loaded for delta in select_changes(item, versions.deltas)]
         left_out: list[tuple[ChannelId, Change]] = []
         matches: defaultdict[EntryKey, list[SavedSearchMatch]] = defaultdict(list)
-        for item, versions in loaded:
+        for item in items:
+            versions = await load_versions(self._store.channels, item)
+            deltas += select_changes(item, versions.deltas)
+            if versions.missing_count:
+                missing_counts[item.channel] += versions.missing_count
             changes = [change for delta in versions.deltas for change in delta.changes]
             if changes:
                 left_out += [(item.channel, changes[position]) for position in item.omitted or ()]
@@ -199,8 +208,3 @@ def find_duplicates(
             if channel_id not in duplicates[key] and channel_id != key[0]:
                 duplicates[key].append(channel_id)
     return dict(duplicates)
-
-
-def _retitle(channel: Channel, presentations: Presentations) -> Channel:
-    title = presentations[channel.id].title if channel.id in presentations else ""
-    return msgspec.structs.replace(channel, title=title) if title else channel

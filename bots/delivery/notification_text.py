@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from bots.i18n.translator import Translator
-from bots.replies.base import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more, title
-from bots.replies.entry_templates import Template
+from bots.replies.entry_templates import EntryTemplate
+from bots.replies.formatting import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more_line, title
 from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
@@ -31,7 +31,7 @@ MAX_PREVIEW_BYTES: Final = 2_048
 """Size of a link preview as XML; a message goes without a larger one."""
 
 _NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
-_NO_TEMPLATES: Final[Mapping[ChannelId, Template]] = {}
+_NO_TEMPLATES: Final[Mapping[ChannelId, EntryTemplate]] = {}
 _MAX_MATCHES = 3
 
 _SEPARATOR = " · "
@@ -81,7 +81,7 @@ def render_notification(
     translator: Translator,
     *,
     matches: Mapping[EntryKey, Sequence[SavedSearchMatch]] = _NO_MATCHES,
-    templates: Mapping[ChannelId, Template] = _NO_TEMPLATES,
+    templates: Mapping[ChannelId, EntryTemplate] = _NO_TEMPLATES,
 ) -> str:
     """Return the text of a message with these deltas, oldest first; "" if there is nothing to show.
 
@@ -96,18 +96,13 @@ def render_notification(
     if not shown:
         return ""
     share_bytes = MAX_MESSAGE_BYTES // len(shown) - 2
-    text = ""
+    notes = {
+        entry: _notes(also_in.get(entry, ()), matches.get(entry, ()), translator)
+        for entry in also_in.keys() | matches.keys()
+    }
     for detail in _DETAIL_LEVELS:
         sections = [
-            _section(
-                channel,
-                update,
-                also_in,
-                matches,
-                detail=detail,
-                translator=translator,
-                template=templates.get(channel.id),
-            )
+            _section(channel, update, notes, detail, translator, template=templates.get(channel.id))
             for channel, update in shown
         ]
         text = "\n\n".join(sections)
@@ -135,23 +130,21 @@ def _by_channel(deltas: Sequence[Delta], missing_counts: Mapping[ChannelId, int]
 def _section(
     channel: Channel,
     update: _ChannelUpdate,
-    also_in: Mapping[EntryKey, Sequence[Channel]],
-    matches: Mapping[EntryKey, Sequence[SavedSearchMatch]],
-    *,
+    notes: Mapping[EntryKey, Sequence[str]],
     detail: _DetailLevel,
     translator: Translator,
-    template: Template | None,
+    *,
+    template: EntryTemplate | None,
 ) -> str:
     """Return the part of the text about one channel: its notices, then its title, entries and lines.
 
-    ``also_in`` and ``matches`` have the same meaning as in :func:`render_notification`.
+    ``notes`` are the lines below some entries.
     """
     notices = [_notice(channel, notice, translator) for notice in update.notices]
     blocks = [_missing(update.missing_count, translator)] if update.missing_count else []
     for key, change in list(update.entries.items())[: detail.entries]:
-        entry = (channel.id, key)
-        lines = _entry(channel, change, detail.summary_chars, translator, template)
-        blocks.append(_block(change, lines, also_in.get(entry, ()), matches.get(entry, ()), translator))
+        entry = _entry(channel, change, detail.summary_chars, translator, template)
+        blocks.append("\n".join([entry, *notes.get((channel.id, key), ())]))
     rest = [_heading(change, translator) for change in list(update.entries.values())[detail.entries :]]
     if rest:
         titles = _SEPARATOR.join(one_line(heading, 80) for heading in rest)
@@ -179,33 +172,31 @@ def _others(count: int, titles: str, translator: Translator, *, is_first: bool) 
 
 
 def _entry(
-    channel: Channel, change: Change, summary_chars: int, translator: Translator, template: Template | None
+    channel: Channel, change: Change, summary_chars: int, translator: Translator, template: EntryTemplate | None
 ) -> str:
+    """Return the title, link and summary of an entry; an edited entry is marked."""
     entry = change.entry
+    lines = entry_lines(entry, translator)
     if template is not None:
-        return template.fill(entry, title(channel), summary_chars, translator) or entry_lines(entry, translator)
-    summary = one_line(entry.summary, summary_chars) if summary_chars else ""
-    shown = [summary] if summary and summary != one_line(entry.title, 300) else []
-    return "\n".join([entry_lines(entry, translator), *shown])
+        lines = template.fill(entry, title(channel), summary_chars, translator) or lines
+    elif summary_chars:
+        summary = one_line(entry.summary, summary_chars)
+        if summary and summary != one_line(entry.title, 300):
+            lines = f"{lines}\n{summary}"
+    return translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines
 
 
-def _block(
-    change: Change, lines: str, also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator
-) -> str:
-    """Return the text of an entry in a notification; ``lines`` are the title, link and summary of the entry.
-
-    An edited entry is marked. ``also_in`` are the other channels that have copies of it, and ``matches`` the saved
-    searches that it matches.
-    """
-    parts = [translator.gettext("Edited: {entry}", entry=lines) if is_edit(change) else lines]
+def _notes(also_in: Sequence[Channel], matches: Sequence[SavedSearchMatch], translator: Translator) -> list[str]:
+    """Return the lines that name other channels with copies of an entry, and the saved searches that it matches."""
+    notes = []
     if also_in:
         channels = ", ".join(f"*{title(other)}*" for other in also_in[:3])
-        parts.append(translator.gettext("also in: {channels}", channels=channels))
+        notes.append(translator.gettext("also in: {channels}", channels=channels))
     if matches:
         searches = [f"`watch #{number}`: {one_line(query, 120)}" for number, query in matches[:_MAX_MATCHES]]
-        rest = [more(len(matches) - _MAX_MATCHES, translator)] if len(matches) > _MAX_MATCHES else []
-        parts.append(_SEPARATOR.join(searches + rest))
-    return "\n".join(parts)
+        rest = [more_line(len(matches) - _MAX_MATCHES, translator)] if len(matches) > _MAX_MATCHES else []
+        notes.append(_SEPARATOR.join(searches + rest))
+    return notes
 
 
 def _heading(change: Change, translator: Translator) -> str:
@@ -273,6 +264,14 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
                 title=name,
                 url=detail,
             )
+
+
+def announcement_text(texts: Sequence[str], translator: Translator) -> str:
+    """Return the text of a message with announcements. ``texts`` are the admins' words, oldest first."""
+    sender = translator.gettext(
+        "This is an announcement from the operators of this service. `announcements off`: get no more of them."
+    )
+    return "\n\n".join([*(f"📢 {text}" for text in texts), sender])
 
 
 def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:

@@ -10,18 +10,17 @@ import contextlib
 import math
 import random
 from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
 from bots.cluster.assigned_users import AssignedUsers, partition_of
 from bots.delivery.batch_sender import BatchSender
-from bots.delivery.delivery_window import DeliveryWindows
-from bots.delivery.receipt_tracker import ReceiptTracker
-from bots.delivery.recipient_cache import RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
+from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
-from bots.xmpp.events import MessageBounced, Receipt, UserAvailable, UserUnavailable
+from bots.xmpp.events import MessageBounced, Receipt, UserPresence
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
 from bots.xmpp.message_ids import is_batch_id, is_message_to, new_message_id
 from service.clock import Clock
@@ -70,19 +69,9 @@ class OutboxConsumer:
         self._recovery_needed = asyncio.Event()  # batches of other sessions or processes may be in flight
         self._arrived: list[tuple[UserId, MessageId, bool]] = []  # receipts; whether each is the user's first
         self._receipts_arrived = asyncio.Event()
-        self._receipts = ReceiptTracker()
-        self._recipients = RecipientCache(store, self._receipts)
-        self._windows = DeliveryWindows(store, xmpp, clock)
-        self._sender = BatchSender(
-            store,
-            xmpp,
-            clock,
-            assigned_users,
-            scheduler=self._scheduler,
-            recipients=self._recipients,
-            receipts=self._receipts,
-            windows=self._windows,
-        )
+        self._sender = BatchSender(store, xmpp, clock, assigned_users, self._scheduler)
+        self._recipients, self._receipts = self._sender.recipients, self._sender.receipts
+        self._windows = self._sender.windows
 
     async def run(self) -> None:
         """Deliver until cancelled; then wait up to 2 s for the bursts in progress."""
@@ -135,10 +124,12 @@ class OutboxConsumer:
         """
         user_id, message_id = keys.user_id(event.jid), event.message_id
         is_first = (
-            not event.is_marker and is_message_to(user_id, message_id) and not self._receipts.sends_receipts(user_id)
+            not event.is_marker and is_message_to(user_id, message_id) and not self._recipients.sends_receipts(user_id)
         )
         if is_batch_id(user_id, message_id) or is_first:
-            self._receipts.on_receipt(user_id, message_id, self._clock.wall_s(), is_first=is_first)
+            if is_first:
+                self._recipients.on_first_receipt(user_id)
+            self._receipts.on_receipt(user_id, message_id, self._clock.wall_s())
             self._arrived.append((user_id, message_id, is_first))
             self._sender.on_response(message_id)
             self._receipts_arrived.set()
@@ -152,11 +143,11 @@ class OutboxConsumer:
             _log.info("message bounced", user=user_id, condition=event.condition)
             self._scheduler_changed.set()
 
-    def on_presence(self, event: UserAvailable | UserUnavailable) -> None:
+    def on_presence(self, event: UserPresence) -> None:
         """Change the schedule of a user who came online, was active, or went offline."""
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
-        if isinstance(event, UserUnavailable):
+        if not event.is_online:
             self._windows.on_presence(user_id, is_available=False)
             self._scheduler.on_offline(user_id)
             return
@@ -239,16 +230,9 @@ class OutboxConsumer:
             await self._recovery_needed.wait()
             is_new, partitions = self._is_new_session, self._gained_partitions
             self._is_new_session, self._gained_partitions = False, set()
-            try:
-                waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
-                gained = [] if is_new else [user_id for user_id in waiting if partition_of(user_id) in partitions]
-                lost = waiting if is_new else await self._with_batches_of_earlier_sessions(gained)
-                jids = await self._store.outbox.jids(waiting if is_new else ())
-            except StoreUnavailable:
-                self._is_new_session = self._is_new_session or is_new
-                self._gained_partitions |= partitions
-                await asyncio.sleep(_RETRY_S)
-                continue
+            gained, lost, jids = await retry_while_unavailable(
+                partial(self._find_recoveries, partitions, is_new=is_new)
+            )
             now_s = self._clock.monotonic_s()
             self._scheduler.require_recovery(gained)
             self._scheduler.on_items_queued(gained, now_s)
@@ -259,18 +243,24 @@ class OutboxConsumer:
             for jid in filter(None, jids):
                 self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
 
-    async def _with_batches_of_earlier_sessions(self, user_ids: Sequence[UserId]) -> list[UserId]:
-        """Return the users who have a batch in flight that the server acknowledged before this session.
+    async def _find_recoveries(
+        self, partitions: Collection[int], *, is_new: bool
+    ) -> tuple[list[UserId], list[UserId], list[str]]:
+        """Return newly assigned users, users with batches that may be lost, and JIDs whose presence is unknown.
 
-        Such a batch may be lost.
+        In a new session (``is_new``), every batch in flight may be lost. Otherwise, these are the batches of users in
+        the newly assigned ``partitions`` that the server acknowledged before this session.
         """
-        since_s = self._session_since_s
-        in_flight = await self._store.outbox.in_flight(user_ids)
-        return [
+        waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
+        if is_new:
+            return [], waiting, await self._store.outbox.jids(waiting)
+        gained = [user_id for user_id in waiting if partition_of(user_id) in partitions]
+        lost = [
             user_id
-            for user_id in user_ids
-            if any(batch.acked and batch.claimed_s < since_s for batch in in_flight[user_id])
+            for user_id, batches in (await self._store.outbox.in_flight(gained)).items()
+            if any(batch.acked and batch.claimed_s < self._session_since_s for batch in batches)
         ]
+        return gained, lost, []
 
     async def _start_bursts(self) -> None:
         """Start a burst whenever users are due, the session is up, and fewer than ``MAX_BURSTS`` are in progress."""

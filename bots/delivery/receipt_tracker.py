@@ -1,7 +1,7 @@
-"""Tracking of delivery receipts (XEP-0184): which clients send them, which receipts are awaited, and their delays."""
+"""Tracking of delivery receipts (XEP-0184): which receipts are awaited, and how long they take."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from cachetools import FIFOCache
@@ -24,22 +24,9 @@ class ReceiptTracker:
 
     def __init__(self) -> None:
         """Create a tracker that awaits no receipts."""
-        self._senders: dict[UserId, bool] = {}
         self._unanswered: Counter[UserId] = Counter()
         self._awaited: dict[UserId, dict[MessageId, None]] = {}  # oldest first
         self._sent: FIFOCache[MessageId, tuple[float, Sequence[str]]] = FIFOCache(_MAX_TIMED)
-
-    def sends_receipts(self, user_id: UserId) -> bool:
-        """Return whether a user's client is known to send receipts."""
-        return self._senders.get(user_id, False)
-
-    def learn(self, senders: Mapping[UserId, bool]) -> None:
-        """Record whether users' clients send receipts, as the store states.
-
-        Receipts that arrive later take precedence.
-        """
-        for user_id, sends in senders.items():
-            self._senders.setdefault(user_id, sends)
 
     def on_sending(self, message_id: MessageId, traces: Sequence[str], now_s: float) -> None:
         """Start the timer of a message.
@@ -49,13 +36,8 @@ class ReceiptTracker:
         """
         self._sent[message_id] = now_s, traces
 
-    def on_receipt(self, user_id: UserId, message_id: MessageId, now_s: float, *, is_first: bool) -> None:
-        """Record the receipt of a message.
-
-        ``is_first`` states that this receipt is the first evidence that the user's client sends receipts.
-        """
-        if is_first:
-            self._senders[user_id] = True
+    def on_receipt(self, user_id: UserId, message_id: MessageId, now_s: float) -> None:
+        """Record the receipt of a message."""
         self._unanswered.pop(user_id, None)
         self.drop(user_id, message_id)
         if message_id in self._sent:
@@ -107,11 +89,10 @@ class ReceiptTracker:
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
         """Remove all users except those for whom ``is_assigned`` returns True."""
-        for user_id in {*self._senders, *self._unanswered, *self._awaited}:
+        for user_id in {*self._unanswered, *self._awaited}:
             if not is_assigned(user_id):
                 self._remove(user_id)
 
     def _remove(self, user_id: UserId) -> None:
-        self._senders.pop(user_id, None)
         self._unanswered.pop(user_id, None)
         self._awaited.pop(user_id, None)

@@ -1,11 +1,10 @@
-"""A cache of the settings of the users to whom one process delivers."""
+"""A cache of the settings of the users to whom one process delivers, and of whether their clients send receipts."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bots.delivery.receipt_tracker import ReceiptTracker
 from service.model import UserId
 from service.store import Store
 from service.users.preferences import PreferencesByNumber
@@ -22,11 +21,11 @@ class Recipient(msgspec.Struct, frozen=True):
 class RecipientCache:
     """Settings by user. An entry is dropped when the settings change, or when another process serves the user."""
 
-    def __init__(self, store: Store, receipts: ReceiptTracker) -> None:
-        """Create a cache of settings in ``store``; it passes to ``receipts`` which users' clients send receipts."""
+    def __init__(self, store: Store) -> None:
+        """Create a cache of settings in ``store``."""
         self._store = store
-        self._receipts = receipts
         self._recipients: dict[UserId, Recipient] = {}
+        self._receipt_senders: set[UserId] = set()
         self._change_count = 0
 
     async def get(self, user_ids: Sequence[UserId]) -> dict[UserId, Recipient]:
@@ -39,13 +38,22 @@ class RecipientCache:
         users, preferences = await asyncio.gather(
             self._store.users.recipients(missing), self._store.preferences.of_users(missing)
         )
-        read = {
-            user_id: Recipient(user[0], own) for user_id, user, own in zip(missing, users, preferences, strict=True)
-        }
-        self._receipts.learn({user_id: sends for user_id, (_, sends) in zip(missing, users, strict=True)})
+        read = {}
+        for user_id, (user_settings, sends_receipts), own in zip(missing, users, preferences, strict=True):
+            read[user_id] = Recipient(user_settings, own)
+            if sends_receipts:
+                self._receipt_senders.add(user_id)
         if change_count == self._change_count:  # else it may have been read before the change
             self._recipients |= read
         return cached | read
+
+    def sends_receipts(self, user_id: UserId) -> bool:
+        """Return whether a user's client is known to send receipts (XEP-0184)."""
+        return user_id in self._receipt_senders
+
+    def on_first_receipt(self, user_id: UserId) -> None:
+        """Record that a user's client sends receipts."""
+        self._receipt_senders.add(user_id)
 
     def remove(self, user_id: UserId) -> None:
         """Drop a user's settings, because they have changed or are deleted."""
@@ -53,7 +61,7 @@ class RecipientCache:
         self._recipients.pop(user_id, None)
 
     def retain(self, is_assigned: Callable[[UserId], bool]) -> None:
-        """Drop the settings of all users except those for whom ``is_assigned`` returns True."""
+        """Drop all users except those for whom ``is_assigned`` returns True."""
         self._change_count += 1
-        for user_id in [user_id for user_id in self._recipients if not is_assigned(user_id)]:
-            del self._recipients[user_id]
+        self._recipients = {user_id: own for user_id, own in self._recipients.items() if is_assigned(user_id)}
+        self._receipt_senders = set(filter(is_assigned, self._receipt_senders))

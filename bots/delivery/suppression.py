@@ -71,7 +71,11 @@ class Selection(msgspec.Struct):
         """Return whether an item is due, because its channel's notification interval has passed; if so, count it."""
         channel_id = queued.item.channel
         is_spaced = not queued.item.matches and channel_id != ANNOUNCEMENTS
-        spacing_s = 0.0 if not is_spaced else _spacing_s(self.recipient, self.numbers[channel_id])
+        spacing_s = 0.0
+        if is_spaced:
+            spacing_s = effective_interval_s(self.recipient.preferences, self.numbers[channel_id])
+            if self.recipient.user_settings.digest is not None:
+                spacing_s = max(0.0, spacing_s - DIGEST_TOLERANCE_S)
         due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
         if spacing_s > 0:
             self.spaced.add(channel_id)
@@ -160,8 +164,3 @@ class ItemSelector:
             versions = await load_versions(self._store.channels, item)
             changes = self._changes[key] = tuple((delta, build_subjects(delta.changes)) for delta in versions.deltas)
         return changes
-
-
-def _spacing_s(recipient: Recipient, number: int) -> float:
-    wanted_s = effective_interval_s(recipient.preferences, number)
-    return max(0.0, wanted_s - DIGEST_TOLERANCE_S) if recipient.user_settings.digest is not None else wanted_s

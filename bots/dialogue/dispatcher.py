@@ -1,146 +1,193 @@
 """Dispatcher of commands: executes one command of a user by requests, and returns the reply.
 
-The only state between two commands is the question in the last reply, if that was a :class:`QuestionReply`; the caller
-keeps it. A command may refer to a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). If such a
-command names no subscription, it is for the channel that the message was about. If the message was about several of the
-user's channels, the bot asks which one is meant. If the message was about none of the user's channels, but was sent
-because of a saved search, the command is for the saved search.
+The only state between two commands is the last reply, if it had a question; the caller keeps it. A command may refer to
+a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). If such a command names no subscription, it
+is for the channel that the message was about. If the message was about several of the user's channels, the bot asks
+which one is meant. If the message was about none of the user's channels, but was sent because of a saved search, the
+command is for the saved search.
 """
 
-from typing import NoReturn, cast
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+import msgspec
 
 from bots.commands.parser import (
-    DEFAULT_ENTRY_COUNT,
     LEAVE,
+    AnswerCommand,
     Command,
-    NumberCommand,
     SubscribeCommand,
     SubscriptionTarget,
     UnknownCommand,
     VerbCommand,
-    YesNoCommand,
     incomplete_command_template,
     is_read_only,
     parse,
-    parse_entry_count,
 )
-from bots.dialogue import searches, settings, settings_parser, subscriptions
+from bots.dialogue import conversation, searches, settings, subscriptions
+from bots.dialogue.reply import CommandOutcome, Option, Reply, failure, misunderstanding, suggestion
 from bots.dialogue.request_handler import MessageReferences, Requests
-from bots.replies.base import QuestionReply, Reply
-from bots.replies.conversation import (
-    AccessDenied,
-    CommandSuggestion,
-    ConfirmErasure,
-    ErasureReply,
-    InvitationAccepted,
-    InvitationCodeMissing,
-    ManagersOnly,
-    NoPendingQuestion,
-    NothingChanged,
-    NothingToCancel,
-    RequestFailed,
-    UnrecognizedInput,
-    WelcomeReply,
-)
-from bots.replies.help import HelpReply, MissingArgument
-from bots.replies.search import (
-    ConfirmWatch,
-    Listing,
-    NoSuchSavedSearch,
-    SavedSearchDeleted,
-    SearchResults,
-)
-from bots.replies.subscriptions import (
-    ChooseFeed,
-    ChooseSubscription,
-    ConfirmUnsubscribeAll,
-    MessageForgotten,
-    NoSuchSubscription,
-    OfferPageMonitoring,
-    SubscriptionList,
-)
+from bots.replies.conversation import ACCESS_DENIED
+from bots.replies.errors import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, clip, fit_rows, title
+from bots.replies.search import NO_MORE_RESULTS
 from service.errors import CoronetError
-from service.feeds.urls import canonical_url, page_url
 from service.store.delivery.outbox import ANNOUNCEMENTS
+
+_DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply]]]] = {
+    "unsubscribe": subscriptions.unsubscribe,
+    "list": subscriptions.list_all,
+    "show": subscriptions.show,
+    "why": subscriptions.why,
+    "status": subscriptions.status,
+    "export": subscriptions.export,
+    "import": subscriptions.import_list,
+    "pause": settings.pause,
+    "resume": settings.resume,
+    "set": settings.change_preferences,
+    "filter": settings.edit_filters,
+    **dict.fromkeys(("quiet", "digest", "timezone", "language", "announcements"), settings.change_user_settings),
+    "find": searches.find,
+    "discover": searches.discover,
+    "watch": searches.watch,
+    "unwatch": searches.unwatch,
+    "help": conversation.show_help,
+    "hello": conversation.welcome,
+    "invite": conversation.accept_invitation,
+    "forget": conversation.forget,
+}
+"""The function that executes each verb; :func:`_answer` executes the verbs that depend on the last question."""
+
+_OPEN_VERBS: Final = ("help", "hello", "invite")
+"""Verbs that people without access to the bot may use."""
 
 
 async def answer(
     requests: Requests,
     text: str,
-    pending_question: QuestionReply | None = None,
+    pending_question: Reply | None = None,
     *,
+    is_admitted: bool,
     reply_to_id: str = "",
     is_reaction: bool = False,
     can_manage: bool = True,
 ) -> Reply:
-    """Execute the command in ``text`` and return the reply.
-
-    A user without access to the bot can only send an invitation code, and commands that need no request, like `help`.
+    """Execute the command in ``text`` and return the reply, whose text fits into one message.
 
     Args:
         requests: The methods that read and change the user's data, or only record the changes (dry run).
         text: The command; any text is accepted.
-        pending_question: The question of the bot that the user has not answered yet.
+        pending_question: The reply with the question that the user has not answered yet.
+        is_admitted: Whether the user has access to the bot.
         reply_to_id: The id of the bot's message that the user replied or reacted to, or "".
         is_reaction: Whether ``text`` stands for a reaction.
         can_manage: Whether the user may change subscriptions and settings; most occupants of a room may not.
     """
-    command = parse(text)
+    command, translator = parse(text), requests.translator
+    is_open = isinstance(command, VerbCommand) and command.name in _OPEN_VERBS
     if not can_manage and (not is_read_only(command) or text.strip().lower() in LEAVE):
-        return ManagersOnly()
-    if not await requests.is_admitted():
-        requests = cast("Requests", _UnadmittedRequests(requests))
+        sentence = translator.gettext(
+            "Only owners and admins of this room can change its subscriptions. `list` shows them."
+        )
+        return Reply(sentence, CommandOutcome.DENIED)
+    if not is_open and not is_admitted:
+        return Reply(translator.gettext(ACCESS_DENIED), CommandOutcome.DENIED)
+    question = pending_question if can_manage and not is_reaction else None
     try:
         if can_manage and (reply_to_id or is_reaction):
-            resolved = await _resolve_target(requests, text, reply_to_id, is_reaction=is_reaction)
-            if isinstance(resolved, Reply):
-                return resolved
-            command = resolved
-        return await _execute(requests, command, pending_question if can_manage and not is_reaction else None)
-    except _AccessRequired:
-        return AccessDenied()
+            reply = await _answer_reference(requests, text, question, reply_to_id, is_reaction=is_reaction)
+        else:
+            reply = await _answer(requests, command, question)
     except CoronetError as error:
-        return RequestFailed(error, _subject(command, pending_question))
+        reply = failure(error_text(error, "", translator))
+    return msgspec.structs.replace(reply, text=clip(reply.text, MAX_MESSAGE_BYTES))
 
 
-class _AccessRequired(Exception):
-    """Raised if a command of a user without access to the bot needs a request."""
+async def _answer(requests: Requests, command: Command, question: Reply | None = None) -> Reply:  # noqa: PLR0911 - one arm per kind of command
+    """Execute a command; ``question`` is the reply with the question that the user has not answered yet."""
+    translator, options = requests.translator, question.options if question is not None else {}
+    match command:
+        case SubscribeCommand():
+            return await subscriptions.subscribe(requests, command)
+        case VerbCommand("more"):
+            more = options.get("more")
+            return await more.execute(requests) if more else misunderstanding(translator.gettext(NO_MORE_RESULTS))
+        case VerbCommand("cancel") if not options:
+            return misunderstanding(
+                translator.gettext(
+                    "There's nothing to cancel. `unsubscribe #3` ends one subscription, `unsubscribe all` ends them "
+                    "all, and `pause` pauses everything until you `resume`."
+                )
+            )
+        case VerbCommand("cancel"):
+            return Reply(translator.gettext("All right, nothing was changed."))
+        case VerbCommand(name):
+            return await _DIALOGUES[name](requests, command)
+        case AnswerCommand(answer):
+            return await _answer_question(requests, answer, question)
+        case UnknownCommand(_, ""):
+            return misunderstanding(
+                translator.gettext("I don't understand that. Send me a URL to subscribe to it, or `help`.")
+            )
+        case UnknownCommand(_, suggested):
+            return suggestion(suggested, partial(_answer, command=parse(suggested)), translator)
 
 
-class _UnadmittedRequests:
-    """The requests of a user without access to the bot.
+async def _answer_question(requests: Requests, answer: str, question: Reply | None) -> Reply:
+    """Execute what an answer to a question means: "yes", "no", or the number of an option.
 
-    Every method raises :class:`_AccessRequired`, except the method that accepts an invitation.
+    If no option has the number, the question is repeated. If no question with numbers is pending, the reply shows the
+    latest entries of the subscription with this number.
     """
+    if question is not None and answer in question.options:
+        return await question.options[answer].execute(requests)
+    if answer.isdecimal():
+        if question is not None and "yes" not in question.options:
+            return question
+        return await subscriptions.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
+    if question is not None:
+        return Reply(requests.translator.gettext("All right, nothing was changed."))
+    return misunderstanding(
+        requests.translator.gettext("There's nothing to confirm right now. `help` shows what I can do.")
+    )
 
-    def __init__(self, requests: Requests) -> None:
-        self.limits = requests.limits
-        self.contact_addresses = requests.contact_addresses
-        self.accept_invitation = requests.accept_invitation
 
-    def __getattr__(self, name: str) -> NoReturn:
-        raise _AccessRequired(name)
+async def _answer_reference(
+    requests: Requests, text: str, question: Reply | None, message_id: str, *, is_reaction: bool
+) -> Reply:
+    """Execute a command that refers to a message of the bot.
 
-
-async def _resolve_target(requests: Requests, text: str, message_id: str, *, is_reaction: bool) -> Command | Reply:
-    """Return the command in ``text``, completed with the subscription that a message of the bot was about.
-
-    ``message_id`` is the id of this message. A reply is returned instead of a command if the message is no longer
-    known, is about no subscription of the user, or is about several.
+    If the command names no subscription, it is for the one that the message was about. If the message was about
+    several, the user is asked.
     """
-    template = incomplete_command_template(text)
+    translator, template = requests.translator, incomplete_command_template(text)
     references = await requests.message_references(message_id) if template or is_reaction else None
     if references is None and is_reaction:
-        return MessageForgotten()
+        return Reply(
+            translator.gettext(
+                "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
+            )
+        )
     if references is None or not template:
-        return parse(text)
-    subscribed = await requests.subscriptions()
-    candidates = tuple(each for each in subscribed if each.channel.id in references.channels)
-    if len(candidates) == 1:
-        return parse(template.format(candidates[0].number))
-    if candidates:
-        return ChooseSubscription(template, candidates)
-    return _command_about_no_channel(template, references) or NoSuchSubscription()
+        return await _answer(requests, parse(text), question)
+    candidates = [each for each in await requests.subscriptions() if each.channel.id in references.channels]
+    commands = [parse(template.format(each.number)) for each in candidates]
+    if not commands and (command := _command_about_no_channel(template, references)) is not None:
+        commands.append(command)
+    if not commands:
+        return subscriptions.no_such_subscription(translator)
+    if len(commands) == 1:
+        return await _answer(requests, commands[0])
+    rows = [f"#{each.number} {title(each.channel)}" for each in candidates]
+    head = translator.gettext(
+        "That message was about several channels. Which one do you mean? Reply with its number, or `cancel`."
+    )
+    options = {
+        str(each.number): Option(partial(_answer, command=command), row)
+        for each, command, row in zip(candidates, commands, rows, strict=True)
+    }
+    return Reply(fit_rows(head, rows, translator), options=options)
 
 
 def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
@@ -153,129 +200,3 @@ def _command_about_no_channel(template: str, references: MessageReferences) -> C
     if template.startswith("unsubscribe") and len(references.watches) == 1:
         return VerbCommand("unwatch", SubscriptionTarget(number=references.watches[0]))
     return None
-
-
-def _subject(command: Command, pending_question: QuestionReply | None) -> str:
-    """Return the URL that a command is about, as the user wrote it; "" if the command is about no URL."""
-    match command:
-        case SubscribeCommand(url):
-            return url
-        case YesNoCommand(yes=True) if isinstance(pending_question, OfferPageMonitoring):
-            return pending_question.url
-        case _:
-            return ""
-
-
-async def _execute(requests: Requests, command: Command, pending_question: QuestionReply | None) -> Reply:  # noqa: C901, PLR0911, PLR0912 - one arm per verb is the clearest table
-    match command:
-        case SubscribeCommand(""):
-            return MissingArgument("subscribe")
-        case SubscribeCommand(url, selector, initial_settings):
-            return await subscriptions.subscribe(
-                requests, page_url(url, selector), initial_settings, as_page=bool(selector)
-            )
-        case VerbCommand("unsubscribe", target) if target.everything:
-            subscribed = await requests.subscriptions()
-            return ConfirmUnsubscribeAll(len(subscribed)) if subscribed else SubscriptionList((), 0, "")
-        case VerbCommand("unsubscribe", target):
-            return await subscriptions.unsubscribe(requests, target)
-        case VerbCommand("list", words=words):
-            return await subscriptions.list_all(requests, words)
-        case VerbCommand("show", target, words):
-            return await subscriptions.show(requests, target, parse_entry_count(words))
-        case VerbCommand("why", target):
-            return await subscriptions.why(requests, target)
-        case VerbCommand("status"):
-            return await subscriptions.status(requests)
-        case VerbCommand("export"):
-            return await subscriptions.export(requests)
-        case VerbCommand("import", words=words):
-            return await subscriptions.import_list(requests, words)
-        case VerbCommand("pause", target):
-            return await settings.pause(requests, target)
-        case VerbCommand("resume", target):
-            return await settings.resume(requests, target)
-        case VerbCommand("set", target, words):
-            return await settings.change_preferences(requests, target, words)
-        case VerbCommand("filter", target, words):
-            return await settings.edit_filters(requests, target, words)
-        case VerbCommand("quiet", words=words):
-            return await settings.change_user_settings(requests, words, settings_parser.set_quiet_hours)
-        case VerbCommand("digest", words=words):
-            return await settings.change_user_settings(requests, words, settings_parser.set_digest)
-        case VerbCommand("timezone", words=words):
-            return await settings.change_user_settings(requests, words, settings_parser.set_time_zone)
-        case VerbCommand("language", words=words):
-            return await settings.change_language(requests, words)
-        case VerbCommand("announcements", words=words):
-            return await settings.change_announcements(requests, words)
-        case VerbCommand("find", words=words):
-            return await searches.find(requests, words)
-        case VerbCommand("discover", words=words):
-            return await searches.discover(requests, words)
-        case VerbCommand("more"):
-            return await searches.more(requests, pending_question)
-        case VerbCommand("watch", words=words):
-            return await searches.watch(requests, words)
-        case VerbCommand("unwatch", target) if not target.number:
-            return MissingArgument("unwatch")
-        case VerbCommand("unwatch", target):
-            deleted = await requests.unwatch(target.number)
-            return SavedSearchDeleted(deleted) if deleted is not None else NoSuchSavedSearch()
-        case VerbCommand("invite", words=words) if not words.strip():
-            return InvitationCodeMissing()
-        case VerbCommand("invite", words=words):
-            return (
-                InvitationAccepted() if await requests.accept_invitation(words.strip()) else AccessDenied(refused=True)
-            )
-        case VerbCommand("forget"):
-            return ConfirmErasure()
-        case VerbCommand("help", words=words):
-            return HelpReply(words, requests.contact_addresses)
-        case VerbCommand("cancel"):
-            return NothingChanged() if pending_question else NothingToCancel()
-        case VerbCommand():
-            return WelcomeReply()
-        case NumberCommand(number):
-            return await _pick(requests, number, pending_question)
-        case YesNoCommand(yes):
-            return await _decide(requests, pending_question, yes=yes)
-        case UnknownCommand(_, suggestion):
-            return CommandSuggestion(suggestion) if suggestion else UnrecognizedInput()
-
-
-async def _pick(requests: Requests, number: int, pending_question: QuestionReply | None) -> Reply:
-    """Choose an option of the pending question by its number, and return the reply.
-
-    If no option has the number, the question is repeated. If no question is pending, the reply shows the latest entries
-    of the subscription with this number.
-    """
-    match pending_question:
-        case ChooseFeed(options, initial_settings) if 1 <= number <= len(options):
-            return await subscriptions.subscribe(requests, canonical_url(options[number - 1].url), initial_settings)
-        case (SearchResults() | Listing()) as results if 1 <= number <= len(results.hits):
-            channel = results.hits[number - 1].channel
-            return await subscriptions.subscribe(requests, channel.url, (), as_page=channel.kind == "page")
-        case ChooseSubscription(command, options) if any(option.number == number for option in options):
-            return await _execute(requests, parse(command.format(number)), None)
-        case ChooseFeed() | SearchResults() | Listing() | ChooseSubscription():
-            return pending_question
-        case _:
-            return await subscriptions.show(requests, SubscriptionTarget(number=number), DEFAULT_ENTRY_COUNT)
-
-
-async def _decide(requests: Requests, pending_question: QuestionReply | None, *, yes: bool) -> Reply:
-    """Execute the offer of the pending question if ``yes``, otherwise cancel the question; return the reply."""
-    match pending_question if yes else None:
-        case ConfirmErasure():
-            return ErasureReply(await requests.forget_everything())
-        case ConfirmUnsubscribeAll():
-            return await subscriptions.unsubscribe_all(requests)
-        case OfferPageMonitoring(url, initial_settings):
-            return await subscriptions.probe(requests, url, initial_settings, as_page=True)
-        case ConfirmWatch(text):
-            return await searches.watch(requests, text, is_confirmed=True)
-        case CommandSuggestion(command):
-            return await _execute(requests, parse(command), None)
-        case _:
-            return NothingChanged() if pending_question else NoPendingQuestion()

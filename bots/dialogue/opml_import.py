@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import structlog
 
-from bots.access import UserLimits
 from bots.cluster.assigned_users import AssignedUsers
-from bots.replies.subscriptions import ImportResult
+from bots.i18n.translator import get_translator
+from bots.replies.subscriptions import import_result_text
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
@@ -52,18 +53,23 @@ async def subscribe_channel(
     return subscription, new
 
 
+_Outcome = bool | CoronetError
+"""Whether the subscription to a feed is new, or why there is none."""
+
+
 class OpmlImporter:
     """Subscribes the users of one bot process to the feeds in their OPML lists, while :meth:`run` runs."""
 
-    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, limits: UserLimits) -> None:
+    def __init__(self, store: Store, xmpp: XmppSender, assigned_users: AssignedUsers, max_subscriptions: int) -> None:
         """Create an importer for the users assigned to this process.
 
-        Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``.
+        Each user gets the result of an import as a message from the address of the bot, sent through ``xmpp``. A user
+        may have ``max_subscriptions``, unless an admin has set another limit for the user.
         """
         self._assigned_users = assigned_users
         self._store = store
         self._xmpp = xmpp
-        self._limits = limits
+        self._max_subscriptions = max_subscriptions
         self._wakeup = asyncio.Event()
         self._tasks: dict[UserId, asyncio.Task[None]] = {}
 
@@ -92,39 +98,33 @@ class OpmlImporter:
         try:
             while True:
                 self._wakeup.clear()
-                await self._start_tasks()
-                try:
+                with contextlib.suppress(StoreUnavailable):
+                    await self._start_tasks()
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_CHECK_INTERVAL_S):
                         await self._wakeup.wait()
-                except TimeoutError:
-                    continue
         finally:
             await cancel_and_wait(*tuple(self._tasks.values()))
 
     async def _start_tasks(self) -> None:
-        try:
-            queued = await self._assigned_users.select(await self._store.import_queue.users(self._xmpp.address))
-        except StoreUnavailable:
-            return
-        for uid in queued:
+        for uid in await self._assigned_users.select(await self._store.import_queue.users(self._xmpp.address)):
             if uid not in self._tasks and len(self._tasks) < MAX_PARALLEL:
                 task = self._tasks[uid] = asyncio.create_task(self._import(uid))
-                task.add_done_callback(lambda _, uid=uid: self._on_task_done(uid))  # type: ignore[misc] # a default has no type
+                task.add_done_callback(partial(self._on_task_done, uid))
 
-    def _on_task_done(self, uid: UserId) -> None:
+    def _on_task_done(self, uid: UserId, _task: asyncio.Task[None]) -> None:
         self._tasks.pop(uid, None)
         self._wakeup.set()
 
     async def _import(self, uid: UserId) -> None:
-        result = ImportResult()
+        outcomes: list[tuple[str, _Outcome]] = []
         try:
             (jid,) = await self._store.outbox.jids([uid])
             while feeds := await self._store.import_queue.peek(uid, MAX_PARALLEL):
                 user = await self._store.users.get(jid)
                 if not user.suspended:  # otherwise the rest of the list is dropped
-                    result = result.merge(
-                        await self._import_batch(jid, feeds, self._limits.of(user.most_subscriptions))
-                    )
+                    own = user.most_subscriptions
+                    outcomes += await self._import_batch(jid, feeds, self._max_subscriptions if own is None else own)
                 await self._store.import_queue.remove(uid, len(feeds))
             await self._store.import_queue.remove_user(uid, self._xmpp.address)
             if (await self._store.users.get(jid)).suspended:
@@ -133,56 +133,63 @@ class OpmlImporter:
             _log.info("opml import delayed, store unavailable", user=uid, reason=str(error))
             await asyncio.sleep(_CHECK_INTERVAL_S)
             return
-        await self._send_result(jid, result)
+        await self._send_result(jid, outcomes)
 
-    async def _import_batch(self, jid: str, feeds: Sequence[OpmlSubscription], limits: UserLimits) -> ImportResult:
-        """Subscribe the user ``jid`` to feeds, within ``limits``, and return the result. Raises StoreUnavailable."""
+    async def _import_batch(
+        self, jid: str, feeds: Sequence[OpmlSubscription], max_subscriptions: int
+    ) -> list[tuple[str, _Outcome]]:
+        """Subscribe the user ``jid`` to feeds, and return the URL and outcome of each. Raises StoreUnavailable."""
         subscribed_ids = {subscription.channel for subscription in await self._store.subscriptions.of_user(jid)}
-        free = limits.subscriptions - len(subscribed_ids)
+        free = max(0, max_subscriptions - len(subscribed_ids))
         new = [feed for feed in feeds if channel_id(feed.url) not in subscribed_ids]
-        results = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[: max(free, 0)]))
-        full = LimitReached("You've reached the maximum of {count} subscriptions.", count=limits.subscriptions)
-        result = ImportResult(
-            existing=len(feeds) - len(new), failed=tuple((feed.url, full) for feed in new[max(free, 0) :])
-        )
-        for each in results:
-            result = result.merge(each)
-        return result
+        outcomes: list[_Outcome] = await asyncio.gather(*(self._import_feed(jid, feed) for feed in new[:free]))
+        full = LimitReached("You've reached the maximum of {count} subscriptions.", count=max_subscriptions)
+        outcomes += [full] * len(new[free:])
+        existing = [(feed.url, False) for feed in feeds if channel_id(feed.url) in subscribed_ids]
+        return [*existing, *zip((feed.url for feed in new), outcomes, strict=True)]
 
-    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> ImportResult:
+    async def _import_feed(self, jid: str, feed: OpmlSubscription) -> _Outcome:
+        """Subscribe the user ``jid`` to a feed; return whether the subscription is new, or the error.
+
+        Raises StoreUnavailable.
+        """
         try:
             cid = await self._find_or_create_channel(jid, feed)
-            subscription, new = await subscribe_channel(self._store, jid, cid, self._limits.subscriptions)
+            subscription, new = await subscribe_channel(self._store, jid, cid, self._max_subscriptions)
         except StoreUnavailable:
             raise
         except CoronetError as error:
-            return ImportResult(failed=((feed.url, error),))
+            return error
         if new and feed.title:  # keep the title of the list if it differs from the publisher's
             channel = await self._store.channels.get(subscription.channel)
             if channel is not None and channel.title != feed.title:
                 own = Preferences(title=feed.title)
                 await self._store.preferences.put(jid, subscription.number, own)
-        return ImportResult(new=int(new), existing=int(not new))
+        return new
 
     async def _find_or_create_channel(self, jid: str, feed: OpmlSubscription) -> ChannelId:
         """Return the id of the channel of a feed for the user ``jid``. Raises CoronetError.
 
         If the channel does not exist, a worker creates it.
         """
-        user = await self._store.channels.resolve(channel_id(feed.url))
-        if user is not None and not user.dormant:
-            return user.id
-        if not await self._store.users.count_use(jid, "import", self._limits.subscriptions, _DAY_S):
+        channel = await self._store.channels.resolve(channel_id(feed.url))
+        if channel is not None and not channel.dormant:
+            return channel.id
+        if not await self._store.users.count_use(jid, "import", self._max_subscriptions, _DAY_S):
             raise LimitReached(
-                "You've reached today's maximum of {count} new addresses.", count=self._limits.subscriptions
+                "You've reached today's maximum of {count} new addresses.", count=self._max_subscriptions
             )
         probed = await self._store.worker_requests.probe(feed.url, as_page=feed.page)
         if probed.channel is None:
             raise NotAFeed("There is a page that names no feed, or several.")
         return probed.channel.id
 
-    async def _send_result(self, jid: str, result: ImportResult) -> None:
+    async def _send_result(self, jid: str, outcomes: Sequence[tuple[str, _Outcome]]) -> None:
         (user_settings,) = await self._store.users.user_settings([user_id(jid)])
-        content = stanzas.body(result.text(user_settings.effective_language)) + stanzas.RECEIPT_REQUEST
+        translator = get_translator(user_settings.effective_language)
+        failed = [(url, outcome) for url, outcome in outcomes if isinstance(outcome, CoronetError)]
+        new = sum(outcome is True for _, outcome in outcomes)
+        text = import_result_text(new, len(outcomes) - new - len(failed), failed, translator)
+        content = stanzas.body(text) + stanzas.RECEIPT_REQUEST
         message_id = new_message_id(user_id(jid))
         await send_until_confirmed(self._xmpp, [stanzas.message(self._xmpp.address, jid, message_id, content)])

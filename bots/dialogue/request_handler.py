@@ -9,35 +9,27 @@ handlers, decide on policy like limits.
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import msgspec
 
-from bots.access import Access, UserLimits
-from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.opml_import import OpmlImporter, subscribe_channel
-from bots.i18n.translator import supported_language
+from bots.dialogue.bot_services import BotServices
+from bots.dialogue.opml_import import subscribe_channel
+from bots.i18n.translator import get_translator
 from bots.pubsub.atom_items import node_uri
-from bots.replies.base import SubscribedChannel
-from bots.xmpp.file_upload import FileUploader
-from service.clock import Clock
+from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
 from service.feeds.opml import OpmlDocument, OpmlSubscription
-from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.urls import host_of
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, Subscription
-from service.search import Searcher
-from service.store import Store
 from service.store.client.keys import user_id
 from service.store.coordination.requests import ProbeReply
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.people.users import UserState
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import UserSettings
@@ -55,50 +47,6 @@ class MessageReferences(msgspec.Struct, frozen=True):
     watches: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BotServices:
-    """The services that the requests of all users share.
-
-    ``pubsub_service`` is the JID of the service with the pubsub nodes of channels; "" if there is none.
-    ``contact_addresses`` are URIs of the operators.
-    """
-
-    store: Store
-    delivery: OutboxConsumer
-    clock: Clock
-    limits: UserLimits
-    access: Access
-    opml_importer: OpmlImporter
-    uploads: FileUploader
-    opml_reader: OpmlReader
-    pubsub_service: str
-    contact_addresses: tuple[str, ...]
-
-    async def greet(self, known: UserState, tag: str) -> UserState:
-        """Record that a user has written, and return the user's state from before.
-
-        ``known`` is the user's stored state, and ``tag`` the language of the user's client (RFC 5646). A new user is
-        marked as welcomed, and deliveries to an unreachable user are resumed. The returned state still states that the
-        user was new or unreachable. Nothing is stored about users without access to the bot.
-        """
-        jid = known.jid
-        if not await self.access.has_access(jid):
-            return msgspec.structs.replace(known, welcomed=True)  # nothing is stored of people without access
-        if not known.welcomed:
-            await self.store.users.update(jid, welcomed=True)
-            await self.store.inbound_log.keep_home_address(jid)
-        if known.unreachable:
-            subscriptions = await self.store.subscriptions.of_user(jid)
-            await self.store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])
-        client_language = supported_language(tag)
-        if client_language in ("", known.user_settings.client_language):
-            return known
-        await self.store.users.set_client_language(jid, client_language)
-        self.delivery.on_settings_changed(jid)
-        user_settings = msgspec.structs.replace(known.user_settings, client_language=client_language)
-        return msgspec.structs.replace(known, user_settings=user_settings)
-
-
 class ReadRequests:
     """The requests of one user that only read. Each method may raise a CoronetError."""
 
@@ -106,16 +54,20 @@ class ReadRequests:
         self,
         services: BotServices,
         jid: str,
+        language: str = "",
         max_subscriptions: int | None = None,
         on_slow_request: Callable[[], None] | None = None,
     ) -> None:
-        """Create the requests of the user ``jid``.
+        """Create the requests of the user ``jid``, who gets replies in ``language`` (RFC 5646).
 
         ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
         ``on_slow_request`` is called before requests that can take seconds.
         """
-        self.limits = services.limits.of(max_subscriptions)
-        self.contact_addresses = services.contact_addresses
+        self.translator = get_translator(language)
+        self.settings = services.settings
+        self.max_subscriptions = (
+            services.settings.max_subscriptions_per_user if max_subscriptions is None else max_subscriptions
+        )
         self._services = services
         self._store = services.store
         self._jid = jid
@@ -125,10 +77,6 @@ class ReadRequests:
     def now_s(self) -> float:
         """Return the current Unix time."""
         return self._services.clock.wall_s()
-
-    async def is_admitted(self) -> bool:
-        """Return whether the user has access to the bot."""
-        return await self._services.access.has_access(self._jid)
 
     async def channel(self, cid: ChannelId) -> Channel | None:
         """Return a channel, or its successor if the channel has moved; None if it does not exist."""
@@ -157,7 +105,7 @@ class ReadRequests:
 
     async def pubsub_uri(self, cid: ChannelId) -> str:
         """Return the ``xmpp:`` URI of the pubsub node of a channel, or "" if it has none."""
-        service = self._services.pubsub_service
+        service = self.settings.pubsub_service
         position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
         return node_uri(service, cid) if position is not None and position.version else ""
 
@@ -187,8 +135,7 @@ class ReadRequests:
 
         Matches in private channels to which the user is subscribed come first.
         """
-        search = Searcher(self._store, self.limits.public_from_subscribers)
-        language = (await self.user_settings()).effective_language
+        search, language = self._services.search, (await self.user_settings()).effective_language
         own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
         hits = self._without_small_counts((*own, *public.hits))
         has_more = public.has_more or len(hits) > query.limit
@@ -199,13 +146,12 @@ class ReadRequests:
 
         Raises BadQuery for an invalid language or topic, and CellsUnavailable.
         """
-        search = Searcher(self._store, self.limits.public_from_subscribers)
-        answer = await search.discover(order, language, topic, limit)
+        answer = await self._services.search.discover(order, language, topic, limit)
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
 
     def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
         """Return search results without the numbers of subscribers that are too small to be told."""
-        least = self.limits.public_from_subscribers
+        least = self.settings.public_from_subscribers
         return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
 
     async def watches(self) -> tuple[SavedSearch, ...]:
@@ -248,7 +194,7 @@ class RequestHandler(ReadRequests):
 
     async def use_new_url_allowance(self) -> bool:
         """Count one new URL of the user, and return whether the user's hourly limit allows it."""
-        return await self._store.users.count_use(self._jid, "url", self.limits.new_urls_per_hour, _HOUR_S)
+        return await self._store.users.count_use(self._jid, "url", self.settings.max_new_urls_per_hour, _HOUR_S)
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         """Let a worker fetch a canonical URL and create the channel of the feed found there; return the result.
@@ -272,7 +218,9 @@ class RequestHandler(ReadRequests):
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Subscribe the user to a channel; return the number of the subscription and whether it is new."""
         await self._store.inbound_log.keep_home_address(self._jid)
-        subscription, new = await subscribe_channel(self._store, self._jid, cid, self._services.limits.subscriptions)
+        subscription, new = await subscribe_channel(
+            self._store, self._jid, cid, self.settings.max_subscriptions_per_user
+        )
         return subscription.number, new
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
@@ -310,7 +258,7 @@ class RequestHandler(ReadRequests):
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         """Save the search ``text``; new entries that satisfy its ``condition`` are sent to the user."""
-        return await self._store.saved_searches.add(self._jid, condition, text, self.limits.watches)
+        return await self._store.saved_searches.add(self._jid, condition, text, self.settings.max_watches_per_user)
 
     async def unwatch(self, number: int) -> SavedSearch | None:
         """Delete the saved search ``number`` and return it; None if the user has no saved search with this number."""
@@ -351,9 +299,9 @@ class DryRun(ReadRequests):
     ``effects`` lists, in English sentences, the changes that the requests would make.
     """
 
-    def __init__(self, services: BotServices, jid: str, max_subscriptions: int | None) -> None:
+    def __init__(self, services: BotServices, jid: str, language: str, max_subscriptions: int | None) -> None:
         """Create the requests of the user ``jid``; ``max_subscriptions`` is a limit set by an admin, or None."""
-        super().__init__(services, jid, max_subscriptions)
+        super().__init__(services, jid, language, max_subscriptions)
         self.effects: list[str] = []
         self._probed: dict[ChannelId, Channel] = {}
 
@@ -386,10 +334,10 @@ class DryRun(ReadRequests):
 
     async def unsubscribe(self, cid: ChannelId) -> bool:
         """Return whether the user is subscribed to the channel; the subscription stays."""
-        each = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
-        if each:
+        is_subscribed = any(each.channel == cid for each in await self._store.subscriptions.of_user(self._jid))
+        if is_subscribed:
             self.effects.append(f"Unsubscribe the user from {_name(await self._find_channel(cid))}.")
-        return each
+        return is_subscribed
 
     async def pause(self, cids: tuple[ChannelId, ...], *, watches: bool) -> list[ChannelId]:
         """Return the channels among ``cids`` that are not paused. Nothing is paused."""
@@ -424,10 +372,10 @@ class DryRun(ReadRequests):
         for each in subscriptions:
             if each.condition == condition:
                 return each
-        if len(subscriptions) >= self.limits.watches:
+        if len(subscriptions) >= self.settings.max_watches_per_user:
             raise LimitReached(
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
-                most=self.limits.watches,
+                most=self.settings.max_watches_per_user,
             )
         self.effects.append("Save this search.")
         return SavedSearch("", condition, await self._store.users.next_number(self._jid, "watches"), text)
@@ -453,7 +401,7 @@ class DryRun(ReadRequests):
     async def accept_invitation(self, code: str) -> bool:
         """Return whether the user has access to the bot, or would get access by the invitation code."""
         self.effects.append("Redeem the invitation code, if it is valid.")
-        return await self.is_admitted() or await self._store.invitations.is_valid(code)
+        return await self._services.access.has_access(self._jid) or await self._store.invitations.is_valid(code)
 
     async def forget_everything(self) -> int:
         """Return 0, and record the deletion of the user's data as an effect."""

@@ -1,25 +1,20 @@
 """Dialogues about searches: find, browse public channels, show more results, and save a search."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from bots.commands.parser import SubscribeCommand, VerbCommand
+from bots.dialogue.reply import Option, Reply, failure, missing_argument, suggestion
 from bots.dialogue.request_handler import Requests
-from bots.i18n.translator import find_language, normalize_words
-from bots.replies.base import Reply
-from bots.replies.conversation import CommandSuggestion
-from bots.replies.help import MissingArgument
-from bots.replies.search import (
-    ConfirmWatch,
-    Listing,
-    NoMoreResults,
-    SavedSearchList,
-    SearchPreview,
-    SearchResults,
-    SearchSaved,
-)
+from bots.dialogue.subscriptions import subscribe
+from bots.i18n.translator import Translator, find_language, normalize_words
+from bots.replies import search as texts
+from bots.replies.formatting import title
 from service.discovery.av_pairs import ATTRIBUTES, attribute_of
 from service.discovery.discover import DiscoverOrder
 from service.discovery.queries.query import PairCondition, Query, SearchAnswer, SearchHit
@@ -27,7 +22,9 @@ from service.discovery.queries.query_parser import parse_query, parse_watch, sav
 from service.discovery.queries.query_tokens import FIELD_SYNONYMS
 from service.discovery.queries.saved_searches import QueryCondition, SearchCondition
 from service.errors import CellsUnavailable
-from service.feeds.urls import looks_like_url
+from service.feeds.parsing.html_text import one_line
+from service.feeds.urls import looks_like_url, selector_of, without_selector
+from service.model import ChannelId
 
 RESULTS_AT_ONCE: Final = 5
 """Results in one message, unless the user asks for another number."""
@@ -46,23 +43,29 @@ _TOPIC_FIELDS: Final = frozenset(("tag", "topic", *(each for each, name in FIELD
 _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNONYMS.items() if name == "lang")))
 
 
-async def find(requests: Requests, text: str) -> Reply:
+async def find(requests: Requests, command: VerbCommand) -> Reply:
     """Search for channels, and for entries if no channel matches and the search makes sense for entries, too.
 
     Channels with only some of the words are shown if no entry has all of them.
     """
+    text = command.words
     if not text.strip():
-        return MissingArgument("find")
+        return missing_argument("find", requests.translator)
     if looks_like_url(text) and ("/" in text or ":" in text):
-        return CommandSuggestion(f"subscribe {text.strip()}")
+        return _suggest_subscribing(text, requests.translator)
     query = parse_query(text, datetime.fromtimestamp(requests.now_s(), UTC).date(), RESULTS_AT_ONCE)
     answer = await requests.search(query)
     about_entries = _about_entries(query)
     if about_entries is not None and not _has_all_words(answer):
         entries = await requests.search(about_entries)
         if not answer.hits or _has_all_words(entries):
-            return SearchResults(text, about_entries, entries, are_instead_of_channels=bool(entries.hits))
-    return SearchResults(text, query, answer)
+            return _results(requests, text, about_entries, entries, are_instead_of_channels=bool(entries.hits))
+    return _results(requests, text, query, answer)
+
+
+def _suggest_subscribing(url: str, translator: Translator) -> Reply:
+    command = f"subscribe {url.strip()}"
+    return suggestion(command, partial(subscribe, command=SubscribeCommand(url.strip())), translator)
 
 
 def _has_all_words(answer: SearchAnswer) -> bool:
@@ -70,36 +73,70 @@ def _has_all_words(answer: SearchAnswer) -> bool:
     return any(not hit.lacks_words for hit in answer.hits)
 
 
-async def more(requests: Requests, previous: Reply | None) -> Reply:
-    """Return the next results of the search or listing that ``previous`` shows.
+def _results(
+    requests: Requests, text: str, query: Query, answer: SearchAnswer, *, are_instead_of_channels: bool = False
+) -> Reply:
+    """Return the reply that shows the first results of a search."""
 
-    The order can differ from search to search. Therefore the search is repeated with a limit that includes all results
-    shown so far, and those are left out.
+    async def search(requests: Requests, limit: int) -> Sequence[SearchHit]:
+        return (await requests.search(msgspec.structs.replace(query, limit=limit))).hits
+
+    describe = partial(
+        texts.search_results,
+        text,
+        query,
+        answer.corrections,
+        requests.translator,
+        are_instead_of_channels=are_instead_of_channels,
+    )
+    return _Pages(query.limit, search, describe, requests.translator).show(answer.hits, has_more=answer.has_more)
+
+
+class _Pages(msgspec.Struct, frozen=True):
+    """Channels or entries that are shown page by page; the user can subscribe to each of them.
+
+    A page has ``size`` hits. ``fetch`` returns hits up to a limit, and ``describe`` the text of a page.
     """
-    match previous:
-        case SearchResults(text, query, answer):
-            limit = 2 * len(answer.hits) + query.limit + 1
-            found = (await requests.search(msgspec.structs.replace(query, limit=limit))).hits
-            new = tuple(hit for hit in found if hit not in answer.hits)
-            shown = (*answer.hits, *new[: query.limit])
-            next_answer = SearchAnswer(shown, answer.corrections, has_more=len(new) > query.limit)
-            return SearchResults(text, query, next_answer, len(answer.hits), previous.are_instead_of_channels)
-        case Listing(order, language, topic, hits):
-            found = (await requests.discover(order, language, topic, 2 * len(hits) + RESULTS_AT_ONCE + 1)).hits
-            known = {hit.channel.id for hit in hits}
-            new = tuple(hit for hit in found if hit.channel.id not in known)
-            next_hits = (*hits, *new[:RESULTS_AT_ONCE])
-            return Listing(order, language, topic, next_hits, len(hits), has_more=len(new) > RESULTS_AT_ONCE)
-        case _:
-            return NoMoreResults()
+
+    size: int
+    fetch: Callable[[Requests, int], Awaitable[Sequence[SearchHit]]]
+    describe: Callable[..., str]
+    translator: Translator
+
+    def show(self, hits: Sequence[SearchHit], shown_before: int = 0, *, has_more: bool) -> Reply:
+        """Return the reply that shows the hits after the first ``shown_before`` ones."""
+        options = {}
+        for number, hit in enumerate(hits, 1):
+            name = title(hit.channel)
+            label = f"{one_line(hit.entry.title, 80)} · {name}" if hit.entry is not None else name
+            command = SubscribeCommand(without_selector(hit.channel.url), selector_of(hit.channel.url))
+            options[str(number)] = Option(partial(subscribe, command=command), label)
+        label = self.translator.gettext("Show more") if has_more else ""
+        options["more"] = Option(partial(self._show_more, hits=hits), label)
+        return Reply(self.describe(hits=hits, shown_before=shown_before, has_more=has_more), options=options)
+
+    async def _show_more(self, requests: Requests, hits: Sequence[SearchHit]) -> Reply:
+        """Return the reply that shows the page after these hits.
+
+        The order can differ from search to search. Therefore the hits are fetched again with a limit that includes all
+        hits shown so far, and those are left out.
+        """
+        found = await self.fetch(requests, 2 * len(hits) + self.size + 1)
+        known = set(map(_identity, hits))
+        new = [hit for hit in found if _identity(hit) not in known]
+        return self.show([*hits, *new[: self.size]], len(hits), has_more=len(new) > self.size)
 
 
-async def discover(requests: Requests, text: str) -> Reply:
-    """List popular or new public channels, narrowed to the language and the topic in ``text``.
+def _identity(hit: SearchHit) -> tuple[ChannelId, str]:
+    return hit.channel.id, hit.entry.key if hit.entry is not None else ""
 
-    Without a language in ``text``, channels in the user's language are listed if there are any.
+
+async def discover(requests: Requests, command: VerbCommand) -> Reply:
+    """List popular or new public channels, narrowed to the language and the topic that the command names.
+
+    If it names no language, channels in the user's language are listed if there are any.
     """
-    order, language, topic, is_plain = _discover_arguments(text)
+    order, language, topic, is_plain = _discover_arguments(command.words)
     own_language = "" if language else (await requests.user_settings()).effective_language
     wanted = "" if language == _ANY else language or own_language
     answer = await requests.discover(order, wanted, topic, RESULTS_AT_ONCE)
@@ -110,33 +147,63 @@ async def discover(requests: Requests, text: str) -> Reply:
         known = {hit.channel.id for hit in answer.hits}
         newest = (await requests.discover("new", wanted, "", RESULTS_AT_ONCE + NEW_AT_ONCE)).hits
         new = tuple(hit for hit in newest if hit.channel.id not in known)[:NEW_AT_ONCE]
-    return Listing(
-        order, wanted, topic, (*answer.hits, *new),
-        new_count=len(new),
+    listing = texts.Listing(
+        order,
+        wanted,
+        topic,
+        is_own_language=not language and bool(wanted),
         languages=tuple(facet.value for facet in answer.languages),
         topics=tuple(facet.value for facet in answer.topics),
-        has_more=answer.has_more,
-        is_own_language=not language and bool(wanted),
-    )  # fmt: skip
+        new_count=len(new),
+    )
+
+    async def fetch(requests: Requests, limit: int) -> Sequence[SearchHit]:
+        return (await requests.discover(order, wanted, topic, limit)).hits
+
+    pages = _Pages(
+        RESULTS_AT_ONCE, fetch, partial(texts.listing_text, listing, requests.translator), requests.translator
+    )
+    return pages.show((*answer.hits, *new), has_more=answer.has_more)
 
 
-async def watch(requests: Requests, text: str, *, is_confirmed: bool = False) -> Reply:
-    """Save a search, and show what it would have found in the last days; list the saved searches without ``text``.
+async def watch(requests: Requests, command: VerbCommand) -> Reply:
+    """Save a search, and show what it would have found in the last days; without words, list the saved searches.
 
-    A search with many matches is only saved if ``is_confirmed``.
+    Before a search with many matches is saved, the user is asked.
     """
+    text = command.words
     if not text.strip():
-        return SavedSearchList(await requests.watches())
+        return Reply(texts.saved_search_list(await requests.watches(), requests.translator))
     if "=" not in text and looks_like_url(text):
-        return CommandSuggestion(f"subscribe {text.strip()}")
+        return _suggest_subscribing(text, requests.translator)
     condition, saved_text = parse_watch(text), saved_search_text(text)
-    preview = None if is_confirmed else await _preview(requests, condition)
+    preview = await _preview(requests, condition)
     if preview is not None and preview.count > MANY_MATCHES_PER_DAY * PREVIEW_DAYS:
-        return ConfirmWatch(saved_text, preview)
-    return SearchSaved(await requests.watch(condition, saved_text), preview)
+        save = partial(_save_search, condition=condition, text=saved_text, preview=None)
+        return Reply(texts.confirm_search_text(saved_text, preview, requests.translator), options={"yes": Option(save)})
+    return await _save_search(requests, condition, saved_text, preview)
 
 
-async def _preview(requests: Requests, condition: SearchCondition) -> SearchPreview | None:
+async def _save_search(
+    requests: Requests, condition: SearchCondition, text: str, preview: texts.SearchPreview | None
+) -> Reply:
+    return Reply(texts.search_saved_text(await requests.watch(condition, text), preview, requests.translator))
+
+
+async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
+    """Delete the saved search with the number in the command."""
+    translator = requests.translator
+    if not command.target.number:
+        return missing_argument("unwatch", translator)
+    deleted = await requests.unwatch(command.target.number)
+    if deleted is None:
+        return failure(
+            translator.gettext("You have no saved search with that number. `watch` lists the ones you have.")
+        )
+    return Reply(translator.gettext("Deleted the saved search {query}.", query=one_line(deleted.text, 300)))
+
+
+async def _preview(requests: Requests, condition: SearchCondition) -> texts.SearchPreview | None:
     """Return what a saved search would have found in the last days; None if this cannot be told."""
     if not isinstance(condition, QueryCondition):
         return None  # there is no index for regular expressions
@@ -145,7 +212,7 @@ async def _preview(requests: Requests, condition: SearchCondition) -> SearchPrev
         answer = await requests.search(query)
         # A saved search finds no similar words, and requires all words.
         hits = () if answer.corrections else tuple(hit for hit in answer.hits if not hit.lacks_words)
-        return SearchPreview(len(hits), PREVIEW_DAYS, hits[:PREVIEW_EXAMPLES])
+        return texts.SearchPreview(len(hits), PREVIEW_DAYS, hits[:PREVIEW_EXAMPLES])
     return None
 
 

@@ -1,120 +1,123 @@
-"""Dialogues about pauses, preferences and filters of subscriptions, delivery times, and the language."""
+"""Dialogues about pauses, preferences and filters of subscriptions, delivery times, language and announcements."""
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
-from bots.commands.parser import SubscriptionTarget
+from bots.commands.parser import SubscriptionTarget, VerbCommand
 from bots.dialogue import settings_parser
+from bots.dialogue.reply import Reply, failure
 from bots.dialogue.request_handler import Requests
-from bots.dialogue.subscriptions import find_targets
-from bots.i18n.translator import SOURCE_LANGUAGE, find_language, supported_language
-from bots.replies.announcements import AnnouncementsReply
-from bots.replies.base import Reply, SubscribedChannel
-from bots.replies.help import MissingArgument
-from bots.replies.settings import (
-    FilterList,
-    InvalidSetting,
-    LanguageReply,
-    PauseReply,
-    PreferencesReply,
-    ResumeReply,
-    UnknownLanguage,
-    UserSettingsReply,
-)
-from bots.replies.subscriptions import NoSuchSubscription
+from bots.dialogue.subscriptions import find_targets, no_such_subscription
+from bots.i18n.translator import Translator
+from bots.replies import settings as texts
+from bots.replies.formatting import SubscribedChannel
 from service.errors import CoronetError
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences
 from service.users.quiet_hours import UserSettings
 
-_AUTOMATIC = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
+_Parser = Callable[[UserSettings, str, Translator], UserSettings | Reply]
+_PARSERS: Final[dict[str, _Parser]] = {
+    "quiet": settings_parser.set_quiet_hours,
+    "digest": settings_parser.set_digest,
+    "timezone": settings_parser.set_time_zone,
+    "language": settings_parser.set_language,
+    "announcements": settings_parser.set_announcements,
+}
+_TEXTS: Final = {"language": texts.language_text, "announcements": texts.announcements_text}
+"""By verb, the text that shows the setting; all other verbs show the delivery times."""
 
 
-async def pause(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Pause the delivery of the subscriptions that ``target`` names. If it names all, saved searches are paused too."""
-    targets = await find_targets(requests, target)
-    if not targets and not target.everything:
-        return NoSuchSubscription()
-    paused_ids = await requests.pause(tuple(each.channel.id for each in targets), watches=target.everything)
-    newly_paused = tuple(each for each in targets if each.channel.id in paused_ids)
-    return PauseReply(newly_paused, targets, everything=target.everything)
+async def pause(requests: Requests, command: VerbCommand) -> Reply:
+    """Pause the delivery of the subscriptions that the command names. If it names all, pause saved searches, too."""
+    everything = command.target.everything
+    targets = await find_targets(requests, command.target)
+    if not targets and not everything:
+        return no_such_subscription(requests.translator)
+    newly_paused = await requests.pause(tuple(each.channel.id for each in targets), watches=everything)
+    target = None if everything else targets[0]
+    return Reply(texts.paused_text(target, requests.translator, is_new=bool(newly_paused)))
 
 
-async def resume(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Resume the delivery of the subscriptions that ``target`` names.
-
-    If it names all, saved searches are resumed too.
-    """
-    targets = await find_targets(requests, target)
-    if not targets and not target.everything:
-        return NoSuchSubscription()
-    result = await requests.resume(tuple(each.channel.id for each in targets), watches=target.everything)
-    resumed = tuple(each for each in targets if each.channel.id in result.withheld)
-    return ResumeReply(
-        resumed,
-        sum(result.withheld.values()),
-        result.missed_matches,
-        everything=target.everything,
-        saved_searches_resumed=result.saved_searches_resumed,
+async def resume(requests: Requests, command: VerbCommand) -> Reply:
+    """Resume the delivery of the subscriptions that the command names. If it names all, resume saved searches, too."""
+    everything = command.target.everything
+    targets = await find_targets(requests, command.target)
+    if not targets and not everything:
+        return no_such_subscription(requests.translator)
+    result = await requests.resume(tuple(each.channel.id for each in targets), watches=everything)
+    return Reply(
+        texts.resumed_text(
+            None if everything else targets[0],
+            sum(result.withheld.values()),
+            result.missed_matches,
+            requests.translator,
+            is_resumed=bool(result.withheld) or result.saved_searches_resumed,
+        )
     )
 
 
-async def change_preferences(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
+async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
     """Change a setting of one or of all subscriptions, or show their settings.
 
-    ``words`` are the name of the setting and its new value; without words, the reply shows the settings.
+    The words of the command are the name of the setting and its new value; without words, the reply shows the settings.
     """
-    key, value = (*words.split(maxsplit=1), "", "")[:2]
-    found = await _find_preferences(requests, target)
+    translator = requests.translator
+    key, value = (*command.words.split(maxsplit=1), "", "")[:2]
+    found = await _find_preferences(requests, command.target)
     if isinstance(found, Reply):
         return found
     number, subscription, before = found
     if not key:
-        return PreferencesReply(subscription, before)
-    if (
-        settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and number != FOR_ALL
-    ):  # counts only when subscribing
-        return InvalidSetting("proof", "")
-    changed = settings_parser.change_setting(before, key, value, for_all=number == FOR_ALL)
-    if isinstance(changed, InvalidSetting) and subscription is not None:
-        return msgspec.structs.replace(changed, number=subscription.number)
+        return Reply(texts.preferences_text(subscription, before, translator))
+    if settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and subscription is not None:
+        return failure(
+            texts.invalid_setting_text("proof", "", translator, number=number)
+        )  # counts only when subscribing
+    changed = settings_parser.change_setting(before, key, value, translator, number)
     if not isinstance(changed, Preferences):
         return changed
     await requests.set_preferences(number, changed)
-    if subscription is not None and changed.title:
-        channel = msgspec.structs.replace(subscription.channel, title=changed.title)
-        subscription = msgspec.structs.replace(subscription, channel=channel)
-    is_interval_changed = subscription is not None and changed.interval_s != before.interval_s
-    poll_interval_s = (
-        await _poll_interval_s(requests, subscription) if subscription is not None and is_interval_changed else None
-    )
-    return PreferencesReply(subscription, changed, changed=True, poll_interval_s=poll_interval_s)
+    note = ""
+    if subscription is not None:
+        if changed.title:
+            channel = msgspec.structs.replace(subscription.channel, title=changed.title)
+            subscription = msgspec.structs.replace(subscription, channel=channel)
+        if changed.interval_s != before.interval_s:
+            note = await _interval_note(requests, subscription, changed.interval_s)
+    return Reply(texts.preferences_text(subscription, changed, translator, note=note))
 
 
-async def _poll_interval_s(requests: Requests, subscription: SubscribedChannel) -> float | None:
-    """Return the average interval between polls of a subscription's channel; None if it is not known at present."""
+async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:
+    """Return the sentence about a new delivery interval; "" if it is not known at present how often the bot polls."""
     try:
-        return (await requests.explain_polling(subscription.channel.id)).gap_s
+        explanation = await requests.explain_polling(subscription.channel.id)
     except CoronetError:
-        return None
+        return ""
+    return texts.interval_note(interval_s, explanation.gap_s, subscription.number, requests.translator)
 
 
-async def edit_filters(requests: Requests, target: SubscriptionTarget, words: str) -> Reply:
-    """Add or remove a filter of one or of all subscriptions; without ``words``, list the filters."""
-    found = await _find_preferences(requests, target)
+async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
+    """Add or remove a filter of one or of all subscriptions; without words, list the filters."""
+    found = await _find_preferences(requests, command.target)
     if isinstance(found, Reply):
         return found
     number, subscription, before = found
-    word, rest = (*words.split(maxsplit=1), "", "")[:2]
+    word, rest = (*command.words.split(maxsplit=1), "", "")[:2]
     preferences = await requests.preferences()
     other_filters = any(other.rules for each, other in preferences.items() if (each == FOR_ALL) != (number == FOR_ALL))
-    if not word:
-        return FilterList(subscription, before.rules, other_filters=other_filters)
-    rules = settings_parser.change_filters(before.rules, word.lower(), rest.strip())
-    if isinstance(rules, Reply):
-        return rules
-    await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
-    return FilterList(subscription, rules, changed=rules != before.rules, other_filters=other_filters)
+    rules = before.rules
+    if word:
+        changed = settings_parser.change_filters(rules, word.lower(), rest.strip(), requests.translator)
+        if isinstance(changed, Reply):
+            return changed
+        rules = changed
+        await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
+    is_changed = rules != before.rules
+    return Reply(
+        texts.filter_list(subscription, rules, requests.translator, changed=is_changed, other_filters=other_filters)
+    )
 
 
 async def _find_preferences(
@@ -129,52 +132,20 @@ async def _find_preferences(
     if not target.everything:
         targets = await find_targets(requests, target)
         if not targets:
-            return NoSuchSubscription()
+            return no_such_subscription(requests.translator)
         subscription = targets[0]
     number = FOR_ALL if subscription is None else subscription.number
     return number, subscription, (await requests.preferences()).get(number, NO_PREFERENCES)
 
 
-async def change_user_settings(
-    requests: Requests, words: str, parse: Callable[[UserSettings, str], UserSettings | Reply]
-) -> Reply:
-    """Change the user's settings and return the reply that shows them; without ``words``, only show the settings.
-
-    ``parse`` returns the settings after the change in the words, or a reply about an error in the words.
-    """
-    user_settings = await requests.user_settings()
-    words = words.strip()
-    if not words:
-        return UserSettingsReply(user_settings, requests.now_s())
-    changed = parse(user_settings, words)
-    if isinstance(changed, Reply):
-        return changed
-    await requests.set_user_settings(changed)
-    return UserSettingsReply(changed, requests.now_s(), changed=True)
-
-
-async def change_announcements(requests: Requests, words: str) -> Reply:
-    """Turn announcements on or off, as ``words`` say; without words, show whether the user gets them."""
-    user_settings = await requests.user_settings()
-    word = words.strip().lower()
-    if not word:
-        return AnnouncementsReply(user_settings.announcements)
-    if word not in settings_parser.ON_WORDS | settings_parser.OFF_WORDS:
-        return MissingArgument("announcements")
-    enabled = word in settings_parser.ON_WORDS
-    await requests.set_user_settings(msgspec.structs.replace(user_settings, announcements=enabled))
-    return AnnouncementsReply(enabled, changed=True)
-
-
-async def change_language(requests: Requests, words: str) -> Reply:
-    """Change the language of the bot's messages to the one that ``words`` name; without words, show the language."""
-    user_settings = await requests.user_settings()
-    words = words.strip()
+async def change_user_settings(requests: Requests, command: VerbCommand) -> Reply:
+    """Change the delivery times, language or announcements of a user; without words, only show what is set."""
+    user_settings, words = await requests.user_settings(), command.words.strip()
     if words:
-        is_automatic = words.lower() in _AUTOMATIC
-        language = "" if is_automatic else find_language(words)
-        if not language and not is_automatic:
-            return UnknownLanguage(words)
-        user_settings = msgspec.structs.replace(user_settings, language=language)
+        changed = _PARSERS[command.name](user_settings, words, requests.translator)
+        if isinstance(changed, Reply):
+            return changed
+        user_settings = changed
         await requests.set_user_settings(user_settings)
-    return LanguageReply(supported_language(user_settings.effective_language) or SOURCE_LANGUAGE, changed=bool(words))
+    text = _TEXTS.get(command.name, texts.delivery_times_text)
+    return Reply(text(user_settings, requests.translator, requests.now_s(), changed=bool(words)))

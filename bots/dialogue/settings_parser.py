@@ -10,22 +10,15 @@ from typing import Final
 
 import msgspec
 
-from bots.commands.parser import MAX_ENTRY_COUNT
-from bots.i18n.translator import normalize_words
+from bots.commands.parser import MAX_ENTRY_COUNT, InitialSettings
+from bots.dialogue.reply import Reply, failure, missing_argument
+from bots.i18n.translator import LANGUAGES, Translator, find_language, normalize_words
 from bots.replies import entry_templates
-from bots.replies.base import Reply
-from bots.replies.help import MissingArgument
-from bots.replies.settings import (
-    InvalidSetting,
-    InvalidTime,
-    NoSuchFilter,
-    NoSuchSetting,
-    TooManyFilters,
-    UnknownTimeZone,
-)
-from bots.replies.subscriptions import InitialSettings
+from bots.replies.help import help_text
+from bots.replies.settings import invalid_setting_text, languages_text, unknown_variables_text
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import (
+    FOR_ALL,
     MAX_INTERVAL_S,
     MAX_RULES,
     MIN_INTERVAL_S,
@@ -95,6 +88,8 @@ _SCHEDULE_INTERVALS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
 _HOURS_PER_DAY: Final = 24
 _MINUTES_PER_HOUR: Final = 60
 _MAX_TITLE_CHARS: Final = 120
+_EXAMPLE_NUMBER: Final = 3
+"""The number of the subscription in examples, unless the command names one."""
 _DEFAULT: Final = frozenset(("default", "usual", "standard", "défaut", "predeterminado"))
 SETTING_OF_NAME: Final = {
     **dict.fromkeys(("mute", "muted", "stumm", "muet", "silenciar"), "mute"),
@@ -109,6 +104,7 @@ _IS_ALLOW: Final = {
     **dict.fromkeys(("deny", "not", "without", "block", "hide", "ohne", "sans", "refuser", "sin", "denegar"), False),
 }
 _PRESENCE: Final = frozenset(("presence", "away", "präsenz", "anwesenheit", "présence", "presencia"))
+_AUTOMATIC: Final = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 _NUMBER = re.compile(r"#?([0-9]{1,3})")
 
 
@@ -121,7 +117,7 @@ def _parse_day(name: str) -> int | None:
     return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
 
 
-def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+def set_quiet_hours(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
     """Return the settings with the quiet hours in ``words``, or the reply about an error.
 
     ``words`` are hours and days, a word for "off" to remove the quiet hours, or ``presence``, which makes messages wait
@@ -132,25 +128,62 @@ def set_quiet_hours(user_settings: UserSettings, words: str) -> UserSettings | R
     if words.lower() in _PRESENCE:
         return msgspec.structs.replace(user_settings, heeds_presence=True)
     hours = parse_quiet_hours(words)
-    return msgspec.structs.replace(user_settings, quiet=hours) if hours else InvalidTime("quiet", words)
+    return msgspec.structs.replace(user_settings, quiet=hours) if hours else _invalid_time("quiet", words, translator)
 
 
-def set_digest(user_settings: UserSettings, words: str) -> UserSettings | Reply:
+def set_digest(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
     """Return the settings with the digest schedule in ``words``, or the reply about an error.
 
     A word for "off" removes the schedule.
     """
-    is_off = words.lower() in OFF_WORDS
-    schedule = None if is_off else parse_digest(words)
-    return (
-        msgspec.structs.replace(user_settings, digest=schedule) if schedule or is_off else InvalidTime("digest", words)
+    schedule = None
+    if words.lower() not in OFF_WORDS and (schedule := parse_digest(words)) is None:
+        return _invalid_time("digest", words, translator)
+    return msgspec.structs.replace(user_settings, digest=schedule)
+
+
+def _invalid_time(verb: str, words: str, translator: Translator) -> Reply:
+    sentence = translator.gettext("I don't understand “{words}” here.", words=one_line(words, 60))
+    return failure(f"{sentence}\n{help_text(verb, translator)}")
+
+
+def set_time_zone(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
+    """Return the settings with the time zone that ``words`` name, or the reply about an error."""
+    zones, quoted = find_time_zones(words), one_line(words, 60)
+    if len(zones) == 1:
+        return msgspec.structs.replace(user_settings, zone=zones[0])
+    if not zones:
+        return failure(
+            translator.gettext(
+                "I don't know the time zone “{words}”. Name a large city in it, e.g. `timezone Berlin`, or use the "
+                "zone's full name, e.g. `timezone America/New_York`.",
+                words=quoted,
+            )
+        )
+    commands = translator.format_alternatives([f"`timezone {name}`" for name in zones])
+    return failure(
+        translator.gettext(
+            "There's more than one “{words}”. Which do you mean: {commands}?", words=quoted, commands=commands
+        )
     )
 
 
-def set_time_zone(user_settings: UserSettings, words: str) -> UserSettings | Reply:
-    """Return the settings with the time zone that ``words`` name, or the reply about an error."""
-    zones = find_time_zones(words)
-    return msgspec.structs.replace(user_settings, zone=zones[0]) if len(zones) == 1 else UnknownTimeZone(words, zones)
+def set_language(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
+    """Return the settings with the language that ``words`` name, or the reply about an error."""
+    is_automatic = words.lower() in _AUTOMATIC
+    language = "" if is_automatic else find_language(words)
+    if not language and not is_automatic:
+        sentence = translator.gettext("I don't speak “{words}”.", words=one_line(words, 60))
+        return failure(f"{sentence} {languages_text(LANGUAGES, translator)}")
+    return msgspec.structs.replace(user_settings, language=language)
+
+
+def set_announcements(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
+    """Return the settings with announcements turned on or off, as ``words`` say, or the reply about an error."""
+    word = words.lower()
+    if word not in ON_WORDS | OFF_WORDS:
+        return missing_argument("announcements", translator)
+    return msgspec.structs.replace(user_settings, announcements=word in ON_WORDS)
 
 
 def parse_quiet_hours(words: str) -> QuietHours | None:
@@ -232,21 +265,23 @@ def _parse_days(words: str) -> tuple[int, ...] | None:
     return tuple(sorted(found))
 
 
-def apply_settings(before: Preferences, settings: InitialSettings) -> Preferences | Reply:
+def apply_settings(before: Preferences, settings: InitialSettings, translator: Translator) -> Preferences | Reply:
     """Return the preferences ``before`` changed by these settings, or the reply about an error in one setting."""
     for key, value in settings:
-        changed = change_setting(before, key, value, for_all=False)
+        changed = change_setting(before, key, value, translator)
         if not isinstance(changed, Preferences):
             return changed
         before = changed
     return before
 
 
-def change_setting(before: Preferences, name: str, value: str, *, for_all: bool) -> Preferences | Reply:  # noqa: PLR0911 - one arm per key
+def change_setting(  # noqa: C901, PLR0911, PLR0912 - one arm per key
+    before: Preferences, name: str, value: str, translator: Translator, number: int = _EXAMPLE_NUMBER
+) -> Preferences | Reply:
     """Return the preferences ``before`` with one setting changed, or the reply about an error.
 
-    ``name`` and ``value`` are as the user typed them; ``for_all`` tells whether the preferences are for all
-    subscriptions.
+    ``name`` and ``value`` are as the user typed them. ``number`` is the number of the subscription, ``FOR_ALL`` if the
+    preferences are for all subscriptions.
     """
     key, value = SETTING_OF_NAME.get(name.lower(), ""), value.strip()
     is_default = value.lower() in _DEFAULT
@@ -254,58 +289,46 @@ def change_setting(before: Preferences, name: str, value: str, *, for_all: bool)
     is_on = None if is_default else value.lower() in ON_WORDS
     match key:
         case "":
-            return NoSuchSetting(name)
+            return failure(
+                translator.gettext(
+                    "There is no setting “{words}”. You can set mute, title, edits, interval, format and latest; `help "
+                    "set` explains them.",
+                    words=one_line(name, 40),
+                )
+            )
         case "interval":
-            return _with_interval(before, value, is_off=is_off, is_default=is_default)
-        case "mute" | "edits" if not (is_off or is_on or is_default):
-            return InvalidSetting(key, value)
-        case "mute":
+            if is_off or is_default or normalize_words(value) in AT_ONCE_WORDS:
+                return msgspec.structs.replace(before, interval_s=None if is_default else 0)
+            seconds = parse_interval_s(value)
+            if seconds is not None and MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
+                return msgspec.structs.replace(before, interval_s=seconds)
+        case "mute" if is_off or is_on or is_default:
             return msgspec.structs.replace(before, muted=bool(is_on))
-        case "edits":
+        case "edits" if is_off or is_on or is_default:
             return msgspec.structs.replace(before, edits=is_on)
         case "proof":
-            return _with_proof(before, value, is_off=is_off, is_default=is_default)
-        case "title" if for_all or not value:
-            return InvalidSetting(key, value)
-        case "title":
+            if is_off or is_default or is_on:
+                return msgspec.structs.replace(before, proof=0 if is_off else None)
+            if (count := _NUMBER.fullmatch(value)) is not None and int(count[1]) <= MAX_ENTRY_COUNT:
+                return msgspec.structs.replace(before, proof=int(count[1]))
+        case "title" if number != FOR_ALL and value:
             title = "" if is_off or is_default else one_line(value, _MAX_TITLE_CHARS)
             return msgspec.structs.replace(before, title=title)
-        case _:
-            return _with_template(before, value, is_off=is_off, is_default=is_default)
+        case "format":
+            if is_off or is_default:
+                return msgspec.structs.replace(before, template="" if is_off else None)
+            template = entry_templates.normalize(value)
+            is_valid = "$" in template and entry_templates.is_short_enough(template)
+            if unknown := entry_templates.unknown_variables(template):
+                return failure(unknown_variables_text(unknown, translator))
+            if is_valid:
+                return msgspec.structs.replace(before, template=template)
+    return failure(invalid_setting_text(key, value, translator, number=number or _EXAMPLE_NUMBER))
 
 
-def _with_interval(before: Preferences, value: str, *, is_off: bool, is_default: bool) -> Preferences | Reply:
-    seconds = parse_interval_s(value)
-    if is_off or is_default or normalize_words(value) in AT_ONCE_WORDS:
-        return msgspec.structs.replace(before, interval_s=None if is_default else 0)
-    if seconds is None or not MIN_INTERVAL_S <= seconds <= MAX_INTERVAL_S:
-        return InvalidSetting("interval", value)
-    return msgspec.structs.replace(before, interval_s=seconds)
-
-
-def _with_proof(before: Preferences, value: str, *, is_off: bool, is_default: bool) -> Preferences | Reply:
-    number = _NUMBER.fullmatch(value)
-    if is_off or is_default or value.lower() in ON_WORDS:
-        return msgspec.structs.replace(before, proof=0 if is_off else None)
-    if number is None or int(number[1]) > MAX_ENTRY_COUNT:
-        return InvalidSetting("proof", value)
-    return msgspec.structs.replace(before, proof=int(number[1]))
-
-
-def _with_template(before: Preferences, value: str, *, is_off: bool, is_default: bool) -> Preferences | Reply:
-    template = entry_templates.normalize(value)
-    if is_off or is_default:
-        return msgspec.structs.replace(before, template="" if is_off else None)
-    if (
-        "$" not in template
-        or not entry_templates.is_short_enough(template)
-        or entry_templates.unknown_variables(template)
-    ):
-        return InvalidSetting("format", template, entry_templates.unknown_variables(template))
-    return msgspec.structs.replace(before, template=template)
-
-
-def change_filters(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple[FilterRule, ...] | Reply:
+def change_filters(  # noqa: PLR0911 - one for each error
+    rules: tuple[FilterRule, ...], word: str, rest: str, translator: Translator
+) -> tuple[FilterRule, ...] | Reply:
     """Return the filter rules after one change, or the reply about an error.
 
     ``word`` is ``deny`` or ``allow`` to add a rule with the words in ``rest``. It is ``off`` to remove the rule with
@@ -315,13 +338,26 @@ def change_filters(rules: tuple[FilterRule, ...], word: str, rest: str) -> tuple
         number = _NUMBER.fullmatch(rest)
         if not rest:
             return ()
-        if number is None or not 1 <= int(number[1]) <= len(rules):
-            return NoSuchFilter()
-        return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
+        if number is not None and 1 <= int(number[1]) <= len(rules):
+            return tuple(rule for place, rule in enumerate(rules, 1) if place != int(number[1]))
+        return failure(
+            translator.gettext(
+                "There is no filter with that number. `filter #3` shows the filters of one subscription; `filter` "
+                "alone shows those that apply to all."
+            )
+        )
     is_allow = _IS_ALLOW.get(word)
     if is_allow is None or not rest:
-        return MissingArgument("filter")
+        return missing_argument("filter", translator)
     rule = FilterRule(allow=is_allow, test=parse_condition(rest))
     if rule in rules:
         return rules
-    return (*rules, rule) if len(rules) < MAX_RULES else TooManyFilters(MAX_RULES)
+    if len(rules) < MAX_RULES:
+        return (*rules, rule)
+    return failure(
+        translator.ngettext(
+            "You already have {count} filter here, the maximum. One /regular expression/ can replace several.",
+            "You already have {count} filters here, the maximum. One /regular expression/ can replace several.",
+            MAX_RULES,
+        )
+    )

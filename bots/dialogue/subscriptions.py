@@ -5,78 +5,114 @@ several messages.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
-from bots.commands.parser import SubscriptionTarget
+from bots.commands.parser import InitialSettings, SubscribeCommand, SubscriptionTarget, VerbCommand, parse_entry_count
+from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings
-from bots.replies.base import MAX_MESSAGE_BYTES, Reply, SubscribedChannel
-from bots.replies.help import MissingArgument
-from bots.replies.subscriptions import (
-    ChooseFeed,
-    ExportFileReply,
-    ExportReply,
-    ImportStarted,
-    InitialSettings,
-    LatestEntries,
-    NoSuchSubscription,
-    OfferPageMonitoring,
-    PollExplanationReply,
-    StatusReport,
-    SubscribeReply,
-    SubscriptionList,
-    TooManyNewUrls,
-    TooManySubscriptions,
-    UnsubscribeReply,
-)
+from bots.i18n.translator import Translator
+from bots.replies import subscriptions as texts
+from bots.replies.errors import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, SubscribedChannel
 from service.corona.optimizer.poll_explanation import BindingConstraint
-from service.errors import BadUrl, ListOfFeeds, UploadRefused
+from service.errors import BadUrl, CoronetError, ListOfFeeds, UploadRefused
 from service.feeds import opml
 from service.feeds.opml import OpmlDocument
+from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import canonical_url, channel_id, page_url
-from service.model import Channel, Entry
+from service.model import Channel, Entry, FeedLink
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 
 
-async def subscribe(requests: Requests, url: str, settings: InitialSettings, *, as_page: bool = False) -> Reply:
-    """Subscribe to the feed at a canonical URL, or to the page itself or a part of it if ``as_page``; return the reply.
+async def subscribe(requests: Requests, command: SubscribeCommand) -> Reply:
+    """Subscribe to the feed at a URL, or to a page or a part of it; import the feeds of a list (OPML) at a URL.
 
-    ``settings`` are names and values of the settings of the new subscription.
+    A URL that is not polled yet is fetched by a worker, and counts towards the user's hourly limit on new URLs.
     """
-    preferences = apply_settings(NO_PREFERENCES, settings)
-    if not isinstance(preferences, Preferences):
+    if not command.url:
+        return missing_argument("subscribe", requests.translator)
+    preferences = apply_settings(NO_PREFERENCES, command.settings, requests.translator)
+    if isinstance(preferences, Reply):
         return preferences
+    try:
+        return await _subscribe(requests, command, page_url(command.url, command.selector))
+    except CoronetError as error:
+        return failure(error_text(error, one_line(command.url, 200), requests.translator))
+
+
+async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) -> Reply:
+    """Execute a command, whose settings are valid, for the canonical URL of a feed, a page or a part of a page."""
+    translator, settings = requests.translator, command.settings
     subscribed = await requests.subscriptions()
     channel = await requests.channel(channel_id(url))
     url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
-    limits = requests.limits
     is_subscribed = any(each.channel.id == channel_id(url) for each in subscribed)
-    if len(subscribed) >= limits.subscriptions and not is_subscribed:
-        return TooManySubscriptions(limits.subscriptions)
+    if len(subscribed) >= requests.max_subscriptions and not is_subscribed:
+        return failure(
+            translator.ngettext(
+                "You've reached the maximum of {count} subscription. `unsubscribe #n` makes room.",
+                "You've reached the maximum of {count} subscriptions. `unsubscribe #n` makes room.",
+                requests.max_subscriptions,
+            )
+        )
     if channel is not None and not channel.dormant:
         return await _begin(requests, channel, None, settings, moved=moved)
-    if not await requests.use_new_url_allowance():
-        return TooManyNewUrls(limits.new_urls_per_hour)
-    as_page = as_page or (channel is not None and channel.kind == "page")
-    return await probe(requests, url, settings, as_page=as_page, moved=moved)
-
-
-async def probe(
-    requests: Requests, url: str, settings: InitialSettings, *, as_page: bool, moved: bool = False
-) -> Reply:
-    """Let a worker fetch a URL, subscribe to the feed or import the OPML list at this URL, and return the reply.
-
-    If ``as_page`` is True, the user is subscribed to the page itself. ``moved`` states whether ``url`` has replaced the
-    URL that the user entered.
-    """
+    # A page that was offered has been counted.
+    if not command.as_page and (refusal := await _refuse_new_url(requests)) is not None:
+        return refusal
+    as_page = command.as_page or bool(command.selector) or (channel is not None and channel.kind == "page")
     try:
         found = await requests.probe(url, as_page=as_page)
     except ListOfFeeds:
         return await _import(requests, await requests.read_list(url))
-    if found.channel is None:
-        return OfferPageMonitoring(url, settings) if found.page else ChooseFeed(found.choices, settings)
-    return await _begin(requests, found.channel, found.latest, settings, discovered=found.discovered, moved=moved)
+    if found.channel is not None:
+        return await _begin(requests, found.channel, found.latest, settings, discovered=found.discovered, moved=moved)
+    return _offer_page(url, settings, translator) if found.page else _offer_feeds(found.choices, settings, translator)
+
+
+async def _refuse_new_url(requests: Requests) -> Reply | None:
+    """Count a new URL; return the reply that refuses it if the user has reached the hourly limit, otherwise None."""
+    if await requests.use_new_url_allowance():
+        return None
+    return failure(
+        requests.translator.ngettext(
+            "You've reached the limit of {count} new URL an hour. Please try again later; everything else works as "
+            "usual.",
+            "You've reached the limit of {count} new URLs an hour. Please try again later; everything else works as "
+            "usual.",
+            requests.settings.max_new_urls_per_hour,
+        )
+    )
+
+
+def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> Reply:
+    """Ask whether to monitor the page at ``url``, which has no feed."""
+    text = translator.gettext(
+        "There's no feed at {url}. Shall I monitor the page itself and let you know when it changes? (`yes` or `no`)",
+        url=one_line(url, 300),
+    )
+    command = SubscribeCommand(url, "", settings, as_page=True)
+    return Reply(text, options={"yes": Option(partial(subscribe, command=command))})
+
+
+def _offer_feeds(feeds: Sequence[FeedLink], settings: InitialSettings, translator: Translator) -> Reply:
+    """Ask to which of the feeds of a page to subscribe."""
+    untitled = translator.gettext("Feed")
+    options = {
+        str(number): Option(
+            partial(subscribe, command=SubscribeCommand(feed.url, "", settings)),
+            f"{one_line(feed.title, 80) or untitled}: {one_line(feed.url, 300)}",
+        )
+        for number, feed in enumerate(feeds[:10], 1)
+    }
+    asked = translator.gettext(
+        "That page has several feeds. Which one would you like? Reply with its number, or `cancel`."
+    )
+    rows = [f"{number}. {option.label}" for number, option in options.items()]
+    return Reply("\n".join([asked, *rows]), options=options)
 
 
 async def _begin(
@@ -88,34 +124,29 @@ async def _begin(
     discovered: bool = False,
     moved: bool = False,
 ) -> Reply:
-    """Subscribe to a channel with settings, and return the reply.
+    """Subscribe to a channel with settings, which must be valid, and return the reply.
 
     ``latest`` are the channel's entries if a worker has just read them, otherwise None. ``discovered`` states whether
     the feed was found through the page at the URL, and ``moved`` whether the channel has moved to another URL.
     """
-    preferences = await requests.preferences()
-    proof = _apply_valid_settings(Preferences(proof=preferences.get(FOR_ALL, NO_PREFERENCES).proof), settings).proof
-    proof = DEFAULT_PROOF if proof is None else proof
+    translator, preferences = requests.translator, await requests.preferences()
+    initial = apply_settings(NO_PREFERENCES, settings, translator)
+    proofs = [each.proof for each in (initial, preferences.get(FOR_ALL)) if isinstance(each, Preferences)]
+    proof = next((proof for proof in proofs if proof is not None), DEFAULT_PROOF)
     if latest is None and proof:
         latest = await requests.latest(channel.id, proof)
-    number, new = await requests.subscribe(channel.id)
+    number, is_new = await requests.subscribe(channel.id)
     own = NO_PREFERENCES
     if settings:
-        own = msgspec.structs.replace(
-            _apply_valid_settings(preferences.get(number, NO_PREFERENCES), settings), proof=None
-        )
+        changed = apply_settings(preferences.get(number, own), settings, translator)
+        own = msgspec.structs.replace(changed if isinstance(changed, Preferences) else own, proof=None)
         await requests.set_preferences(number, own)
         channel = msgspec.structs.replace(channel, title=own.title or channel.title)
     shown = latest[:proof] if latest is not None and proof else None
-    return SubscribeReply(
-        SubscribedChannel(number, channel), new, shown, discovered=discovered, moved=moved, preferences=own
+    subscription = SubscribedChannel(number, channel)
+    return Reply(
+        texts.subscribed_text(subscription, shown, own, translator, is_new=is_new, discovered=discovered, moved=moved)
     )
-
-
-def _apply_valid_settings(before: Preferences, settings: InitialSettings) -> Preferences:
-    """Return the preferences ``before`` changed by these settings, which must have been validated."""
-    after = apply_settings(before, settings)
-    return after if isinstance(after, Preferences) else before
 
 
 async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[SubscribedChannel, ...]:
@@ -137,115 +168,154 @@ async def find_targets(requests: Requests, target: SubscriptionTarget) -> tuple[
     )[:1]
 
 
-async def _find_target(requests: Requests, verb: str, target: SubscriptionTarget) -> SubscribedChannel | Reply:
-    """Return the subscription that matches the target; if none matches, return the reply to the user."""
-    if target == SubscriptionTarget():
-        return MissingArgument(verb)
-    targets = await find_targets(requests, target)
-    return targets[0] if targets else NoSuchSubscription()
+def no_such_subscription(translator: Translator) -> Reply:
+    """Return the reply to a command that names none of the user's subscriptions."""
+    return failure(translator.gettext("I can't find that subscription. `list` shows the ones you have."))
 
 
-async def unsubscribe(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """End the subscription that ``target`` names."""
-    subscription = await _find_target(requests, "unsubscribe", target)
-    if isinstance(subscription, Reply):
-        return subscription
-    return (
-        UnsubscribeReply((subscription,))
-        if await requests.unsubscribe(subscription.channel.id)
-        else NoSuchSubscription()
-    )
+async def _find_target(requests: Requests, command: VerbCommand) -> SubscribedChannel | Reply:
+    """Return the subscription that the command names; if there is none, return the reply to the user."""
+    if command.target == SubscriptionTarget():
+        return missing_argument(command.name, requests.translator)
+    targets = await find_targets(requests, command.target)
+    return targets[0] if targets else no_such_subscription(requests.translator)
 
 
-async def unsubscribe_all(requests: Requests) -> Reply:
-    """End every subscription of the user."""
+async def unsubscribe(requests: Requests, command: VerbCommand) -> Reply:
+    """End the subscription that the command names; before ending all subscriptions, ask."""
+    translator = requests.translator
+    if not command.target.everything:
+        subscription = await _find_target(requests, command)
+        if isinstance(subscription, Reply):
+            return subscription
+        is_ended = await requests.unsubscribe(subscription.channel.id)
+        return (
+            Reply(texts.unsubscribed_text([subscription], translator)) if is_ended else no_such_subscription(translator)
+        )
+    count = len(await requests.subscriptions())
+    if not count:
+        return Reply(translator.gettext(texts.NO_SUBSCRIPTIONS))
+    if count == 2:  # noqa: PLR2004 - both
+        text = translator.gettext("End both of your subscriptions? Reply `yes` or `no`.")
+    else:
+        text = translator.ngettext(
+            "End your only subscription? Reply `yes` or `no`.",
+            "End all {count} of your subscriptions? Reply `yes` or `no`.",
+            count,
+        )
+    return Reply(text, options={"yes": Option(_unsubscribe_all)})
+
+
+async def _unsubscribe_all(requests: Requests) -> Reply:
     subscribed = await requests.subscriptions()
     for subscription in subscribed:
         await requests.unsubscribe(subscription.channel.id)
-    return UnsubscribeReply(subscribed)
+    return Reply(texts.unsubscribed_text(subscribed, requests.translator))
 
 
-async def list_all(requests: Requests, text: str) -> Reply:
-    """List the user's subscriptions whose title or URL contains ``text``; "" lists all of them."""
+async def list_all(requests: Requests, command: VerbCommand) -> Reply:
+    """List the user's subscriptions whose title or URL contains the words of the command; without words, list all."""
     subscribed = await requests.subscriptions()
-    needle = text.casefold()
-    matches = tuple(
+    needle = command.words.casefold()
+    matches = [
         each for each in subscribed if needle in each.channel.title.casefold() or needle in each.channel.url.casefold()
-    )
-    return SubscriptionList(matches, len(subscribed), text)
+    ]
+    return Reply(texts.subscription_list(matches, len(subscribed), command.words, requests.translator))
 
 
-async def show(requests: Requests, target: SubscriptionTarget, count: int) -> Reply:
-    """Show up to ``count`` latest entries of the subscription that ``target`` names."""
-    subscription = await _find_target(requests, "show", target)
-    return (
-        subscription
-        if isinstance(subscription, Reply)
-        else LatestEntries(subscription, await requests.latest(subscription.channel.id, count))
-    )
+async def show(requests: Requests, command: VerbCommand) -> Reply:
+    """Show the latest entries of a subscription, as many as the words of the command say."""
+    subscription = await _find_target(requests, command)
+    if isinstance(subscription, Reply):
+        return subscription
+    entries = await requests.latest(subscription.channel.id, parse_entry_count(command.words))
+    return Reply(texts.latest_entries(subscription, entries, requests.translator))
 
 
-async def why(requests: Requests, target: SubscriptionTarget) -> Reply:
-    """Explain how often a channel is polled; ``target`` names the user's subscription to the channel."""
-    subscription = await _find_target(requests, "why", target)
+async def why(requests: Requests, command: VerbCommand) -> Reply:
+    """Explain how often the channel of a subscription is polled."""
+    subscription = await _find_target(requests, command)
     if isinstance(subscription, Reply):
         return subscription
     cid = subscription.channel.id
     explanation = await requests.explain_polling(cid)
     failures = (await requests.health((cid,)))[1] if explanation.bound is BindingConstraint.FAILURE else {}
     _, failing_since_s = failures.get(cid, ("", None))
-    return PollExplanationReply(
-        subscription, explanation, requests.now_s(), await requests.pubsub_uri(cid), failing_since_s
+    return Reply(
+        texts.poll_explanation_text(
+            subscription,
+            explanation,
+            requests.translator,
+            now_s=requests.now_s(),
+            node_uri=await requests.pubsub_uri(cid),
+            failing_since_s=failing_since_s,
+        )
     )
 
 
-async def status(requests: Requests) -> Reply:
+async def status(requests: Requests, _command: VerbCommand) -> Reply:
     """Report the user's channels that cannot be polled at present."""
     subscribed = await requests.subscriptions()
     workers, failures = await requests.health(tuple(subscription.channel.id for subscription in subscribed))
-    failing = tuple((each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures)
-    return StatusReport(len(subscribed), workers, failing, requests.now_s())
+    failing = [(each, *failures[each.channel.id]) for each in subscribed if each.channel.id in failures]
+    return Reply(texts.status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator))
 
 
-async def export(requests: Requests) -> Reply:
-    """Export the user's subscriptions as OPML: as a file if the XMPP server accepts one, otherwise as messages."""
-    subscribed = await requests.subscriptions()
+async def export(requests: Requests, _command: VerbCommand) -> Reply:
+    """Export the user's subscriptions as OPML: as a file if the XMPP server accepts one, otherwise as messages.
+
+    Each message is a document without other text, so that the user can save it unchanged.
+    """
+    translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [
         opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
         for each in subscribed
     ]
-    parts, refused = tuple(split_into_documents(feeds, MAX_MESSAGE_BYTES)), None
-    if len(parts) > 1:
-        try:
-            url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
-        except UploadRefused as error:
-            refused = error
-        else:
-            if url is not None:
-                return ExportFileReply(url, len(subscribed))
-    return ExportReply(parts, len(subscribed), refused)
+    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
+    if not further:
+        return Reply(first)
+    try:
+        url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
+    except UploadRefused as error:
+        url = None
+        further.append(
+            translator.gettext(
+                "Your list comes in {count} messages, each of which can be imported on its own, because the server "
+                "didn't accept a file. {detail}",
+                count=1 + len(further),
+                detail=one_line(str(error), 300),
+            )
+        )
+    if url is None:
+        return Reply(first, further_texts=tuple(further))
+    text = translator.ngettext(
+        "Here's your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for "
+        "a while:",
+        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for "
+        "a while:",
+        len(subscribed),
+    )
+    return Reply(text, further_texts=(url,), is_file=True)
 
 
-async def import_list(requests: Requests, words: str) -> Reply:
-    """Import the OPML list at the URL in ``words``, or the OPML document that ``words`` contain. Raises CoronetError.
+async def import_list(requests: Requests, command: VerbCommand) -> Reply:
+    """Import an OPML list: the words of the command are its URL, or the OPML document. Raises CoronetError.
 
     A URL counts towards the user's hourly limit on new URLs.
     """
-    words = words.strip()
+    words = command.words.strip()
     if not words:
-        return MissingArgument("import")
+        return missing_argument("import", requests.translator)
     if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
         return await _import(requests, await requests.read_list_text(words))
     url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
-    if not await requests.use_new_url_allowance():
-        return TooManyNewUrls(requests.limits.new_urls_per_hour)
-    return await _import(requests, await requests.read_list(url))
+    return await _refuse_new_url(requests) or await _import(requests, await requests.read_list(url))
 
 
 async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
     if outline.feeds:
         await requests.import_feeds(outline.feeds)
-    return ImportStarted(len(outline.feeds), outline.problems)
+    return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
 
 
 def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:

@@ -96,22 +96,17 @@ class Translator:
             case count, unit:
                 return self.gettext("at most once {frequency}", frequency=self._frequency(count, unit))
 
-    def _frequency(self, count: int, unit: str) -> str:  # noqa: PLR0911 - one sentence per unit
-        match unit:
-            case "second":
-                return self.ngettext("every second", "every {count} seconds", count)
-            case "minute":
-                return self.ngettext("every minute", "every {count} minutes", count)
-            case "hour":
-                return self.ngettext("every hour", "every {count} hours", count)
-            case "day":
-                return self.ngettext("every day", "every {count} days", count)
-            case "week":
-                return self.ngettext("every week", "every {count} weeks", count)
-            case "month":
-                return self.ngettext("every month", "every {count} months", count)
-            case _:
-                return self.ngettext("every year", "every {count} years", count)
+    def _frequency(self, count: int, unit: str) -> str:
+        frequencies = {
+            "second": self.ngettext("every second", "every {count} seconds", count),
+            "minute": self.ngettext("every minute", "every {count} minutes", count),
+            "hour": self.ngettext("every hour", "every {count} hours", count),
+            "day": self.ngettext("every day", "every {count} days", count),
+            "week": self.ngettext("every week", "every {count} weeks", count),
+            "month": self.ngettext("every month", "every {count} months", count),
+            "year": self.ngettext("every year", "every {count} years", count),
+        }
+        return frequencies[unit]
 
     def format_datetime(self, at_s: float, zone: str) -> str:
         """Return the date and time of the Unix time ``at_s`` in ``zone``, a name of the tz database."""

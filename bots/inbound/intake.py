@@ -14,25 +14,27 @@ import asyncio
 import contextlib
 import enum
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.dialogue.bot_services import BotServices
+from bots.retries import retry_while_unavailable
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.archive import read_archive
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
-from bots.xmpp.interface import XmppClient, XmppSessionLost
+from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
-from service.clock import Clock
 from service.errors import StoreUnavailable
+from service.model import UserId
 from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundLog, InboundMessage
+from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundMessage
 from service.tasks import run_until_one_ends
 
 BATCH_SIZE: Final = 500
@@ -66,8 +68,10 @@ class IntakeQueue:
 
     def __init__(self) -> None:
         """Create an empty queue."""
-        self._messages: deque[MessageReceived] = deque()
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._messages: deque[tuple[MessageReceived, str]] = deque()
+        """Each message with the site of its sender."""
+        self._counts: Counter[str] = Counter()
+        """Numbers of messages by bare JID and by site; the key of a site begins with "site "."""
 
     def __len__(self) -> int:
         """Return the number of queued messages."""
@@ -75,21 +79,18 @@ class IntakeQueue:
 
     def put(self, message: MessageReceived) -> None:
         """Append a message; drop it if a limit is reached."""
-        limits = dict(zip(_counter_keys(message), (MAX_UNANSWERED, _MAX_QUEUED_PER_SITE), strict=True))
-        if len(self) < _MAX_QUEUED and all(self._counts[key] < limit for key, limit in limits.items()):
-            self._messages.append(message)
-            self._counts.update(limits.keys())
+        jid, site = message.jid, f"site {site_of_jid(message.jid)}"
+        is_full = self._counts[jid] >= MAX_UNANSWERED or self._counts[site] >= _MAX_QUEUED_PER_SITE
+        if not is_full and len(self._messages) < _MAX_QUEUED:
+            self._messages.append((message, site))
+            self._counts.update((jid, site))
 
     def take(self, limit: int) -> list[MessageReceived]:
         """Remove and return the oldest messages, at most ``limit``."""
-        taken = [self._messages.popleft() for _ in range(min(limit, len(self)))]
-        self._counts.subtract(key for message in taken for key in _counter_keys(message))
+        taken = [self._messages.popleft() for _ in range(min(limit, len(self._messages)))]
+        self._counts.subtract(key for message, site in taken for key in (message.jid, site))
         self._counts = +self._counts
-        return taken
-
-
-def _counter_keys(message: MessageReceived) -> tuple[tuple[str, str], tuple[str, str]]:
-    return ("user", message.jid), ("site", site_of_jid(message.jid))
+        return [message for message, _ in taken]
 
 
 class Intake:
@@ -98,27 +99,18 @@ class Intake:
     :meth:`run` does the work; the event handlers never wait.
     """
 
-    def __init__(
-        self,
-        inbound_log: InboundLog,
-        xmpp: XmppClient,
-        assigned_users: AssignedUsers,
-        *,
-        chat_sessions: ChatSessions,
-        adhoc_sessions: AdhocSessions,
-        clock: Clock,
-    ) -> None:
-        """Create an intake for the bot that serves ``assigned_users``.
+    def __init__(self, services: BotServices, chat_sessions: ChatSessions, adhoc_sessions: AdhocSessions) -> None:
+        """Create an intake for the users that the bot with these ``services`` serves.
 
         Messages and commands of these users are passed to ``chat_sessions`` and ``adhoc_sessions``. Other bots are
         notified of messages of other users.
         """
-        self._inbound_log = inbound_log
-        self._xmpp = xmpp
-        self._assigned_users = assigned_users
+        self._inbound_log = services.store.inbound_log
+        self._xmpp = services.xmpp
+        self._assigned_users = services.assigned_users
+        self._clock = services.clock
         self._chat_sessions = chat_sessions
         self._adhoc_sessions = adhoc_sessions
-        self._clock = clock
         self._state = SyncState.INCOMPLETE
         self._queue = IntakeQueue()
         self._has_work = asyncio.Event()
@@ -195,7 +187,7 @@ class Intake:
         self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
         with contextlib.suppress(TimeoutError, XmppSessionLost):
             async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
-                await self._store_archive()
+                await retry_while_unavailable(self._store_archive)
                 result = SyncState.COMPLETE
         if self._state is SyncState.CATCHING_UP:
             self._state = result
@@ -206,18 +198,12 @@ class Intake:
         The checkpoint is the time up to which all messages are stored. Without a checkpoint, no archived messages are
         stored.
         """
-        now_s = self._clock.wall_s()
-        while True:
-            try:
-                checkpoint_s = await self._inbound_log.caught_up_until_s(self._xmpp.address)
-                since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
-                new_count = await self.store_archived(page.messages async for page in read_archive(self._xmpp, since_s))
-                await self._inbound_log.record_caught_up(self._xmpp.address, now_s)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-            else:
-                _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
-                return
+        log, address, now_s = self._inbound_log, self._xmpp.address, self._clock.wall_s()
+        checkpoint_s = await log.caught_up_until_s(address)
+        since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
+        new_count = await self.store_archived(page.messages async for page in read_archive(self._xmpp, since_s))
+        await log.record_caught_up(address, now_s)
+        _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
 
     async def _store(self, messages: Sequence[MessageReceived]) -> int:
         """Store messages, acknowledge the new ones, and pass them to the responsible bots.
@@ -239,11 +225,19 @@ class Intake:
                 self._xmpp.send_unconfirmed(stanzas.receipt(address, each.sender, each.id))
             if each.wants_marker:
                 self._xmpp.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
-        assigned = await self._assigned_users.select(dict.fromkeys(user_id(each.jid) for each in messages))
-        self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
+        assigned = await self._pass_unanswered(dict.fromkeys(user_id(each.jid) for each in messages))
         others = {user_id(each.jid) for each in new}.difference(assigned)
         await self._inbound_log.notify([BotNotice(uid) for uid in others])
         return len(new)
+
+    async def _pass_unanswered(self, user_ids: Collection[UserId]) -> list[UserId]:
+        """Pass the unanswered messages of those of these users who are assigned to this bot to their sessions.
+
+        Return the assigned users.
+        """
+        assigned = await self._assigned_users.select(user_ids)
+        self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
+        return assigned
 
     async def _write_checkpoint(self) -> None:
         """Store, every few seconds, the time up to which all messages to the bot are stored."""
@@ -260,40 +254,35 @@ class Intake:
 
     async def _follow_notices(self) -> None:
         """Handle the messages and ad-hoc commands of assigned users that other bots received."""
-        after_id = ""
+        after_id = await retry_while_unavailable(self._inbound_log.newest_notice_id)
         while True:
-            try:
-                after_id = after_id or await self._inbound_log.newest_notice_id()
-                notices = await self._inbound_log.read_notices(after_id)
-                assigned = set(await self._assigned_users.select({each.uid for each in notices.values()}))
-                own = {ident: each for ident, each in notices.items() if each.uid in assigned}
-                self._chat_sessions.on_stored_messages(
-                    await self._inbound_log.read_unanswered(
-                        {each.uid for each in own.values() if not each.adhoc_command}
-                    )
-                )
-                after_id = next(reversed(notices), after_id)
-                for each in own.values():
-                    if each.adhoc_command:
-                        command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
-                        self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
-                await self._inbound_log.remove_notices(list(own))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
+            after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
+
+    async def _handle_notices(self, after_id: str) -> str:
+        """Handle the notices after the one with the id ``after_id``, and return the id of the last one."""
+        notices = await self._inbound_log.read_notices(after_id)
+        assigned = await self._pass_unanswered({each.uid for each in notices.values()})
+        own = {ident: each for ident, each in notices.items() if each.uid in assigned}
+        for each in own.values():
+            if each.adhoc_command:
+                command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
+                self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
+        # Apart from the caller's retries, which would execute the commands again.
+        await retry_while_unavailable(partial(self._inbound_log.remove_notices, list(own)))
+        return next(reversed(notices), after_id)
 
     async def _sweep(self) -> None:
         """Handle all unanswered messages of assigned users, periodically and when users are added."""
+
+        async def pass_all() -> None:
+            await self._pass_unanswered(await self._inbound_log.unanswered_users())
+
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SWEEP_INTERVAL_S):
                     await self._is_sweep_due.wait()
             self._is_sweep_due.clear()
-            try:
-                assigned = await self._assigned_users.select(await self._inbound_log.unanswered_users())
-                self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-                self._is_sweep_due.set()
+            await retry_while_unavailable(pass_all)
 
     async def _send_for_other_bots(self) -> None:
         """Send the responses of other bots to the requests that clients sent to this session."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, canonicalize, tostring
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
@@ -55,14 +55,9 @@ def build_items(channel: Channel, deltas: Sequence[Delta], service: str) -> list
 
 
 def is_equal(first: Element, second: Element) -> bool:
-    """Return whether two elements have equal tags, attributes, texts and children."""
-    return (
-        first.tag == second.tag
-        and dict(first.attrib) == dict(second.attrib)
-        and (first.text or "") == (second.text or "")
-        and len(first) == len(second)
-        and all(map(is_equal, first, second))
-    )
+    """Return whether two elements are equal, whatever prefixes their namespaces have."""
+    texts = [canonicalize(tostring(element), rewrite_prefixes=True) for element in (first, second)]
+    return texts[0] == texts[1]
 
 
 def _delta_items(channel: Channel, delta: Delta, service: str) -> list[NodeItem]:

@@ -28,6 +28,7 @@ from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta
 from service.search import Searcher
+from service.settings import Settings
 from service.store import Store
 from service.store.channels.pubsub_nodes import PublishedPosition
 from service.store.client.keys import REGISTRY_BUCKETS
@@ -64,28 +65,16 @@ class NodePublisher:
     """Keeps the nodes of one pubsub service up to date while :meth:`run` is running."""
 
     def __init__(
-        self,
-        store: Store,
-        xmpp: XmppClient,
-        clock: Clock,
-        assigned_users: AssignedUsers,
-        *,
-        service: str,
-        min_subscribers: int,
-        scan_interval_s: float,
+        self, store: Store, xmpp: XmppClient, clock: Clock, assigned_users: AssignedUsers, settings: Settings
     ) -> None:
-        """Create a publisher for the pubsub service with the JID ``service``.
-
-        A channel is public if it has at least ``min_subscribers`` subscribers. At least ``scan_interval_s`` seconds
-        pass between two scans of all channels.
-        """
+        """Create a publisher for the pubsub service in ``settings``."""
         self._store = store
-        self._pubsub = PubsubClient(xmpp, service)
         self._clock = clock
-        self._service = service
-        self._search = Searcher(store, min_subscribers)
-        self._scan_interval_s = scan_interval_s
         self._assigned_users = assigned_users
+        self._service = settings.pubsub_service
+        self._scan_interval_s = settings.maintenance_interval_s
+        self._pubsub = PubsubClient(xmpp, self._service)
+        self._search = Searcher(store, settings.public_from_subscribers)
         self._step_lock = asyncio.Lock()
         self._due: dict[ChannelId, None] = {}
         """Channels to update, as an ordered set."""
@@ -163,34 +152,24 @@ class NodePublisher:
             del self._due[channel_id]
             if not self._due:
                 self._has_due.clear()
+            log = _log.bind(service=self._service, node=channel_id)
             try:
                 async with self._step_lock:
                     await self.update_node(channel_id)
                 await self._check([channel_id])  # another step may be necessary
+                retry_s = _MIN_RETRY_S
+                continue
             except PubsubRefused as error:
-                _log.warning(
-                    "pubsub request refused",
-                    service=self._service,
-                    node=channel_id,
-                    condition=error.condition,
-                    advice="Allow the bot to create nodes (Prosody: admins of the component).",
-                )
+                advice = "Allow the bot to create nodes (Prosody: admins of the component)."
+                log.warning("pubsub request refused", condition=error.condition, advice=advice)
                 if error.condition in _NODE_CONDITIONS:
                     self._pause(channel_id)
                     continue
             except (XmppSessionLost, TimeoutError, StoreUnavailable) as error:
-                _log.warning(
-                    "pubsub node update failed, will retry",
-                    service=self._service,
-                    retry_in_s=retry_s,
-                    reason=str(error),
-                )
-            except Exception:  # noqa: BLE001 - an unexpected error in one channel must not stop the others
-                _log.exception("pubsub node update failed", channel=channel_id)
+                log.warning("pubsub node update failed, will retry", retry_in_s=retry_s, reason=str(error))
+            except Exception:
+                log.exception("pubsub node update failed")
                 self._pause(channel_id)
-                continue
-            else:
-                retry_s = _MIN_RETRY_S
                 continue
             self._due[channel_id] = None  # behind the others
             self._has_due.set()

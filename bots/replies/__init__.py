@@ -1,5 +1,4 @@
-"""Replies: classes for the results of dialogues, with the texts for the user.
+"""Texts of replies: the longer texts that dialogues return, by topic, and helpers for all texts.
 
-There is a module for each topic and a class for each reply (see :mod:`bots.replies.base`). Texts are short, name the
-next useful step, and are styled by XEP-0393.
+Texts are short, name the next useful step, and are styled by XEP-0393.
 """

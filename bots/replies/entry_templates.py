@@ -4,8 +4,7 @@ A template is filled once per entry with values of one line each. Values are not
 of a publisher has no effect.
 """
 
-import re
-from collections.abc import Callable
+from string import Template
 from typing import Final
 
 import msgspec
@@ -18,10 +17,14 @@ MAX_CHARS: Final = 500
 MAX_LINES: Final = 10
 VARIABLES: Final = ("channel", "title", "link", "date", "summary", "author", "tags")
 
-_VARIABLE = re.compile(r"\$(?:(?P<doubled>\$)|\{(?P<braced>\w+)\}|(?P<plain>\w+))")
+
+class _Template(Template):
+    """A template whose variables have names of letters, digits and underscores of any script."""
+
+    idpattern = r"\w+"
 
 
-class Template(msgspec.Struct, frozen=True):
+class EntryTemplate(msgspec.Struct, frozen=True):
     """A user's template for entries, and the time zone in which the template's dates are shown."""
 
     text: str
@@ -30,7 +33,7 @@ class Template(msgspec.Struct, frozen=True):
     @property
     def has_channel(self) -> bool:
         """Whether the template contains the channel's title; otherwise the title is put above the entries."""
-        return any(not found["doubled"] and _named(found) == "channel" for found in _VARIABLE.finditer(self.text))
+        return any(name.lower() == "channel" for name in _Template(self.text).get_identifiers())
 
     def fill(self, entry: Entry, channel: str, summary_chars: int, translator: Translator) -> str:
         """Return the template filled with the values of an entry; the result may be "".
@@ -38,18 +41,17 @@ class Template(msgspec.Struct, frozen=True):
         ``channel`` is the title of the entry's channel. The value of ``$summary`` is cut to ``summary_chars``
         characters.
         """
-        known: dict[str, Callable[[], str]] = {
-            "channel": lambda: channel,
-            "title": lambda: one_line(entry.title, 300),
-            "link": lambda: one_line(entry.link, 2000),
-            "date": lambda: (
-                translator.format_datetime(entry.published, self.zone) if entry.published is not None else ""
-            ),
-            "summary": lambda: one_line(entry.summary, summary_chars) if summary_chars else "",
-            "author": lambda: one_line(", ".join(entry.authors), 200),
-            "tags": lambda: one_line(", ".join(entry.tags), 200),
+        template, published_s = _Template(self.text), entry.published
+        values = {
+            "channel": channel,
+            "title": one_line(entry.title, 300),
+            "link": one_line(entry.link, 2000),
+            "date": translator.format_datetime(published_s, self.zone) if published_s is not None else "",
+            "summary": one_line(entry.summary, summary_chars) if summary_chars else "",
+            "author": one_line(", ".join(entry.authors), 200),
+            "tags": one_line(", ".join(entry.tags), 200),
         }
-        filled = _VARIABLE.sub(lambda found: "$" if found["doubled"] else known[_named(found)](), self.text)
+        filled = template.safe_substitute({name: values[name.lower()] for name in template.get_identifiers()})
         # Variables without a value leave no empty lines.
         return "\n".join(line.strip() for line in filled.splitlines() if line.strip())
 
@@ -67,9 +69,5 @@ def is_short_enough(text: str) -> bool:
 
 def unknown_variables(text: str) -> tuple[str, ...]:
     """Return the names of variables in a template that no entry has, without duplicates."""
-    named = (_named(found) for found in _VARIABLE.finditer(text) if not found["doubled"])
-    return tuple(dict.fromkeys(name for name in named if name not in VARIABLES))
-
-
-def _named(found: re.Match[str]) -> str:
-    return (found["braced"] or found["plain"]).lower()
+    names = (name.lower() for name in _Template(text).get_identifiers())
+    return tuple(dict.fromkeys(name for name in names if name not in VARIABLES))

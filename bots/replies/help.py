@@ -1,13 +1,12 @@
-"""Help texts and titles of the commands, and the replies that show them."""
+"""Help texts and titles of the commands."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from bots.commands.parser import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.base import FailureReply, Reply
 from service.feeds.parsing.html_text import one_line
 
 
@@ -16,18 +15,6 @@ class HelpTopic(msgspec.Struct, frozen=True):
 
     line: str
     more: str = ""
-
-    def summary(self, translator: Translator) -> str:
-        """Return the translated summary of the command, without a full stop."""
-        return translator.gettext(self.line)
-
-    def full_text(self, translator: Translator) -> str:
-        """Return the translated summary and details of the command."""
-        return (
-            f"{self.summary(translator)}. {translator.gettext(self.more)}"
-            if self.more
-            else f"{self.summary(translator)}."
-        )
 
 
 HELP: Final = {
@@ -161,38 +148,31 @@ HELP: Final = {
 }
 
 
-class HelpReply(Reply, frozen=True):
-    """Shows the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
+def help_text(verb: str, translator: Translator) -> str:
+    """Return the help text of a command with one of the verbs in ``HELP``."""
+    topic = HELP[verb]
+    summary = f"{translator.gettext(topic.line)}."
+    return f"{summary} {translator.gettext(topic.more)}" if topic.more else summary
+
+
+def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
+    """Return the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
 
     ``contact_addresses`` are URIs of the operators, which the list ends with.
     """
-
-    topic: str
-    contact_addresses: tuple[str, ...] = ()
-
-    def _text(self, translator: Translator) -> str:
-        if self.topic in HELP:
-            return HELP[self.topic].full_text(translator)
-        lines = (f"• {topic.summary(translator)}" for topic in HELP.values())
-        head = translator.gettext("Here's what I can do:")
-        if self.topic and not {self.topic.lower()} & (VERB_OF.keys() | LEAVE):
-            unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(self.topic, 40))
-            head = f"{unknown} {head}"
-        return "\n".join([head, *lines, *self._contact(translator)])
-
-    def _contact(self, translator: Translator) -> Iterator[str]:
-        if self.contact_addresses:
-            addresses = translator.format_list([uri.removeprefix("mailto:") for uri in self.contact_addresses])
-            yield translator.gettext("Questions or complaints? Contact the operators: {addresses}", addresses=addresses)
-
-
-class MissingArgument(FailureReply, frozen=True):
-    """Says that the command ``verb`` lacks an argument, and shows the help text of the command."""
-
-    verb: str
-
-    def _text(self, translator: Translator) -> str:
-        return HELP[self.verb].full_text(translator)
+    if topic in HELP:
+        return help_text(topic, translator)
+    head = translator.gettext("Here's what I can do:")
+    if topic and topic.lower() not in VERB_OF.keys() | LEAVE:
+        unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(topic, 40))
+        head = f"{unknown} {head}"
+    lines = [f"• {translator.gettext(each.line)}" for each in HELP.values()]
+    if contact_addresses:
+        addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
+        lines.append(
+            translator.gettext("Questions or complaints? Contact the operators: {addresses}", addresses=addresses)
+        )
+    return "\n".join([head, *lines])
 
 
 _TITLES: Final = {

@@ -1,197 +1,193 @@
-"""Replies to searches and listings of channels, and replies about saved searches."""
+"""Texts of searches and listings of channels, and of saved searches."""
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.base import FailureReply, QuestionReply, Reply, fit_rows, more, title
-from bots.replies.help import HELP
+from bots.replies.formatting import fit_rows, more_line, title
+from bots.replies.help import help_text
 from service.discovery.discover import DiscoverOrder
-from service.discovery.queries.query import Correction, Query, SearchAnswer, SearchHit
+from service.discovery.queries.query import Correction, Query, SearchHit
 from service.discovery.queries.query_parser import saved_search_text
-from service.discovery.queries.saved_searches import PatternCondition, SavedSearch
+from service.discovery.queries.saved_searches import SavedSearch
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import without_selector
 
+NO_MORE_RESULTS: Final = gettext_noop(
+    "There are no more results. `find` starts a new search, `discover` shows what's popular."
+)
 _MAX_TOPICS: Final = 8
 _MAX_ADDRESS_CHARS: Final = 60
 _INDENT: Final = "\n    "
 _LOWERCASE_OR = re.compile(r"\s(or|oder|ou|o)\s", re.IGNORECASE)
 
 
-class SearchResults(QuestionReply, frozen=True):
-    """The hits of a search, and the question to which of the channels the user wants to subscribe.
+def search_results(
+    query_text: str,
+    query: Query,
+    corrections: tuple[Correction, ...],
+    translator: Translator,
+    *,
+    are_instead_of_channels: bool,
+    hits: Sequence[SearchHit],
+    shown_before: int,
+    has_more: bool,
+) -> str:
+    """Return the text with the hits of a search; without hits, it suggests other searches.
 
-    Without hits, the reply suggests other searches. ``query_text`` is the query as the user wrote it. The hits of
-    ``answer`` are all hits shown so far; earlier replies have shown the first ``shown_before`` of them. With
-    ``are_instead_of_channels``, the hits are entries because no channel matches.
+    Args:
+        query_text: The query as the user wrote it.
+        query: The parsed query.
+        corrections: The words that were replaced for the search.
+        translator: The translator into the user's language.
+        are_instead_of_channels: Whether the hits are entries because no channel matches.
+        hits: All hits shown so far.
+        shown_before: How many of them earlier replies have shown.
+        has_more: Whether the search has further hits.
     """
-
-    query_text: str
-    query: Query
-    answer: SearchAnswer
-    shown_before: int = 0
-    are_instead_of_channels: bool = False
-
-    @property
-    def hits(self) -> tuple[SearchHit, ...]:
-        """All hits shown so far."""
-        return self.answer.hits
-
-    @property
-    def has_more(self) -> bool:
-        """Whether the search has further hits."""
-        return self.answer.has_more
-
-    def _text(self, translator: Translator) -> str:
-        text = one_line(self.query_text, 200)
-        if not self.hits:
-            return " ".join([_no_hits(self.query, text, translator), *_alternatives(self.query, text, translator)])
-        if self.shown_before == len(self.hits):
-            return NoMoreResults().text(translator.language)
-        rows = [f"{number}. {_hit(hit, translator)}" for number, hit in enumerate(self.hits, 1)]
-        if 0 < self._complete_count < len(rows):
-            some = translator.gettext("With some of the words:")
-            rows[self._complete_count] = f"{some}\n{rows[self._complete_count]}"
-        # Everybody is subscribed to their own private channels.
-        offers = [] if all(hit.own for hit in self.hits) else [_subscribe_offer(self.hits, translator)]
-        if self.has_more:
-            offers.append(translator.gettext("`more` shows the next ones."))
-        hints = [] if self._complete_count else _or_hints(self.query, text, translator)
-        last = "\n".join(filter(None, [*hints, " ".join(offers)]))
-        return fit_rows(self._head(text, translator), rows[self.shown_before :], translator, last)
-
-    @property
-    def _complete_count(self) -> int:
-        """The number of hits that have all words of the query; these come first."""
-        return sum(not hit.lacks_words for hit in self.hits)
-
-    def _head(self, query: str, translator: Translator) -> str:
-        count = self._complete_count
-        if self.shown_before:
-            return translator.gettext("More results for “{query}”:", query=query)
-        if self.answer.corrections or not count:
-            return self._head_of_similar(query, translator)
-        if self.are_instead_of_channels:
-            return translator.gettext("No channel matches “{query}”, but these entries do:", query=query)
-        if self.has_more and count == len(self.hits):
-            return translator.gettext("The best matches for “{query}”:", query=query)
-        if self.query.about == "entry":
-            return translator.ngettext(
-                "{count} entry matches “{query}”:", "{count} entries match “{query}”:", count, query=query
-            )
-        return translator.ngettext(
-            "{count} channel matches “{query}”:", "{count} channels match “{query}”:", count, query=query
+    text = one_line(query_text, 200)
+    if not hits:
+        return " ".join([_no_hits(query, text, translator), *_alternatives(query, text, translator)])
+    count = sum(not hit.lacks_words for hit in hits)
+    corrected = _corrected(text, corrections)
+    if shown_before:
+        head = translator.gettext("More results for “{query}”:", query=text)
+    elif corrections and count:
+        head = translator.gettext(
+            "Nothing matches “{query}”. Results for “{corrected}”:", query=text, corrected=corrected
         )
+    elif corrections:
+        head = translator.gettext(
+            "Nothing has all the words of “{query}”. The best results for “{corrected}”:",
+            query=text,
+            corrected=corrected,
+        )
+    elif not count:
+        head = translator.gettext("Nothing has all the words of “{query}”. The best with some of them:", query=text)
+    elif are_instead_of_channels:
+        head = translator.gettext("No channel matches “{query}”, but these entries do:", query=text)
+    elif has_more and count == len(hits):
+        head = translator.gettext("The best matches for “{query}”:", query=text)
+    elif query.about == "entry":
+        head = translator.ngettext(
+            "{count} entry matches “{query}”:", "{count} entries match “{query}”:", count, query=text
+        )
+    else:
+        head = translator.ngettext(
+            "{count} channel matches “{query}”:", "{count} channels match “{query}”:", count, query=text
+        )
+    part = (count, translator.gettext("With some of the words:")) if count else None
+    hints = [] if count else _or_hints(query, text, translator)
+    return _numbered(head, hits, translator, shown_before=shown_before, has_more=has_more, part=part, hints=hints)
 
-    def _head_of_similar(self, query: str, translator: Translator) -> str:
-        """Return the first line if words were replaced, or nothing has all words."""
-        corrected = _corrected(query, self.answer.corrections)
-        if self._complete_count:
-            return translator.gettext(
-                "Nothing matches “{query}”. Results for “{corrected}”:", query=query, corrected=corrected
-            )
-        if self.answer.corrections:
-            return translator.gettext(
-                "Nothing has all the words of “{query}”. The best results for “{corrected}”:",
-                query=query,
-                corrected=corrected,
-            )
-        return translator.gettext("Nothing has all the words of “{query}”. The best with some of them:", query=query)
 
+class Listing(msgspec.Struct, frozen=True):
+    """What a listing of public channels is narrowed to, and what it can be narrowed to.
 
-class NoMoreResults(Reply, frozen=True):
-    """Says that there are no more hits: all hits of the last search were shown, or there was no search."""
-
-    sentence = gettext_noop("There are no more results. `find` starts a new search, `discover` shows what's popular.")
-
-
-class Listing(QuestionReply, frozen=True):
-    """Public channels to browse, and the question to which of them the user wants to subscribe.
-
-    ``hits`` are all channels shown so far; earlier replies have shown the first ``shown_before`` of them. The last
-    ``new_count`` of them are new channels below popular ones. ``language`` and ``topic`` are what the listing is
-    narrowed to, "" if it is not. ``languages`` and ``topics`` are those to which it can be narrowed. With
-    ``is_own_language``, ``language`` is the user's, who has named none.
+    ``language`` and ``topic`` are what it is narrowed to, "" if it is not. With ``is_own_language``, ``language`` is
+    the user's, who has named none. ``languages`` and ``topics`` are those to which it can be narrowed. The last
+    ``new_count`` channels on the first page are new ones below popular ones.
     """
 
     order: DiscoverOrder
     language: str
     topic: str
-    hits: tuple[SearchHit, ...]
-    shown_before: int = 0
-    new_count: int = 0
-    languages: tuple[str, ...] = ()
-    topics: tuple[str, ...] = ()
-    has_more: bool = False
-    is_own_language: bool = False
+    is_own_language: bool
+    languages: tuple[str, ...]
+    topics: tuple[str, ...]
+    new_count: int
 
-    def _text(self, translator: Translator) -> str:
-        if not self.hits:
-            return " ".join([self._empty(translator), *self._ways(translator)])
-        if self.shown_before == len(self.hits):
-            return NoMoreResults().text(translator.language)
-        rows = [f"{number}. {_hit(hit, translator)}" for number, hit in enumerate(self.hits, 1)]
-        first_new = len(rows) - self.new_count
-        if self.new_count:
-            new = translator.gettext("New:")
-            rows[first_new] = f"{new}\n{rows[first_new]}"
-        last = _subscribe_offer(self.hits, translator)
-        if self.has_more:
-            last = " ".join([last, translator.gettext("`more` shows the next ones.")])
-        tail = "\n".join([*(self._ways(translator) if not self.shown_before else ()), last])
-        return fit_rows(self._head(translator), rows[self.shown_before :], translator, tail)
 
-    def _head(self, translator: Translator) -> str:
-        names = [translator.language_name(self.language)] if self.language else []
-        what = ", ".join([*names, *([one_line(self.topic, 60)] if self.topic else [])])
-        match self.order, bool(what):
-            case "new", True:
-                return translator.gettext("New channels ({what}):", what=what)
-            case "new", _:
-                return translator.gettext("New channels:")
-            case _, True:
-                return translator.gettext("Popular channels ({what}):", what=what)
-            case _:
-                return translator.gettext("Popular channels:")
+def listing_text(
+    listing: Listing, translator: Translator, *, hits: Sequence[SearchHit], shown_before: int, has_more: bool
+) -> str:
+    """Return the text with public channels to browse.
 
-    def _empty(self, translator: Translator) -> str:
-        if self.topic:
-            topic = one_line(self.topic, 60)
-            return translator.gettext(
-                "No public channel has the topic “{topic}”; `find {topic}` also searches texts.", topic=topic
-            )
-        if self.language:
-            return translator.gettext(
-                "There's no public channel in this language yet: {language}.",
-                language=translator.language_name(self.language),
-            )
-        return translator.gettext("There's nothing to discover yet. Send me the address of a site you like.")
+    ``hits`` are all channels shown so far; earlier replies have shown the first ``shown_before`` of them. ``has_more``
+    states whether there are further ones.
+    """
+    ways = [] if shown_before else _narrowing_hints(listing, translator)
+    if not hits:
+        return " ".join([_empty(listing, translator), *ways])
+    names = [translator.language_name(listing.language)] if listing.language else []
+    what = ", ".join([*names, *([one_line(listing.topic, 60)] if listing.topic else [])])
+    match listing.order, bool(what):
+        case "new", True:
+            head = translator.gettext("New channels ({what}):", what=what)
+        case "new", _:
+            head = translator.gettext("New channels:")
+        case _, True:
+            head = translator.gettext("Popular channels ({what}):", what=what)
+        case _:
+            head = translator.gettext("Popular channels:")
+    part = (len(hits) - listing.new_count, translator.gettext("New:")) if not shown_before else None
+    return _numbered(head, hits, translator, shown_before=shown_before, has_more=has_more, part=part, hints=ways)
 
-    def _ways(self, translator: Translator) -> list[str]:
-        """Return the sentences that name the topics and languages to which the listing can be narrowed."""
-        topics = [topic for topic in self.topics if topic != self.topic][:_MAX_TOPICS]
-        languages = [language for language in self.languages if language != self.language]
-        ways = []
-        if topics:
-            ways.append(
-                translator.gettext(
-                    "Topics: {topics}. E.g. `discover {topic}`.", topics=", ".join(topics), topic=topics[0]
-                )
+
+def _numbered(
+    head: str,
+    hits: Sequence[SearchHit],
+    translator: Translator,
+    *,
+    shown_before: int,
+    has_more: bool,
+    part: tuple[int, str] | None,
+    hints: Sequence[str],
+) -> str:
+    """Return a text with the hits after the first ``shown_before`` ones, numbered from the very first one.
+
+    ``part`` is the number of hits above a heading, and the heading. Below the hits are ``hints``, a line each, and the
+    offer to subscribe, unless the user is subscribed to all of them already.
+    """
+    if shown_before == len(hits):
+        return translator.gettext(NO_MORE_RESULTS)
+    rows = [f"{number}. {_hit(hit, translator)}" for number, hit in enumerate(hits, 1)]
+    if part is not None and 0 < part[0] < len(rows):
+        rows[part[0]] = f"{part[1]}\n{rows[part[0]]}"
+    offers = [] if all(hit.own for hit in hits) else [_subscribe_offer(hits, translator)]
+    if has_more:
+        offers.append(translator.gettext("`more` shows the next ones."))
+    tail = "\n".join(filter(None, [*hints, " ".join(offers)]))
+    return fit_rows(head, rows[shown_before:], translator, tail)
+
+
+def _empty(listing: Listing, translator: Translator) -> str:
+    if listing.topic:
+        topic = one_line(listing.topic, 60)
+        return translator.gettext(
+            "No public channel has the topic “{topic}”; `find {topic}` also searches texts.", topic=topic
+        )
+    if listing.language:
+        return translator.gettext(
+            "There's no public channel in this language yet: {language}.",
+            language=translator.language_name(listing.language),
+        )
+    return translator.gettext("There's nothing to discover yet. Send me the address of a site you like.")
+
+
+def _narrowing_hints(listing: Listing, translator: Translator) -> list[str]:
+    """Return the sentences that name the topics and languages to which the listing can be narrowed."""
+    topics = [topic for topic in listing.topics if topic != listing.topic][:_MAX_TOPICS]
+    languages = [language for language in listing.languages if language != listing.language]
+    ways = []
+    if topics:
+        ways.append(
+            translator.gettext("Topics: {topics}. E.g. `discover {topic}`.", topics=", ".join(topics), topic=topics[0])
+        )
+    if languages and len(listing.languages) > 1:
+        ways.append(
+            translator.gettext(
+                "Languages: {languages}. E.g. `discover lang:{language}`.",
+                languages=", ".join(map(translator.language_name, languages)),
+                language=next((each for each in languages if each != translator.language), languages[0]),
             )
-        if languages and len(self.languages) > 1:
-            ways.append(
-                translator.gettext(
-                    "Languages: {languages}. E.g. `discover lang:{language}`.",
-                    languages=", ".join(map(translator.language_name, languages)),
-                    language=next((each for each in languages if each != translator.language), languages[0]),
-                )
-            )
-        if self.is_own_language:
-            ways.append(translator.gettext("Other languages: `discover all`."))
-        return ways
+        )
+    if listing.is_own_language:
+        ways.append(translator.gettext("Other languages: `discover all`."))
+    return ways
 
 
 class SearchPreview(msgspec.Struct, frozen=True):
@@ -210,79 +206,51 @@ class SearchPreview(msgspec.Struct, frozen=True):
         ]
 
 
-class SearchSaved(Reply, frozen=True):
-    """Says that a search was saved, and what it would have found lately. ``preview`` is None if that is unknown."""
-
-    watch: SavedSearch
-    preview: SearchPreview | None = None
-
-    def _text(self, translator: Translator) -> str:
-        number = str(self.watch.number)
-        head = translator.gettext("Saved as search #{number}: {query}", query=_query(self.watch), number=number)
-        last = translator.gettext(
-            "You'll get every new match from public channels. `unwatch #{number}` ends it.", number=number
-        )
-        if isinstance(self.watch.condition, PatternCondition) or self.preview is None:
-            return f"{head}\n{last}"
-        rows = self.preview.example_rows()
-        found = translator.ngettext(
-            "In the last {days} days it would have found {count} entry:",
-            "In the last {days} days it would have found {count} entries:",
-            self.preview.count,
-            days=self.preview.days,
-        )
-        if not rows:
-            found = translator.gettext("In the last {days} days it would have found nothing.", days=self.preview.days)
-        others = [more(self.preview.count - len(rows), translator)] if rows and self.preview.count > len(rows) else []
-        return "\n".join([head, found, *rows, *others, last])
+def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, translator: Translator) -> str:
+    """Return the text that says that a search was saved, and what it would have found; None if that is unknown."""
+    number = str(saved.number)
+    head = translator.gettext("Saved as search #{number}: {query}", query=one_line(saved.text, 300), number=number)
+    last = translator.gettext(
+        "You'll get every new match from public channels. `unwatch #{number}` ends it.", number=number
+    )
+    if preview is None:
+        return f"{head}\n{last}"
+    rows = preview.example_rows()
+    if not rows:
+        found = translator.gettext("In the last {days} days it would have found nothing.", days=preview.days)
+        return f"{head}\n{found}\n{last}"
+    found = translator.ngettext(
+        "In the last {days} days it would have found {count} entry:",
+        "In the last {days} days it would have found {count} entries:",
+        preview.count,
+        days=preview.days,
+    )
+    others = [more_line(preview.count - len(rows), translator)] if preview.count > len(rows) else []
+    return "\n".join([head, found, *rows, *others, last])
 
 
-class ConfirmWatch(QuestionReply, frozen=True):
-    """Asks whether to save a search that has many matches; ``query_text`` is the search."""
-
-    query_text: str
-    preview: SearchPreview
-
-    def _text(self, translator: Translator) -> str:
-        head = translator.gettext(
-            "That's a lot: in the last {days} days, “{query}” matched more than {count} entries, such as:",
-            query=one_line(self.query_text, 200),
-            days=self.preview.days,
-            count=self.preview.count - 1,
-        )
-        last = translator.gettext(
-            "To get fewer, add a word, a phrase in quotation marks, `lang:en` or `-word`. Or reply `yes` to save it as "
-            "it is."
-        )
-        return "\n".join([head, *self.preview.example_rows(), last])
+def confirm_search_text(query_text: str, preview: SearchPreview, translator: Translator) -> str:
+    """Return the question whether to save the search ``query_text``, which has many matches."""
+    head = translator.gettext(
+        "That's a lot: in the last {days} days, “{query}” matched more than {count} entries, such as:",
+        query=one_line(query_text, 200),
+        days=preview.days,
+        count=preview.count - 1,
+    )
+    last = translator.gettext(
+        "To get fewer, add a word, a phrase in quotation marks, `lang:en` or `-word`. Or reply `yes` to save it as "
+        "it is."
+    )
+    return "\n".join([head, *preview.example_rows(), last])
 
 
-class SavedSearchList(Reply, frozen=True):
-    """Lists the user's saved searches."""
-
-    watches: tuple[SavedSearch, ...]
-
-    def _text(self, translator: Translator) -> str:
-        if not self.watches:
-            return " ".join([translator.gettext("You have no saved searches."), HELP["watch"].full_text(translator)])
-        rows = [f"#{watch.number} {_query(watch)}" for watch in self.watches]
-        last = translator.gettext("`unwatch #{number}` deletes one.", number=str(self.watches[-1].number))
-        return fit_rows(translator.gettext("Your saved searches:"), rows, translator, last)
-
-
-class SavedSearchDeleted(Reply, frozen=True):
-    """Says that a saved search was deleted."""
-
-    watch: SavedSearch
-
-    def _text(self, translator: Translator) -> str:
-        return translator.gettext("Deleted the saved search {query}.", query=_query(self.watch))
-
-
-class NoSuchSavedSearch(FailureReply, frozen=True):
-    """Says that no saved search of the user has the number in the command."""
-
-    sentence = gettext_noop("You have no saved search with that number. `watch` lists the ones you have.")
+def saved_search_list(saved: Sequence[SavedSearch], translator: Translator) -> str:
+    """Return the list of a user's saved searches."""
+    if not saved:
+        return " ".join([translator.gettext("You have no saved searches."), help_text("watch", translator)])
+    rows = [f"#{each.number} {one_line(each.text, 300)}" for each in saved]
+    last = translator.gettext("`unwatch #{number}` deletes one.", number=str(saved[-1].number))
+    return fit_rows(translator.gettext("Your saved searches:"), rows, translator, last)
 
 
 def _no_hits(query: Query, text: str, translator: Translator) -> str:
@@ -326,7 +294,7 @@ def _corrected(text: str, corrections: tuple[Correction, ...]) -> str:
     return text
 
 
-def _subscribe_offer(hits: tuple[SearchHit, ...], translator: Translator) -> str:
+def _subscribe_offer(hits: Sequence[SearchHit], translator: Translator) -> str:
     if len(hits) == 1:
         return translator.gettext("Reply `1` to subscribe.")
     if hits[0].entry is not None:
@@ -371,7 +339,3 @@ def _snippet(hit: SearchHit) -> str:
             parts += [text[place:start], f"*{text[start:end]}*"]
             place = end
     return one_line("".join([*parts, text[place:]]), 300)
-
-
-def _query(watch: SavedSearch) -> str:
-    return one_line(watch.text, 300)

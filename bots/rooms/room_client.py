@@ -20,45 +20,21 @@ from xml.sax.saxutils import escape
 import msgspec
 import structlog
 
-from bots.access import Access
-from bots.cluster.assigned_users import AssignedUsers
 from bots.commands.parser import LEAVE
-from bots.delivery.outbox_consumer import OutboxConsumer
-from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.dialogue.bot_services import BotServices
+from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
-from bots.replies.conversation import AccessDenied, declined_invitation_text, room_welcome_text
-from bots.rooms.room_state import (
-    CheckAddress,
-    ConfirmRoom,
-    DeleteRoom,
-    JoinRoom,
-    LeaveRoom,
-    NotifyInviter,
-    ReleaseAddress,
-    RoomAction,
-    RoomStates,
-    can_vouch,
-)
+from bots.replies.conversation import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
+from bots.retries import retry_while_unavailable
+from bots.rooms import room_state
 from bots.sessions.chat_session import ChatSessions
-from bots.xmpp import stanzas
-from bots.xmpp.events import (
-    MessageBounced,
-    MessageReceived,
-    OccupantPresence,
-    Receipt,
-    RoomInvitation,
-    RoomJoinRefused,
-    RoomMessageReceived,
-    UserAvailable,
-)
-from bots.xmpp.interface import XmppClient, XmppSessionLost
+from bots.xmpp import events, stanzas
+from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
-from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.net.sites import site_of_jid
-from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
 from service.tasks import cancel_and_wait
@@ -72,7 +48,6 @@ PING_INTERVAL_S: Final = 300.0
 """Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
-_RETRY_S: Final = 1.0
 _INVITATION_WINDOW_S: Final = 3_600.0
 _MAX_QUEUED: Final = 1_000
 _MAX_QUEUED_PER_SITE: Final = 100
@@ -99,63 +74,46 @@ _Job = Callable[[], Coroutine[None, None, None]]
 class RoomClient:
     """The rooms of one bot. :meth:`run` does the work; the event handlers never wait."""
 
-    def __init__(
-        self,
-        store: Store,
-        xmpp: XmppClient,
-        chat_sessions: ChatSessions,
-        *,
-        assigned_users: AssignedUsers,
-        delivery: OutboxConsumer,
-        services: BotServices,
-        access: Access,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, services: BotServices, chat_sessions: ChatSessions) -> None:
         """Create a client that joins rooms, and forwards the messages to the bot in them to ``chat_sessions``.
 
-        Only rooms among ``assigned_users`` are joined, and only invitations of users with ``access`` are accepted.
+        Only rooms among the assigned users are joined, and only invitations of users with access are accepted.
         """
-        self._assigned_users = assigned_users
-        self._store = store
-        self._xmpp = xmpp
-        self._chat_sessions = chat_sessions
-        self._delivery = delivery
         self._services = services
-        self._access = access
-        self._clock = clock
-        self._bookmarks = PubsubClient(xmpp, xmpp.address)
-        self._states = RoomStates()
+        self._store = services.store
+        self._xmpp = services.xmpp
+        self._clock = services.clock
+        self._chat_sessions = chat_sessions
+        self._bookmarks = PubsubClient(self._xmpp, self._xmpp.address)
+        self._states = room_state.RoomStates()
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         """Work that uses the store, done one job after the other."""
         self._queued_invitations: Counter[str] = Counter()
         """Number of queued invitations that are not in the store, by site of their senders."""
         self._tasks: set[asyncio.Task[None]] = set()
         """Requests to other servers."""
-        self._last_ping_s = clock.monotonic_s()
+        self._last_ping_s = self._clock.monotonic_s()
 
     async def load(self) -> None:
         """Load the assigned rooms, and leave every room that another bot process serves now.
 
         The caller calls this before it sends anything to the rooms. The call waits until Redis is available.
         """
-        while True:
-            try:
-                stored = await self._store.rooms.get(self._xmpp.address)
-                message_ids = await self._store.rooms.message_ids(list(stored))
-                await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-                continue
-            assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
-            self._states.load(assigned, message_ids, self._clock.monotonic_s())
-            self._xmpp.rooms.update(assigned)
-            for room in [room for room in self._xmpp.rooms if not self._is_assigned(room)]:
-                self._queue_actions(self._states.hand_over(room))
-                self._xmpp.rooms.discard(room)
-            return
+        await retry_while_unavailable(self._load)
+
+    async def _load(self) -> None:
+        stored = await self._store.rooms.get(self._xmpp.address)
+        message_ids = await self._store.rooms.message_ids(list(stored))
+        await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
+        assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
+        self._states.load(assigned, message_ids, self._clock.monotonic_s())
+        self._xmpp.rooms.update(assigned)
+        for room in [room for room in self._xmpp.rooms if not self._is_assigned(room)]:
+            self._queue_actions(self._states.hand_over(room))
+            self._xmpp.rooms.discard(room)
 
     def _is_assigned(self, room: str) -> bool:
-        return self._assigned_users.includes(user_id(room))
+        return self._services.assigned_users.includes(user_id(room))
 
     async def run(self) -> None:
         """Join, leave and store rooms until cancelled."""
@@ -166,7 +124,7 @@ class RoomClient:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_DUE_CHECK_INTERVAL_S):
                         job = await self._jobs.get()
-                    await self._retry_while_unavailable(job)
+                    await self._do(job)
         finally:
             await cancel_and_wait(*tuple(self._tasks))
 
@@ -179,14 +137,10 @@ class RoomClient:
                 self._start_task(self._ping(room, nick))
             self._start_task(self._leave_suspended())
 
-    async def _retry_while_unavailable(self, job: _Job) -> None:
+    async def _do(self, job: _Job) -> None:
         """Execute a job, and repeat it while Redis is unavailable; abandon it if the XMPP session ends."""
         with contextlib.suppress(XmppSessionLost):
-            while True:
-                try:
-                    return await job()
-                except StoreUnavailable:
-                    await asyncio.sleep(_RETRY_S)
+            await retry_while_unavailable(job)
 
     def _start_task(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(coroutine)
@@ -199,7 +153,7 @@ class RoomClient:
         """Join all rooms again, because a new session is in no room."""
         self._queue_actions(self._states.on_session_started(self._clock.monotonic_s()))
 
-    def on_invitation(self, message: MessageReceived, entry_id: EntryId) -> None:
+    def on_invitation(self, message: events.MessageReceived, entry_id: EntryId) -> None:
         """Queue an invitation; drop it if too many invitations are queued.
 
         ``entry_id`` is the id of the message in the inbound log, from which the message is removed when it has been
@@ -213,83 +167,68 @@ class RoomClient:
             if queued.total() >= _MAX_QUEUED or queued[site] >= _MAX_QUEUED_PER_SITE:
                 return
             queued[site] += 1
-        self._jobs.put_nowait(partial(self._handle_invitation, message, message.invitation, entry_id))
+        self._jobs.put_nowait(partial(self._handle_invitation, message.jid, message.invitation, entry_id))
 
-    def on_room_presence(self, event: OccupantPresence | RoomJoinRefused) -> None:
+    def on_room_presence(self, event: events.OccupantPresence | events.RoomJoinRefused) -> None:
         """Update the state of a room after an occupant joined, changed or left, or after the room refused the bot."""
-        if isinstance(event, RoomJoinRefused):
+        if isinstance(event, events.RoomJoinRefused):
             self._queue_actions(self._states.on_join_refused(event))
         else:
             self._queue_actions(self._states.on_occupant_presence(event, self._clock.monotonic_s()))
 
-    def on_bounced(self, event: MessageBounced) -> None:
+    def on_bounced(self, event: events.MessageBounced) -> None:
         """Join a room again if the room returned a message because the bot is not in the room."""
         if event.condition == "not-acceptable" and not event.resource:
             self._states.on_room_lost(event.jid, self._clock.monotonic_s())
 
-    def on_room_message(self, event: RoomMessageReceived) -> None:
+    def on_room_message(self, message: events.MessageReceived) -> None:
         """Forward a message that addresses the bot. The echo of a message of the bot counts as its receipt."""
-        if self._states.record_echo(event):
-            self._delivery.on_receipt(Receipt(event.room, event.id))
-            if event.room_id and is_batch_id(user_id(event.room), event.id) and self._jobs.qsize() < _MAX_QUEUED:
-                self._jobs.put_nowait(partial(self._store.rooms.record_message_id, event.room, event.room_id, event.id))
+        room = message.jid
+        if self._states.record_echo(message):
+            self._services.delivery.on_receipt(events.Receipt(room, message.id))
+            if message.room_id and is_batch_id(user_id(room), message.id) and self._jobs.qsize() < _MAX_QUEUED:
+                self._jobs.put_nowait(partial(self._store.rooms.record_message_id, room, message.room_id, message.id))
             return
-        addressed = self._states.addressed_text(event)
-        if addressed is None:
+        command = self._states.addressed_command(message)
+        if command is None:
             return
-        occupant_user_id = self._states.occupant_user_id(event.room, event.nick)
-        if addressed.can_manage and addressed.text.strip().lower().rstrip(".!") in LEAVE:
+        if command.can_manage and command.text.strip().lower().rstrip(".!") in LEAVE:
             if self._jobs.qsize() < _MAX_QUEUED:
-                self._jobs.put_nowait(partial(self._leave, event.room, occupant_user_id))
+                self._jobs.put_nowait(partial(self._leave, room, command.occupant_user_id))
             return
-        self._chat_sessions.on_message(
-            MessageReceived(
-                event.room, f"{event.room}/{event.nick}", event.id, addressed.text or "help", "", wants_receipt=False,
-                language=event.language, reply_to_id=addressed.reply_to_id, is_reaction=event.is_reaction,
-                is_groupchat=True, can_manage=addressed.can_manage, occupant_id=event.occupant_id,
-                occupant_user_id=occupant_user_id,
-            )
-        )  # fmt: skip
+        self._chat_sessions.on_message(command)
 
-    def on_private_message(self, message: MessageReceived) -> None:
+    def on_private_message(self, message: events.MessageReceived) -> None:
         """Forward a private message of an occupant of a room that the bot is inside."""
-        nick = message.sender.partition("/")[2]
-        if nick and not message.sent_s and self._states.is_inside(message.jid):
-            self._chat_sessions.on_message(
-                msgspec.structs.replace(
-                    message,
-                    can_manage=self._states.is_manager(message.jid, nick),
-                    wants_receipt=False,
-                    occupant_id=nick,
-                    occupant_user_id=self._states.occupant_user_id(message.jid, nick),
-                )
-            )
+        command = self._states.private_command(message)
+        if command is not None:
+            self._chat_sessions.on_message(command)
 
     # Actions.
 
-    def _queue_actions(self, actions: list[RoomAction]) -> None:
+    def _queue_actions(self, actions: list[room_state.RoomAction]) -> None:
         for action in actions:
             self._jobs.put_nowait(partial(self._execute, action))
 
-    async def _execute(self, action: RoomAction) -> None:
+    async def _execute(self, action: room_state.RoomAction) -> None:
         address = self._xmpp.address
         match action:
-            case CheckAddress(room):
+            case room_state.CheckAddress(room):
                 self._start_task(self._check_address(room))
-            case JoinRoom(room, nick, password):
+            case room_state.JoinRoom(room, nick, password):
                 self._xmpp.rooms.add(room)  # from now on its occupants can send messages to the bot
                 self._xmpp.send_unconfirmed(
                     stanzas.room_join(address, room, nick, password, self._xmpp.presence_content)
                 )
-            case LeaveRoom(room, nick):
+            case room_state.LeaveRoom(room, nick):
                 self._xmpp.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
-            case ConfirmRoom():
+            case room_state.ConfirmRoom():
                 await self._confirm(action)
-            case DeleteRoom(room):
+            case room_state.DeleteRoom(room):
                 await self._delete(room)
-            case ReleaseAddress(room):
+            case room_state.ReleaseAddress(room):
                 self._start_task(self._release_address(room))
-            case NotifyInviter(to, room, reason):
+            case room_state.NotifyInviter(to, room, reason):
                 language = (await self._store.users.get(to)).user_settings.effective_language
                 self._send_text(to, declined_invitation_text(reason, room, get_translator(language)))
 
@@ -304,36 +243,35 @@ class RoomClient:
 
     # Invitations.
 
-    async def _handle_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        await self._retry_while_unavailable(partial(self._check_invitation, message, invitation, entry_id))
+    async def _handle_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
+        await self._do(partial(self._check_invitation, sender, invitation, entry_id))
         if not entry_id:
-            self._queued_invitations[site_of_jid(message.jid)] -= 1
+            self._queued_invitations[site_of_jid(sender)] -= 1
             self._queued_invitations = +self._queued_invitations
 
-    async def _check_invitation(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
-        """Accept, decline or ignore an invitation. It is ignored if its sender has exceeded the quotas.
+    async def _check_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
+        """Accept, decline or ignore an invitation of ``sender``. It is ignored if the sender has exceeded the quotas.
 
-        ``message`` contained the invitation. ``entry_id`` is its id in the inbound log, from which it is then removed;
-        "" if it is not stored.
+        ``entry_id`` is its id in the inbound log, from which it is then removed; "" if it is not stored.
         """
-        if entry_id and not self._assigned_users.includes(user_id(message.jid)):
+        if entry_id and not self._services.assigned_users.includes(user_id(sender)):
             return  # the bot that serves the sender now has read the message
         if invitation.is_accepted:
             self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
-        elif message.jid not in self._xmpp.rooms and not await self._exceeds_quotas(message.jid, invitation):
+        elif sender not in self._xmpp.rooms and not await self._exceeds_quotas(sender, invitation):
             # an occupant of a joined room cannot invite the bot in the room's name
             room, inviter = invitation.room, invitation.inviter
-            if invitation.relayed_inviter and can_vouch(room, inviter) and len(self._tasks) < _MAX_TASKS:
-                self._start_task(self._verify_service(message, invitation, entry_id))
+            if invitation.relayed_inviter and room_state.can_vouch(room, inviter) and len(self._tasks) < _MAX_TASKS:
+                self._start_task(self._verify_service(sender, invitation, entry_id))
                 return
             await self._decide(invitation)
-        await self._remove_from_log(message, entry_id)
+        await self._remove_from_log(sender, entry_id)
 
-    async def _remove_from_log(self, message: MessageReceived, entry_id: EntryId) -> None:
+    async def _remove_from_log(self, sender: str, entry_id: EntryId) -> None:
         if entry_id:
-            await self._store.inbound_log.remove_answered([(user_id(message.jid), entry_id)])
+            await self._store.inbound_log.remove_answered([(user_id(sender), entry_id)])
 
-    async def _exceeds_quotas(self, sender: str, invitation: RoomInvitation) -> bool:
+    async def _exceeds_quotas(self, sender: str, invitation: events.RoomInvitation) -> bool:
         """Count an invitation of ``sender``; return whether to ignore it.
 
         It is ignored if ``sender`` has exceeded the quotas, or if the sender or the inviter is suspended. The quotas
@@ -353,37 +291,36 @@ class RoomClient:
         """Count an invitation of an address or a site; return whether it is within ``max_per_hour`` invitations."""
         return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
-    async def _verify_service(self, message: MessageReceived, invitation: RoomInvitation, entry_id: EntryId) -> None:
+    async def _verify_service(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         """Ask the service that relayed an invitation whether it is a group chat service; then accept or decline.
 
-        ``message`` contained the invitation. ``entry_id`` is its id in the inbound log, from which it is then removed;
-        "" if it is not stored.
+        The arguments are those of :meth:`_check_invitation`.
         """
         is_vouched = await self._is_group_chat(invitation.room.rpartition("@")[2]) is True
 
         async def decide() -> None:
             await self._decide(msgspec.structs.replace(invitation, is_vouched=is_vouched))
-            await self._remove_from_log(message, entry_id)
+            await self._remove_from_log(sender, entry_id)
 
-        await self._retry_while_unavailable(decide)
+        await self._do(decide)
 
-    async def _decide(self, invitation: RoomInvitation) -> None:
+    async def _decide(self, invitation: events.RoomInvitation) -> None:
         """Accept or decline an invitation."""
         inviter, is_vouched = invitation.inviter, invitation.is_vouched
         language = (await self._store.users.get(inviter)).user_settings.effective_language if is_vouched else ""
-        if not is_vouched and not self._access.is_open:
+        if not is_vouched and not self._services.access.is_open:
             self._decline(
                 invitation, declined_invitation_text("not vouched for", invitation.room, get_translator(language))
             )
-        elif not await self._access.has_access(inviter):
-            self._decline(invitation, AccessDenied().text(get_translator(language).language))
+        elif not await self._services.access.has_access(inviter):
+            self._decline(invitation, get_translator(language).gettext(ACCESS_DENIED))
         elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
             inviter, MAX_INVITATIONS_PER_HOUR
         ):
             _log.info("room invitation accepted", room=invitation.room, inviter=inviter, is_vouched_for=is_vouched)
             await self._accept(invitation)
 
-    async def _accept(self, invitation: RoomInvitation) -> None:
+    async def _accept(self, invitation: events.RoomInvitation) -> None:
         """Join the room if it is assigned to this bot.
 
         Otherwise pass the invitation to the bot that serves the room.
@@ -393,11 +330,11 @@ class RoomClient:
             self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
             return
         accepted = msgspec.structs.replace(invitation, is_accepted=True)
-        message = MessageReceived(room, invitation.inviter, "", "", "", wants_receipt=False, invitation=accepted)
+        message = events.MessageReceived(room, invitation.inviter, "", "", "", wants_receipt=False, invitation=accepted)
         await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(message), address)])
         await self._store.inbound_log.notify([BotNotice(user_id(room))])
 
-    def _decline(self, invitation: RoomInvitation, text: str) -> None:
+    def _decline(self, invitation: events.RoomInvitation, text: str) -> None:
         """Send the reason ``text`` to the inviter through the room.
 
         If the inviter's own server has confirmed who the inviter is, the bot also sends it directly.
@@ -460,7 +397,7 @@ class RoomClient:
                 if users & suspended:
                     self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=False))
 
-    async def _confirm(self, action: ConfirmRoom) -> None:
+    async def _confirm(self, action: room_state.ConfirmRoom) -> None:
         """Begin to serve a room that has admitted the bot; leave it if its inviter or an owner is suspended.
 
         The room is stored, and the bot greets it when it serves it for the first time.
@@ -477,11 +414,11 @@ class RoomClient:
             await self._store.users.update(room, welcomed=True)
             self._send_text(
                 room,
-                room_welcome_text(record.nick, get_translator(state.user_settings.effective_language)),
+                get_translator(state.user_settings.effective_language).gettext(ROOM_WELCOME, nick=record.nick),
                 "groupchat",
             )
         if self._states.confirm(room):
-            self._delivery.on_presence(UserAvailable(room))
+            self._services.delivery.on_presence(events.UserPresence(room))
         if action.is_new and self._xmpp.is_account:  # bookmarks (XEP-0402) inform people who manage the account
             nick = f"<nick>{escape(record.nick)}</nick>"
             conference = f"<conference xmlns='{_NS_BOOKMARKS}' autojoin='true'>{nick}</conference>"

@@ -18,7 +18,7 @@ import msgspec
 from cachetools import FIFOCache
 
 from bots.replies.conversation import NICK_SEPARATORS
-from bots.xmpp.events import OccupantPresence, RoomInvitation, RoomJoinRefused, RoomMessageReceived
+from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
 from service.net.sites import site_of, site_of_jid
@@ -166,26 +166,16 @@ class _RoomState:
         if event.is_present and (is_manager or occupant_user_id) and count < limit:
             self.occupants[nick] = (event.affiliation, occupant_user_id)
 
-    def is_manager(self, nick: str) -> bool:
-        """Return whether the occupant is an owner or admin."""
-        return self.occupants.get(user_id(nick), ("", ""))[0] in _MANAGER_AFFILIATIONS
+    def with_sender(self, message: MessageReceived) -> MessageReceived:
+        """Return a message with what is known of its sender: the user id, and whether it is an owner or admin."""
+        affiliation, occupant_user_id = self.occupants.get(user_id(message.resource), ("", ""))
+        can_manage = affiliation in _MANAGER_AFFILIATIONS
+        return msgspec.structs.replace(message, can_manage=can_manage, occupant_user_id=occupant_user_id)
 
     def responsible_users(self) -> frozenset[UserId]:
         """Return the user ids of the inviter and of the owners who are present, as far as they are known."""
         owners = {occupant for affiliation, occupant in self.occupants.values() if affiliation == "owner" and occupant}
         return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
-
-
-class AddressedText(msgspec.Struct, frozen=True):
-    """Text of an occupant that addresses the bot.
-
-    ``reply_to_id`` is the id of the bot's message to which the text replies, or "". ``can_manage`` states whether the
-    occupant may change the room's subscriptions.
-    """
-
-    text: str
-    reply_to_id: str
-    can_manage: bool
 
 
 class RoomStates:
@@ -209,19 +199,6 @@ class RoomStates:
         """Return whether the bot is in a room with this address, joins it, or is handling an invitation to it."""
         return room in self._rooms
 
-    def is_inside(self, room: str) -> bool:
-        """Return whether the bot is in this room and handles messages in it."""
-        return self._in_phase(room, RoomPhase.INSIDE) is not None
-
-    def is_manager(self, room: str, nick: str) -> bool:
-        """Return whether an occupant is an owner or admin of a room that the bot is inside."""
-        return self.is_inside(room) and self._rooms[room].is_manager(nick)
-
-    def occupant_user_id(self, room: str, nick: str) -> UserId:
-        """Return the user id of an occupant, "" if the room hides the JID."""
-        state = self._rooms.get(room)
-        return state.occupants.get(user_id(nick), ("", ""))[1] if state is not None else ""
-
     def joined_rooms(self) -> Iterable[tuple[str, str]]:
         """Return the rooms that the bot is inside: (room, the bot's nick)."""
         return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
@@ -231,19 +208,30 @@ class RoomStates:
         inside = RoomPhase.INSIDE
         return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
 
-    def addressed_text(self, event: RoomMessageReceived) -> AddressedText | None:
-        """Return the text of a message that addresses the bot by its nick or replies to it; None for other messages."""
-        state = self._in_phase(event.room, RoomPhase.INSIDE)
+    def addressed_command(self, message: MessageReceived) -> MessageReceived | None:
+        """Return the command in a message that addresses the bot by its nick or replies to it; None if there is none.
+
+        A nick alone stands for the command `help`. The command has the id that the bot gave the message to which the
+        occupant replies.
+        """
+        state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None:
             return None
-        own_id = state.message_ids.get(event.reply_to_id, "")
-        can_manage = state.is_manager(event.nick)
-        if event.is_reaction:
-            return AddressedText(event.text, own_id, can_manage) if own_id and can_manage else None
-        text = _strip_nick(event.text, state.nick)
-        if text is None and not (own_id and event.text):
+        own_id = state.message_ids.get(message.reply_to_id, "")
+        command = msgspec.structs.replace(state.with_sender(message), reply_to_id=own_id)
+        if message.is_reaction:
+            return command if own_id and command.can_manage else None
+        text = _strip_nick(message.text, state.nick)
+        if text is None:
+            return command if own_id and message.text else None
+        return msgspec.structs.replace(command, text=text or "help")
+
+    def private_command(self, message: MessageReceived) -> MessageReceived | None:
+        """Return the command in a private message of an occupant; None if the bot is not inside the room."""
+        state = self._in_phase(message.jid, RoomPhase.INSIDE)
+        if state is None or not message.resource or message.sent_s:
             return None
-        return AddressedText(event.text if text is None else text, own_id, can_manage)
+        return msgspec.structs.replace(state.with_sender(message), occupant_id=message.resource)
 
     # Invitations and joining.
 
@@ -381,16 +369,16 @@ class RoomStates:
         record = Room(state.nick, state.password, state.inviter)
         return [ConfirmRoom(event.room, record, state.responsible_users(), is_new)]
 
-    def record_echo(self, event: RoomMessageReceived) -> bool:
+    def record_echo(self, message: MessageReceived) -> bool:
         """Return whether a message is the echo of a message of the bot.
 
         If it is, store the id that the room gave it.
         """
-        state = self._in_phase(event.room, RoomPhase.INSIDE)
-        if state is None or event.nick != state.nick:
+        state = self._in_phase(message.jid, RoomPhase.INSIDE)
+        if state is None or message.resource != state.nick:
             return False
-        if event.room_id:
-            state.message_ids[event.room_id] = event.id
+        if message.room_id:
+            state.message_ids[message.room_id] = message.id
         return True
 
     def on_room_lost(self, room: str, now_s: float) -> None:

@@ -17,22 +17,20 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access import COMMAND_LIMITS, FORM_LIMITS, Access, CommandRefused
-from bots.cluster.assigned_users import AssignedUsers
+from bots.access_control import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
 from bots.commands.parser import VERBS
+from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import BotServices, RequestHandler
+from bots.dialogue.reply import CommandOutcome, Reply, failure
+from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.base import FailureReply, QuestionReply, Reply
-from bots.replies.conversation import AccessDenied, RequestFailed, TooManyCommands, internal_error_text
+from bots.replies.conversation import ACCESS_DENIED, INTERNAL_ERROR
+from bots.replies.errors import error_text
 from bots.sessions import forms
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
 from bots.xmpp.events import AdhocCommandReceived
-from bots.xmpp.interface import XmppSender
-from service.clock import Clock
 from service.errors import StoreUnavailable
-from service.store import Store
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice
 from service.tasks import cancel_and_wait
@@ -49,40 +47,27 @@ _log = structlog.get_logger()
 
 
 class _Session(msgspec.Struct):
-    """The state of a session: the form that the user got last, and the question in the form.
+    """The state of a session: the form that the user got last, and the reply with the question in the form.
 
     ``pending_question`` is None if the form asks for the arguments of the command.
     """
 
     form: Form
-    pending_question: QuestionReply | None
+    pending_question: Reply | None
 
 
 class AdhocSessions:
     """The sessions of ad-hoc commands of one bot process."""
 
-    def __init__(
-        self,
-        store: Store,
-        xmpp: XmppSender,
-        services: BotServices,
-        *,
-        access: Access,
-        assigned_users: AssignedUsers,
-        clock: Clock,
-    ) -> None:
-        """Create sessions for ``assigned_users``, whose commands are executed with ``services``.
-
-        ``xmpp`` sends the responses, and ``access`` checks who may use the bot and the rate limits.
-        """
-        self._access = access
-        self._assigned_users = assigned_users
-        self._store = store
-        self._xmpp = xmpp
+    def __init__(self, services: BotServices) -> None:
+        """Create sessions in which ``services`` execute the commands."""
         self._services = services
+        self._store = services.store
+        self._xmpp = services.xmpp
+        self._access = services.access
         self._sessions: TTLCache[tuple[str, str, str], _Session]
         """By bare JID, command and session id."""
-        self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, clock.monotonic_s)
+        self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, services.clock.monotonic_s)
         self._tasks: dict[asyncio.Task[None], str] = {}
         """The bare JID of the user of each task."""
 
@@ -116,10 +101,10 @@ class AdhocSessions:
             translator = get_translator(language or command.language)
             await self._step(command, translator)
         except StoreUnavailable as error:
-            self._complete(command, command.session, RequestFailed(error, "").text(translator.language), is_failed=True)
+            self._complete(command, command.session, error_text(error, "", translator), is_failed=True)
         except Exception:  # noqa: BLE001 - a bug affects only this step
             _log.exception("ad-hoc command failed", jid=command.jid, node=command.node)
-            self._complete(command, command.session, internal_error_text(translator), is_failed=True)
+            self._complete(command, command.session, translator.gettext(INTERNAL_ERROR), is_failed=True)
 
     async def _forward_to_assigned(self, command: AdhocCommandReceived) -> bool:
         """Forward a step to the process to which its user is assigned, and return True.
@@ -130,7 +115,7 @@ class AdhocSessions:
         uid = user_id(command.jid)
         try:
             await self._store.inbound_log.record_arrival(command.jid, self._xmpp.address)
-            if await self._assigned_users.select([uid]):
+            if await self._services.assigned_users.select([uid]):
                 return False
             await self._store.inbound_log.notify(
                 [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]
@@ -148,7 +133,7 @@ class AdhocSessions:
         elif (state := self._sessions.pop(_key(command, command.session), None)) is None:
             self._refuse(command, "cancel", "not-allowed", "session-expired")
         elif command.action == "cancel":
-            self._answer(command, adhoc.canceled_response(command.node, command.session))
+            self._respond(command, adhoc.response(command.node, command.session, "canceled"))
         elif command.action not in _ACTIONS:
             self._sessions[_key(command, command.session)] = state
             self._refuse(command, "modify", "bad-request", "bad-action")
@@ -156,9 +141,12 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _begin(self, command: AdhocCommandReceived, translator: Translator) -> None:
-        refusal = await self._form_refusal(command.jid)
-        if refusal is not None:
-            self._complete(command, secrets.token_hex(8), refusal.text(translator.language), is_failed=True)
+        permission = await self._access.count_command(command.jid, FORM_LIMITS)
+        refusal = permission.text(translator) if isinstance(permission, CommandRefused) else ""
+        if isinstance(permission, CommandPermission) and not permission.is_admitted:
+            refusal = translator.gettext(ACCESS_DENIED)
+        if refusal:
+            self._complete(command, secrets.token_hex(8), refusal, is_failed=True)
             return
         form = await forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
         state = _Session(form, None)
@@ -167,82 +155,58 @@ class AdhocSessions:
         else:
             await self._continue(command, state, translator)
 
-    async def _form_refusal(self, jid: str) -> Reply | None:
-        """Return the reply that refuses a form to the user ``jid``; None if the user may open a form now.
-
-        A form is refused to users without access, and to those who exceed the rate limit on forms.
-        """
-        user = await self._access.count_command(jid, FORM_LIMITS)
-        if isinstance(user, CommandRefused):
-            return user.reply
-        return None if await self._access.has_access(jid) else AccessDenied()
-
     async def _continue(self, command: AdhocCommandReceived, state: _Session, translator: Translator) -> None:
-        """Execute the submitted form, and send the result, a question, or the form again with an error."""
+        """Execute the submitted form, and send the result, a question, or the form again with an error.
+
+        Commands beyond the rate limit are not executed; the user can submit them again.
+        """
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
             lines = forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
         else:
             lines = [forms.form_to_answer(state.pending_question, command.values)]
-        replies = await self._replies(command.jid, lines, state.pending_question)
-        text = "\n".join(
-            lines
-            for reply in replies
-            for lines in (reply.text(translator.language), *reply.further_texts(translator.language))
-        )
+        replies: list[Reply] = []
+        executed_count = 0
+        for count, line in enumerate(lines):
+            permission = await self._access.count_command(command.jid, COMMAND_LIMITS)
+            if isinstance(permission, CommandRefused):
+                replies.append(failure(permission.text(translator)))
+                executed_count = count
+                break
+            most = permission.user.most_subscriptions
+            requests = RequestHandler(self._services, command.jid, translator.language, most)
+            replies.append(await answer(requests, line, state.pending_question, is_admitted=permission.is_admitted))
+        is_failed = any(reply.outcome is not CommandOutcome.DONE for reply in replies)
+        text = "\n".join(part for reply in replies for part in (reply.text, *reply.further_texts))
         last = replies[-1]
-        is_failed = any(isinstance(reply, FailureReply) for reply in replies)
-        executed_count = (
-            len(replies) - 1 if isinstance(last, TooManyCommands) else 0
-        )  # the user can submit the rest again
-        if isinstance(last, QuestionReply):
-            form = forms.question_form(last, text, translator)
-            self._store_session(command, session, _Session(form, last))
+        if last.options:
+            self._store_session(command, session, _Session(forms.question_form(last, text, translator), last))
         elif is_failed and state.pending_question is None and state.form.fields:
-            form = forms.repeated_form(
-                state.form, forms.remaining_values(command.node, command.values, executed_count), text
-            )
-            self._store_session(command, session, _Session(form, None), text)
+            values = forms.remaining_values(command.node, command.values, executed_count)
+            self._store_session(command, session, _Session(forms.repeated_form(state.form, values, text), None), text)
         else:
             self._complete(command, session, text, is_failed=is_failed)
-
-    async def _replies(self, jid: str, lines: list[str], pending_question: QuestionReply | None) -> list[Reply]:
-        """Execute commands in order, and return their replies; commands beyond the rate limit are not executed.
-
-        ``pending_question`` is the question that the first command can answer.
-        """
-        replies: list[Reply] = []
-        for line in lines:
-            user = await self._access.count_command(jid, COMMAND_LIMITS)
-            if isinstance(user, CommandRefused):
-                return [*replies, user.reply]
-            replies.append(
-                await answer(RequestHandler(self._services, jid, user.most_subscriptions), line, pending_question)
-            )
-        return replies
 
     def _store_session(self, command: AdhocCommandReceived, session: str, state: _Session, note: str = "") -> None:
         session_keys = [key for key in self._sessions if key[0] == command.jid]
         for old in session_keys[: 1 - MAX_SESSIONS_PER_USER]:
             self._sessions.pop(old, None)
         self._sessions[_key(command, session)] = state
-        self._answer(command, adhoc.form_response(command.node, session, state.form, note))
+        self._respond(
+            command, adhoc.response(command.node, session, "executing", form=state.form, note=note, is_failed=True)
+        )
 
     def _complete(self, command: AdhocCommandReceived, session: str, text: str, *, is_failed: bool = False) -> None:
-        self._answer(command, adhoc.completed_response(command.node, session, text, wrong=is_failed))
-
-    def _answer(self, command: AdhocCommandReceived, payload: str) -> None:
-        self._send(command, stanzas.iq_result(self._address(command), command.sender, command.id, payload))
+        self._respond(command, adhoc.response(command.node, session, "completed", note=text, is_failed=is_failed))
 
     def _refuse(self, command: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
         details = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""
-        error = (kind, condition)
-        self._send(command, stanzas.iq_error(self._address(command), command.sender, command.id, error, details))
+        self._respond(command, stanzas.error(kind, condition, details), "error")
 
-    def _address(self, command: AdhocCommandReceived) -> str:
-        return stanzas.bare_jid(command.receiver) if command.receiver else self._xmpp.address
-
-    def _send(self, command: AdhocCommandReceived, stanza: str) -> None:
+    def _respond(self, command: AdhocCommandReceived, payload: str, kind: str = "result") -> None:
+        """Respond to a request through the session of the bot that has received it."""
+        address = stanzas.bare_jid(command.receiver) or self._xmpp.address
+        stanza = stanzas.iq(address, command.sender, command.id, kind, payload)
         if command.receiver in ("", self._xmpp.session_jid):
             self._xmpp.send_unconfirmed(stanza)
         else:

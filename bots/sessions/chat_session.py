@@ -6,36 +6,26 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from bots.access import Access, CommandRefused, message_limits
-from bots.cluster.assigned_users import AssignedUsers
+from bots.access_control import CommandRefused, message_limits
+from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import BotServices, RequestHandler
-from bots.i18n.translator import get_translator
-from bots.replies.base import MAX_MESSAGE_BYTES, QuestionReply, Reply, clip
-from bots.replies.conversation import (
-    NOT_EXECUTED,
-    NOT_UNDERSTOOD,
-    RequestFailed,
-    SilenceNotice,
-    WelcomeReply,
-    internal_error_text,
-    quote_nick,
-    welcome_back_text,
-    welcome_text,
-)
-from bots.replies.subscriptions import ExportFileReply
+from bots.dialogue.reply import CommandOutcome, Reply
+from bots.dialogue.request_handler import RequestHandler
+from bots.i18n.translator import Translator, get_translator
+from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
+from bots.replies.errors import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
-from bots.xmpp.interface import XmppSender
 from bots.xmpp.message_ids import new_message_id, reply_id
-from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import EntryId, UnansweredMessage
@@ -61,24 +51,14 @@ _NO_ENTRY = (0, 0)
 _log = structlog.get_logger()
 
 
-class _QueuedMessage(msgspec.Struct, frozen=True):
-    """A received message that waits for execution.
+class _Session:
+    """The queued messages of one session, each with its entry of the inbound log, and the task that answers them.
 
-    ``address`` is the bot's address to which it was sent. ``entry_id`` is its id in the stored inbound log, or "" if it
-    is not stored.
+    A message that is not stored has an entry with the id "".
     """
 
-    message: MessageReceived
-    entry_id: EntryId = ""
-    address: str = ""
-    reply_stanzas: tuple[str, ...] = ()
-
-
-class _Session:
-    """The queued messages of one session, and the task that processes them."""
-
     def __init__(self) -> None:
-        self.queue: deque[_QueuedMessage] = deque(maxlen=_MAX_QUEUED)
+        self.queue: deque[tuple[MessageReceived, UnansweredMessage]] = deque(maxlen=_MAX_QUEUED)
         self.language = ""
         self.task: asyncio.Task[None]
 
@@ -91,37 +71,27 @@ class ChatSessions:
     """
 
     def __init__(
-        self,
-        xmpp: XmppSender,
-        services: BotServices,
-        *,
-        access: Access,
-        replies: ReplySender,
-        assigned_users: AssignedUsers,
-        clock: Clock,
-        on_invitation: Callable[[MessageReceived, EntryId], None],
+        self, services: BotServices, replies: ReplySender, on_invitation: Callable[[MessageReceived, EntryId], None]
     ) -> None:
-        """Create sessions for ``assigned_users``: ``services`` execute their commands, ``replies`` sends the replies.
+        """Create sessions in which ``services`` execute the commands, and ``replies`` sends the replies.
 
-        ``access`` checks who may use the bot and the rate limits; ``xmpp`` shows that the bot is composing a reply. An
-        invitation to a room is passed to ``on_invitation`` with its id in the inbound log, or "" if it is not stored.
+        An invitation to a room is passed to ``on_invitation`` with its id in the inbound log; "" if it is not stored.
         """
-        self._on_invitation = on_invitation
-        self._access = access
-        self._replies = replies
-        self._assigned_users = assigned_users
         self._services = services
-        self._xmpp = xmpp
+        self._xmpp = services.xmpp
+        self._assigned_users = services.assigned_users
+        self._replies = replies
+        self._on_invitation = on_invitation
         self._sessions: dict[str, _Session] = {}
         self._last_entry_ids: LRUCache[str, tuple[int, int]] = LRUCache(_MAX_CACHED_USERS)
         """By session, the sort key of the newest stored message that was queued."""
-        self._pending_questions: TTLCache[str, QuestionReply] = TTLCache(
-            _MAX_CACHED_USERS, QUESTION_LIFETIME_S, clock.monotonic_s
+        self._pending_questions: TTLCache[str, Reply] = TTLCache(
+            _MAX_CACHED_USERS, QUESTION_LIFETIME_S, services.clock.monotonic_s
         )
         """By session, the question that the user has not answered yet."""
         self._misunderstood: TTLCache[tuple[str, str], int]
         """By session and occupant of a room, the number of messages in a row that were not commands."""
-        self._misunderstood = TTLCache(_MAX_CACHED_USERS, MISUNDERSTOOD_LIFETIME_S, clock.monotonic_s)
+        self._misunderstood = TTLCache(_MAX_CACHED_USERS, MISUNDERSTOOD_LIFETIME_S, services.clock.monotonic_s)
         self._limit_notices: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_CACHED_USERS)
         """The sessions and the rate limits that they exceed, once the user has been notified."""
 
@@ -136,11 +106,11 @@ class ChatSessions:
             return
         key = message.jid if message.jid not in self._xmpp.rooms or message.is_groupchat else message.sender
         queue = self._sessions[key].queue if message.is_groupchat and key in self._sessions else ()
-        if sum(each.message.occupant_id == message.occupant_id for each in queue) >= _MAX_QUEUED_PER_OCCUPANT:
+        if sum(queued.occupant_id == message.occupant_id for queued, _ in queue) >= _MAX_QUEUED_PER_OCCUPANT:
             return
         if key not in self._sessions and len(self._sessions) >= _MAX_UNSTORED_SESSIONS:
             return  # an attacker can send private messages from any number of nicks
-        self._queue(key, _QueuedMessage(message, address=self._xmpp.address))
+        self._queue(key, message, UnansweredMessage(user_id(message.jid), "", b"", self._xmpp.address, ()))
 
     def on_stored_messages(self, unanswered: Sequence[UnansweredMessage]) -> None:
         """Queue messages of the inbound log in order, except messages that were queued before."""
@@ -152,7 +122,7 @@ class ChatSessions:
                 if message.invitation is not None:
                     self._on_invitation(message, each.entry_id)
                 else:
-                    self._queue(message.jid, _QueuedMessage(message, each.entry_id, each.address, each.reply))
+                    self._queue(message.jid, message, each)
 
     async def wait_for_released_users(self) -> None:
         """Wait until no command is being executed for users who are no longer assigned to this process."""
@@ -160,11 +130,11 @@ class ChatSessions:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _queue(self, key: str, queued: _QueuedMessage) -> None:
+    def _queue(self, key: str, message: MessageReceived, entry: UnansweredMessage) -> None:
         if key not in self._sessions:
             session = self._sessions[key] = _Session()
             session.task = asyncio.create_task(self._serve(key, session))
-        self._sessions[key].queue.append(queued)
+        self._sessions[key].queue.append((message, entry))
 
     async def close(self) -> None:
         """Cancel all sessions, with the commands that are being executed."""
@@ -173,116 +143,109 @@ class ChatSessions:
     async def _serve(self, key: str, session: _Session) -> None:
         try:
             while session.queue:
-                queued = session.queue.popleft()
-                if not queued.entry_id or self._assigned_users.includes(user_id(key)):
-                    await self._answer(key, session, queued)
-                else:
+                message, entry = session.queue.popleft()
+                if entry.entry_id and not self._assigned_users.includes(entry.uid):
                     self._last_entry_ids.pop(key, None)
+                    continue
+                if entry.entry_id and message.jid in self._xmpp.rooms:
+                    entry = msgspec.structs.replace(entry, reply=())  # sent privately to a process that failed
+                elif not entry.reply:  # a stored reply is sent again, and the command is not executed again (I8)
+                    reply = await self._answer(key, session, message)
+                    entry = msgspec.structs.replace(entry, reply=_reply_stanzas(message, entry, reply))
+                await self._replies.send(entry)
         finally:
             del self._sessions[key]
 
-    async def _answer(self, key: str, session: _Session, queued: _QueuedMessage) -> None:
-        """Execute the command in a message and send the reply.
-
-        If a reply is already stored for the message, this reply is sent, and the command is not executed again
-        (guarantee I8).
-        """
-        message, reply_stanzas = queued.message, queued.reply_stanzas
-        if (
-            queued.entry_id and message.jid in self._xmpp.rooms
-        ):  # sent privately to a process that failed; the room must not see it
-            reply_stanzas = ()
-        elif not reply_stanzas:
-            contents = await self._reply_bodies(key, session, message)
-            reply_stanzas = tuple(self._stanza(queued, each, count) for count, each in enumerate(contents))
-        await self._replies.send(user_id(message.jid), queued.entry_id, queued.address, reply_stanzas)
-
-    async def _reply_bodies(self, key: str, session: _Session, message: MessageReceived) -> list[str]:
-        """Execute the command in a message, and return the bodies of the messages that are the reply.
+    async def _answer(self, key: str, session: _Session, message: MessageReceived) -> Reply:
+        """Execute the command in a message, and return the reply; one without text if the bot is silent.
 
         An unexpected exception is logged, and the reply says that there was an internal error.
         """
+        translator = get_translator(session.language or message.language)
         try:
             limits = message_limits(message)
-            user = await self._access.count_command(message.jid, limits, message.occupant_user_id)
-            if isinstance(user, CommandRefused):
-                return self._refusal_bodies(key, session, message, user)
+            permission = await self._services.access.count_command(message.jid, limits, message.occupant_user_id)
+            if isinstance(permission, CommandRefused):
+                return Reply(self._refusal_text(key, permission, translator))
             for name in limits:
                 self._limit_notices.pop((key, name), None)
-            # The language of a room is that of its owners and admins, not of the latest sender.
-            user = await self._services.greet(user, message.language if message.can_manage else "")
-            session.language = user.user_settings.effective_language
-            return await self._execute(key, message, user)
+            user = msgspec.structs.replace(permission.user, welcomed=True)  # nobody without access is greeted
+            if permission.is_admitted:
+                # The language of a room is that of its owners and admins, not of the latest sender.
+                user = await self._services.record_activity(
+                    permission.user, message.language if message.can_manage else ""
+                )
+            language = session.language = user.user_settings.effective_language
+            show_composing = None if message.is_groupchat else partial(self._show_composing, message.sender)
+            reply = await answer(
+                RequestHandler(self._services, message.jid, language, user.most_subscriptions, show_composing),
+                message.text,
+                self._pending_questions.pop(key, None),
+                is_admitted=permission.is_admitted,
+                reply_to_id=message.reply_to_id,
+                is_reaction=message.is_reaction,
+                can_manage=message.can_manage,
+            )
         except StoreUnavailable as error:
-            text = RequestFailed(error, "").text(session.language or message.language)
+            return self._silence(key, message, Reply(error_text(error, "", translator), CommandOutcome.DENIED))
         except Exception:  # noqa: BLE001 - a bug affects only this command
             _log.exception("command failed", jid=message.jid)
-            text = internal_error_text(get_translator(session.language or message.language))
-        return self._first_body(message, text) if self._count_misunderstood(key, message) <= MAX_MISUNDERSTOOD else []
+            return self._silence(key, message, Reply(translator.gettext(INTERNAL_ERROR), CommandOutcome.DENIED))
+        reply = self._silence(key, message, reply)
+        if reply.options:
+            self._pending_questions[key] = reply
+        return msgspec.structs.replace(reply, text=greeted_text(user, reply)) if reply.text else reply
 
-    def _refusal_bodies(
-        self, key: str, session: _Session, message: MessageReceived, refused: CommandRefused
-    ) -> list[str]:
-        """Return the reply to a command that was refused because of a rate limit or a suspension.
+    def _show_composing(self, user_jid: str) -> None:
+        self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, user_jid))
+
+    def _refusal_text(self, key: str, refused: CommandRefused, translator: Translator) -> str:
+        """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
 
         Only the first command beyond a rate limit gets a reply; suspended users get none.
         """
         if not refused.limit or (key, refused.limit) in self._limit_notices:
-            return []
+            return ""
         self._limit_notices[key, refused.limit] = True
-        return self._first_body(message, refused.reply.text(session.language or message.language))
+        return refused.text(translator)
 
-    async def _execute(self, key: str, message: MessageReceived, user: UserState) -> list[str]:
-        def show_composing() -> None:
-            if not message.is_groupchat:
-                self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, message.sender))
+    def _silence(self, key: str, message: MessageReceived, reply: Reply) -> Reply:
+        """Count commands in a row that were not understood or not permitted; return the reply that the sender gets.
 
-        reply = await answer(
-            RequestHandler(self._services, message.jid, user.most_subscriptions, show_composing),
-            message.text,
-            self._pending_questions.get(key),
-            reply_to_id=message.reply_to_id,
-            is_reaction=message.is_reaction,
-            can_manage=message.can_manage,
-        )
-        self._pending_questions.pop(key, None)
-        if isinstance(reply, NOT_EXECUTED):
-            count = self._count_misunderstood(key, message)
-            if count > MAX_MISUNDERSTOOD:
-                return []
-            if count == MAX_MISUNDERSTOOD and isinstance(reply, NOT_UNDERSTOOD):
-                reply = SilenceNotice()
-        else:
-            self._misunderstood.pop((key, message.occupant_id), None)
-        if isinstance(reply, QuestionReply):
-            self._pending_questions[key] = reply
-        render = stanzas.shared_file if isinstance(reply, ExportFileReply) else stanzas.body
-        further_bodies = map(render, reply.further_texts(user.user_settings.effective_language))
-        return [*self._first_body(message, reply_text(user, reply)), *further_bodies]
-
-    def _count_misunderstood(self, key: str, message: MessageReceived) -> int:
-        """Count a message that is not a command; return how many such messages in a row its sender has sent."""
-        count: int = self._misunderstood.get((key, message.occupant_id), 0) + 1
-        self._misunderstood[key, message.occupant_id] = count
-        return count
-
-    def _first_body(self, message: MessageReceived, text: str) -> list[str]:
-        """Return the body of the first message of a reply; an empty list if ``text`` is empty.
-
-        In a room, the body begins with the nick of the occupant who sent ``message``.
+        After too many of them, the sender gets a notice, and then empty replies until the next command.
         """
-        if not text:
-            return []
-        addressed = f"{quote_nick(message.sender.partition('/')[2])}: {text}" if message.is_groupchat else text
-        return [stanzas.body(addressed)]
+        sender = (key, message.occupant_id)
+        if reply.outcome not in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):
+            self._misunderstood.pop(sender, None)
+            return reply
+        count: int = self._misunderstood.get(sender, 0) + 1
+        self._misunderstood[sender] = count
+        if count > MAX_MISUNDERSTOOD:
+            return Reply("")
+        if count == MAX_MISUNDERSTOOD and reply.outcome is CommandOutcome.MISUNDERSTOOD:
+            return Reply(get_translator(self._sessions[key].language).gettext(SILENCE_NOTICE))
+        return reply
 
-    def _stanza(self, queued: _QueuedMessage, content: str, count: int) -> str:
-        message, uid = queued.message, user_id(queued.message.jid)
-        message_id = reply_id(uid, queued.entry_id, count) if queued.entry_id else new_message_id(uid)
+
+def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Reply) -> tuple[str, ...]:
+    """Return the stanzas of the reply to a message.
+
+    In a room, the reply begins with the nick of the occupant who sent the message.
+    """
+    if not reply.text:
+        return ()
+    text = f"{quote_nick(message.resource)}: {reply.text}" if message.is_groupchat else reply.text
+    render = stanzas.shared_file if reply.is_file else stanzas.body
+    result = []
+    for count, content in enumerate([stanzas.body(text), *map(render, reply.further_texts)]):
+        message_id = reply_id(entry.uid, entry.entry_id, count) if entry.entry_id else new_message_id(entry.uid)
         if message.is_groupchat:
-            return stanzas.message(queued.address, message.jid, message_id, content, kind="groupchat")
-        content += stanzas.RECEIPT_REQUEST + stanzas.CHAT_ACTIVE
-        return stanzas.message(queued.address, message.sender, message_id, content, message.thread)
+            stanza = stanzas.message(entry.address, message.jid, message_id, content, kind="groupchat")
+        else:
+            extensions = stanzas.RECEIPT_REQUEST + stanzas.CHAT_ACTIVE
+            stanza = stanzas.message(entry.address, message.sender, message_id, content + extensions, message.thread)
+        result.append(stanza)
+    return tuple(result)
 
 
 def _sort_key(entry_id: EntryId) -> tuple[int, int]:
@@ -290,15 +253,15 @@ def _sort_key(entry_id: EntryId) -> tuple[int, int]:
     return int(at_ms), int(serial)
 
 
-def reply_text(user: UserState, reply: Reply) -> str:
+def greeted_text(user: UserState, reply: Reply) -> str:
     """Return the text of a reply, preceded by a greeting for new and for returning users.
 
     ``user`` is the state of the user from before the command was received.
     """
-    language = user.user_settings.effective_language
-    greeting = (
-        "" if user.welcomed or isinstance(reply, WelcomeReply) else f"{welcome_text(get_translator(language))}\n\n"
-    )
+    translator = get_translator(user.user_settings.effective_language)
+    text = reply.text
     if user.unreachable:
-        greeting = f"{welcome_back_text(get_translator(language))}\n\n"
-    return clip(greeting + reply.text(language), MAX_MESSAGE_BYTES)
+        text = f"{translator.gettext(WELCOME_BACK)}\n\n{text}"
+    elif not user.welcomed and text != (welcome := translator.gettext(WELCOME)):
+        text = f"{welcome}\n\n{text}"
+    return clip(text, MAX_MESSAGE_BYTES)

@@ -4,17 +4,16 @@ The values of a submitted form are converted to the text that the user would typ
 one parser and one dialogue.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
+from bots.dialogue.reply import Reply
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.base import QuestionReply, title
+from bots.replies.formatting import title
 from bots.replies.help import command_title
-from bots.replies.search import Listing, SearchResults
-from bots.replies.subscriptions import ChooseFeed
 from bots.xmpp.adhoc import Field, Form, Options
 from service.feeds.parsing.html_text import one_line
 
@@ -48,6 +47,7 @@ _SETTINGS: Final = (
 _ON_OFF: Final = (("on", gettext_noop("on")), ("off", gettext_noop("off")))
 _ORDERS: Final = (("popular", gettext_noop("popular ones")), ("new", gettext_noop("new ones")))
 
+_WORDS: Final = (Field("words", gettext_noop("What you would write after the command in chat")),)
 _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "subscribe": (
             Field("url", gettext_noop("Address of a site, feed or page"), required=True),
@@ -100,17 +100,10 @@ _FIELDS: Final[dict[str, tuple[Field, ...]]] = {
     "forget": (),
     "help": (),
 }  # fmt: skip
+"""The form fields of each command, in the order of its arguments; the other commands have ``_WORDS``.
 
-
-_WORDS: Final = (Field("words", gettext_noop("What you would write after the command in chat")),)
-
-
-def _fields(verb: str) -> tuple[Field, ...]:
-    """Return the form fields of the command ``verb``, in the order of the command's arguments.
-
-    A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects.
-    """
-    return _FIELDS.get(verb, _WORDS)
+A command with the field ``_SUBSCRIPTIONS`` is executed once for each subscription that the user selects.
+"""
 
 
 async def command_form(verb: str, translator: Translator, requests: ReadRequests) -> Form:
@@ -119,7 +112,7 @@ async def command_form(verb: str, translator: Translator, requests: ReadRequests
     The user's subscriptions or saved searches, read through ``requests``, are the options to select from.
     """
     fields = []
-    for template in _fields(verb):
+    for template in _FIELDS.get(verb, _WORDS):
         options: Options = tuple((value, translator.gettext(label)) for value, label in template.options)
         if template.choice == "watch":
             watches = await requests.watches()
@@ -143,7 +136,7 @@ def form_to_commands(verb: str, values: Values) -> list[str]:
     """
     words: list[str] = []
     each: list[str] = []
-    for template in _fields(verb):
+    for template in _FIELDS.get(verb, _WORDS):
         submitted = [one_line(value, 4096) for value in values.get(template.var, ()) if value.strip()]
         if template is _SUBSCRIPTIONS:
             each = ["all"] if "all" in submitted else submitted
@@ -157,51 +150,34 @@ def remaining_values(verb: str, values: Values, executed_count: int) -> Values:
 
     ``executed_count`` is the number of these subscriptions; they are the first selected ones.
     """
-    if _SUBSCRIPTIONS not in _fields(verb):
+    if _SUBSCRIPTIONS not in _FIELDS.get(verb, _WORDS):
         return values
     selected = [value for value in values.get(_SUBSCRIPTIONS.var, ()) if value.strip()]
     return {**values, _SUBSCRIPTIONS.var: tuple(selected[executed_count:])}
 
 
-def question_form(question: QuestionReply, instructions: str, translator: Translator) -> Form:
+def question_form(question: Reply, instructions: str, translator: Translator) -> Form:
     """Return the form that asks a question; ``instructions`` is the text above the options."""
-    match question:
-        case ChooseFeed(offered):
-            labels = [
-                _label(f"{one_line(option.title, 80) or 'Feed'}: {one_line(option.url, 300)}") for option in offered
-            ]
-            return Form(translator.gettext("Which one?"), instructions, (_numbered(labels, (), translator),))
-        case SearchResults() | Listing():
-            labels = [
-                _label(f"{one_line(hit.entry.title, 80)} · {title(hit.channel)}" if hit.entry else title(hit.channel))
-                for hit in question.hits
-            ]
-            others = (("more", translator.gettext("Show more")),) if question.has_more else ()
-            return Form(
-                translator.gettext("Subscribe to one of these?"), instructions, (_numbered(labels, others, translator),)
-            )
-        case _:
-            confirmation = Field("answer", translator.gettext("Yes"), "boolean", values=("0",))
-            return Form(translator.gettext("Please confirm"), instructions, (confirmation,))
+    if "yes" in question.options:
+        field = Field("answer", translator.gettext("Yes"), "boolean", values=("0",))
+        return Form(translator.gettext("Please confirm"), instructions, (field,))
+    options = tuple((answer, _label(option.label)) for answer, option in question.options.items() if option.label)
+    field = Field("answer", translator.gettext("Choose"), "list-single", options=options)
+    return Form(translator.gettext("Subscribe to one of these?"), instructions, (field,))
 
 
-def form_to_answer(question: QuestionReply, values: Values) -> str:
+def form_to_answer(question: Reply, values: Values) -> str:
     """Return the text answer for a submitted form; without a selected option the answer is "no"."""
     selected = one_line("".join(values.get("answer", ())[:1]), 100)
-    if isinstance(question, ChooseFeed | SearchResults | Listing):
-        return selected or "no"
-    return "yes" if selected in ("1", "true") else "no"
+    if "yes" in question.options:
+        return "yes" if selected in ("1", "true") else "no"
+    return selected or "no"
 
 
 def repeated_form(form: Form, values: Values, instructions: str) -> Form:
     """Return a submitted form again, filled with the submitted values; ``instructions`` is the error to show."""
     fields = tuple(msgspec.structs.replace(field, values=values.get(field.var, field.values)) for field in form.fields)
     return Form(form.title, instructions, fields)
-
-
-def _numbered(labels: Sequence[str], others: Options, translator: Translator) -> Field:
-    options = (*((str(number), label) for number, label in enumerate(labels, 1)), *others)
-    return Field("answer", translator.gettext("Choose"), "list-single", options=options)
 
 
 def _label(words: str) -> str:

@@ -6,14 +6,13 @@ A process that takes over from a failed process therefore sends the same reply u
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from bots.cluster.assigned_users import AssignedUsers
+from bots.retries import retry_while_unavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.errors import StoreUnavailable
-from service.model import UserId
-from service.store.delivery.inbound_log import EntryId, InboundLog
+from service.store.delivery.inbound_log import InboundLog, UnansweredMessage
 from service.tasks import cancel_and_wait
 
 CLOSE_TIMEOUT_S: Final = 2.0
@@ -36,21 +35,20 @@ class ReplySender:
         self._sending: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(_MAX_PARALLEL)
 
-    async def send(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Send the stanzas of a reply from ``address``, the bot's address to which the user has written.
+    async def send(self, message: UnansweredMessage) -> None:
+        """Send the reply in ``message`` from the address of the bot to which the user has written.
 
-        ``entry_id`` is the id of the user's message in the inbound log, or "" if it is not stored. The method returns
-        when the server has received the reply and it cannot be sent again, or when the user is assigned to another
-        process.
+        The id of the entry is "" if the user's message is not stored. The method returns when the server has received
+        the reply and it cannot be sent again, or when the user is assigned to another process.
         """
         while True:
             await self._xmpp.connected.wait()
-            if entry_id and not self._assigned_users.includes(uid):
+            if message.entry_id and not self._assigned_users.includes(message.uid):
                 return
-            if entry_id and not self._assigned_users.is_lease_valid():
+            if message.entry_id and not self._assigned_users.is_lease_valid():
                 await asyncio.sleep(_RETRY_S)
                 continue
-            task = asyncio.create_task(self._deliver(uid, entry_id, address, stanzas))
+            task = asyncio.create_task(self._deliver(message))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
             with contextlib.suppress(XmppSessionLost):
@@ -66,23 +64,19 @@ class ReplySender:
             await asyncio.wait(self._sending, timeout=CLOSE_TIMEOUT_S)
         await cancel_and_wait(*self._sending)
 
-    async def _deliver(self, uid: UserId, entry_id: EntryId, address: str, stanzas: Sequence[str]) -> None:
-        """Store a reply, send it, and remove the user's message from the inbound log. Raises XmppSessionLost."""
-        if entry_id:
-            with contextlib.suppress(StoreUnavailable):  # after a failure now, the command is executed again
-                await self._inbound_log.record_reply(uid, entry_id, stanzas)
-        if address == self._xmpp.address:
-            async with self._slots:
-                await self._xmpp.send(stanzas)
-        else:
-            await self._retry(lambda: self._inbound_log.queue_stanzas(address, stanzas))
-        if entry_id:
-            await self._retry(lambda: self._inbound_log.remove_answered([(uid, entry_id)]))
+    async def _deliver(self, message: UnansweredMessage) -> None:
+        """Store a reply, send it, and remove the user's message from the inbound log. Raises XmppSessionLost.
 
-    async def _retry(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Repeat a write to the store until it succeeds. Without the write, the reply would be lost or sent twice."""
-        while True:
-            try:
-                return await write()
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
+        Without the last two writes to the store, the reply would be lost or sent twice.
+        """
+        log, pair = self._inbound_log, (message.uid, message.entry_id)
+        if message.entry_id:
+            with contextlib.suppress(StoreUnavailable):  # after a failure now, the command is executed again
+                await log.record_reply(*pair, message.reply)
+        if message.address == self._xmpp.address:
+            async with self._slots:
+                await self._xmpp.send(message.reply)
+        else:
+            await retry_while_unavailable(lambda: log.queue_stanzas(message.address, message.reply))
+        if message.entry_id:
+            await retry_while_unavailable(lambda: log.remove_answered([pair]))

@@ -70,39 +70,27 @@ def parse_command(iq: Element) -> AdhocCommandReceived | None:
     )  # fmt: skip
 
 
-def form_response(node: str, session: str, form: Form, note: str = "") -> str:
-    """Return the payload of a response that contains a form for the user to fill in.
+def response(
+    node: str,
+    session: str,
+    status: Literal["executing", "completed", "canceled"],
+    *,
+    form: Form | None = None,
+    note: str = "",
+    is_failed: bool = False,
+) -> str:
+    """Return the payload of the response to a request: the next form, or the end of the command.
 
-    ``node`` is the name of the command, and ``session`` the id of its session. ``note`` is an error in the previous
-    submission, or "".
+    ``node`` is the name of the command, and ``session`` the id of its session. ``note`` is the result of the command,
+    or an error message if ``is_failed``.
     """
-    actions = "<actions execute='complete'><complete/></actions>"
-    return _command(node, session, "executing", actions + _note(note, "error") + _form(form))
-
-
-def completed_response(node: str, session: str, note: str, *, wrong: bool = False) -> str:
-    """Return the payload of the final response; ``note`` is the result, or an error message if ``wrong``.
-
-    ``node`` is the name of the command, and ``session`` the id of its session.
-    """
-    return _command(node, session, "completed", _note(note, "error" if wrong else "info"))
-
-
-def canceled_response(node: str, session: str) -> str:
-    """Return the payload of the response to the action "cancel".
-
-    ``node`` is the name of the command, and ``session`` the id of its session.
-    """
-    return _command(node, session, "canceled", "")
-
-
-def _command(node: str, session: str, status: str, content: str) -> str:
+    content = "<actions execute='complete'><complete/></actions>" if form is not None else ""
+    if note:
+        content += f"<note type='{'error' if is_failed else 'info'}'>{_text(note)}</note>"
+    if form is not None:
+        content += _form(form)
     attributes = f"node={quoteattr(node)} sessionid={quoteattr(session)} status='{status}'"
     return f"<command xmlns='{NS_COMMANDS}' {attributes}>{content}</command>"
-
-
-def _note(text: str, kind: str) -> str:
-    return f"<note type='{kind}'>{_text(text)}</note>" if text else ""
 
 
 def _form(form: Form) -> str:

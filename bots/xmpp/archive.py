@@ -79,7 +79,7 @@ def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
         event = message_parser.parse_message(message)
         if isinstance(event, Receipt):
             receipts.append(event)
-        elif isinstance(event, MessageReceived):
+        elif isinstance(event, MessageReceived) and not event.is_groupchat:
             dedup_key = message_parser.archive_dedup_key(result.get("id", ""))
             sent_s = message_parser.delay_stamp_s(stamp)
             messages.append(msgspec.structs.replace(event, dedup_key=dedup_key, sent_s=sent_s))

@@ -16,6 +16,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from xml.etree.ElementTree import Element
@@ -27,14 +28,7 @@ from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import get_translator
 from bots.xmpp import adhoc, archive, message_parser, stanzas
-from bots.xmpp.events import (
-    AdhocCommandReceived,
-    ClientActive,
-    Event,
-    MessageReceived,
-    PresenceChanged,
-    SessionStarted,
-)
+from bots.xmpp.events import Event, MessageReceived, PresenceChanged, SessionStarted
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.service_discovery import DiscoveryProfile
 from service.observability.metrics import MESSAGES
@@ -78,8 +72,8 @@ class Connection:
         ``on_event`` is called with each event and must not wait.
         """
         self.connected = asyncio.Event()
-        self.answers_presence = True
-        """Whether this session responds to presence subscriptions and probes; one session of an account does."""
+        self.answers_presence: Callable[[], bool] = lambda: True
+        """Returns whether this session responds to presence subscriptions and probes; one of an account does."""
         self.address = settings.xmpp_jid
         self.is_account = settings.xmpp_login == "client"
         self.session_jid = f"{self.address}/{_resource(session)}" if self.is_account else self.address
@@ -157,11 +151,8 @@ class Connection:
         if self._sm is not None and self._sm.enabled_out:
             self._sm.seq = (self._sm.seq + 1) % _MAX_SM_SEQUENCE
             self._sm.unacked_queue.append((self._sm.seq, stanza))
-        self._send_raw(stanza)
-
-    def _send_raw(self, text: str) -> None:
         try:
-            self._stream.send_raw(text)
+            self._stream.send_raw(stanza)
         except NotConnectedError:
             raise XmppSessionLost("The XMPP connection is gone.") from None
 
@@ -175,9 +166,15 @@ class Connection:
         ident = secrets.token_hex(8)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         self._requests[ident] = (to, response)
-        response.add_done_callback(lambda _: self._requests.pop(ident, None))  # also when the caller is cancelled
+        response.add_done_callback(partial(self._on_request_done, ident))
         self._write(stanzas.iq(self.address, to, ident, kind, content))
         return response
+
+    def _on_request_done(self, ident: str, response: ResponseFuture) -> None:
+        """Remove a request, also when its caller is cancelled; nobody may wait for a keep-alive ping."""
+        self._requests.pop(ident, None)
+        if not response.cancelled():
+            response.exception()
 
     async def query_archive(self, since_s: float, after_id: str, limit: int) -> tuple[list[Element], Element]:
         """See :meth:`bots.xmpp.interface.XmppClient.query_archive`."""
@@ -212,7 +209,7 @@ class Connection:
     def _ping(self) -> ResponseFuture:
         response = self._send_request(self._ping_to, "get", "<ping xmlns='urn:xmpp:ping'/>")
         if self._sm is not None and self._sm.enabled_out:
-            self._send_raw(_SM_REQUEST_ACK)
+            self._stream.send_raw(_SM_REQUEST_ACK)
         return response
 
     # Connecting.
@@ -263,7 +260,7 @@ class Connection:
                 _log.warning("xmpp server unresponsive", timeout_s=SILENCE_TIMEOUT_S)
                 self._stream.abort()
             else:
-                self._ping().add_done_callback(_ignore_outcome)
+                self._ping()
 
     # Handlers of slixmpp's stream events.
 
@@ -338,14 +335,13 @@ class Connection:
         """Respond to a request for the bot's profile or report an ad-hoc command; return False for other requests."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
         if kind == "set" and (command := adhoc.parse_command(iq)) is not None:
-            if command.jid not in self.rooms:
-                self._report_activity(command)
             self._on_event(command)
             return True
         if kind == "get" and sender:
             payload = self._profile.response_payload(iq, self.address, get_translator(iq.get(adhoc.XML_LANG, "")))
             if payload is not None:
-                self.send_unconfirmed(stanzas.iq_result(iq.get("to", self.address), sender, iq.get("id", ""), payload))
+                address, ident = iq.get("to", self.address), iq.get("id", "")
+                self.send_unconfirmed(stanzas.iq(address, sender, ident, "result", payload))
                 return True
         return False
 
@@ -359,17 +355,10 @@ class Connection:
         event = message_parser.parse_message(element)
         if event is None:
             return
-        if isinstance(event, MessageReceived):
-            is_in_room = event.jid in self.rooms
-            if self.is_account and (event.invitation is not None or not is_in_room):
-                dedup_key = message_parser.dedup_key(element, self.address, time.time())
-                event = msgspec.structs.replace(event, dedup_key=dedup_key)
-            if not event.sent_s and event.invitation is None and not is_in_room:
-                self._report_activity(event)
+        if isinstance(event, MessageReceived) and self.is_account and not event.is_groupchat:
+            dedup_key = message_parser.dedup_key(element, self.address, time.time())
+            event = msgspec.structs.replace(event, dedup_key=dedup_key)
         self._on_event(event)
-
-    def _report_activity(self, event: MessageReceived | AdhocCommandReceived) -> None:
-        self._on_event(ClientActive(event.jid, event.sender.partition("/")[2]))
 
     def _on_presence(self, element: Element) -> None:
         sender, kind = element.get("from", ""), element.get("type", "")
@@ -380,7 +369,7 @@ class Connection:
         if room_event is not None:
             self._on_event(room_event)
             return
-        for response in _PRESENCE_RESPONSES.get(kind, ()) if self.answers_presence else ():
+        for response in _PRESENCE_RESPONSES.get(kind, ()) if self.answers_presence() else ():
             content = self.presence_content if not response else ""
             self.send_unconfirmed(stanzas.presence(self.address, jid, response, content=content))
         if kind in ("", "unavailable"):
@@ -400,11 +389,6 @@ def _split_into_chunks(items: Sequence[str]) -> Iterator[list[str]]:
             chunk, size = [], 0
     if chunk:
         yield chunk
-
-
-def _ignore_outcome(response: ResponseFuture) -> None:
-    if not response.cancelled():
-        response.exception()
 
 
 def _resource(session: str) -> str:

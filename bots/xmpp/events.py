@@ -27,8 +27,8 @@ class RoomInvitation(msgspec.Struct, frozen=True):
 class MessageReceived(msgspec.Struct, frozen=True):
     """A message to the bot, in a one-to-one chat or in a room.
 
-    In a room, ``jid`` is the room and ``sender`` the occupant's full JID. In a one-to-one chat, the fields about rooms
-    and occupants have their default values.
+    In a room, ``jid`` is the room and ``sender`` the occupant's full JID, and the message may be the echo of a message
+    that the bot sent. In a one-to-one chat, the fields about rooms and occupants have their default values.
     """
 
     jid: str
@@ -64,24 +64,13 @@ class MessageReceived(msgspec.Struct, frozen=True):
     """Whether this is a private message of an occupant, sent through a room (XEP-0045 §7.5)."""
     occupant_user_id: UserId = ""
     """User id of the sender in a room that shows JIDs, else ""."""
+    room_id: str = ""
+    """Id that a room gave the message (XEP-0359), or ""."""
 
-
-class RoomMessageReceived(msgspec.Struct, frozen=True):
-    """A message to all occupants of a room, which may be the echo of a message that the bot sent.
-
-    The fields have the same meaning as in :class:`MessageReceived`.
-    """
-
-    room: str
-    nick: str
-    id: str
-    room_id: str
-    """Id that the room gave the message (XEP-0359), or ""."""
-    text: str
-    language: str
-    reply_to_id: str
-    is_reaction: bool
-    occupant_id: str = ""
+    @property
+    def resource(self) -> str:
+        """The resource of the sender; in a room, the nick of the occupant."""
+        return self.sender.partition("/")[2]
 
 
 class OccupantPresence(msgspec.Struct, frozen=True):
@@ -146,27 +135,15 @@ class MessageBounced(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
-class UserAvailable(msgspec.Struct, frozen=True):
-    """At least one client of a user is online."""
+class UserPresence(msgspec.Struct, frozen=True):
+    """At least one client of a user is online, or the last one went offline."""
 
     jid: str
+    is_online: bool = True
     is_free: bool | None = None
     """Whether at least one client is neither away nor busy; None if the event is not about presence."""
     is_new_client: bool = False
     """Whether the client that caused the event was not known to be online before."""
-
-
-class UserUnavailable(msgspec.Struct, frozen=True):
-    """The last client of a user went offline."""
-
-    jid: str
-
-
-class ClientActive(msgspec.Struct, frozen=True):
-    """A client has sent a message or an ad-hoc command, which shows that it is online."""
-
-    jid: str
-    resource: str
 
 
 class PresenceChanged(msgspec.Struct, frozen=True):
@@ -188,13 +165,11 @@ class SessionStarted(msgspec.Struct, frozen=True):
 
 Event = (
     MessageReceived
-    | RoomMessageReceived
     | AdhocCommandReceived
     | OccupantPresence
     | RoomJoinRefused
     | Receipt
     | MessageBounced
-    | ClientActive
     | PresenceChanged
     | SessionStarted
 )

@@ -14,26 +14,10 @@ import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
+import msgspec
+
 from bots.commands.parser import VERB_OF, command_of_reaction, truncate_input
-from bots.xmpp.events import (
-    MessageBounced,
-    MessageReceived,
-    OccupantPresence,
-    Receipt,
-    RoomInvitation,
-    RoomJoinRefused,
-    RoomMessageReceived,
-)
-from bots.xmpp.stanzas import (
-    MAX_TOKEN_CHARS,
-    NS_MARKERS,
-    NS_MUC,
-    NS_OOB,
-    NS_RECEIPTS,
-    bare_jid,
-    error_condition,
-    remove_invalid_chars,
-)
+from bots.xmpp import events, stanzas
 
 MAX_AGE_S: Final = 86_400.0
 """Maximum age of a message that is still answered."""
@@ -44,17 +28,18 @@ ID_REUSE_AFTER_S: Final = 1_800.0
 
 _NS_REPLY: Final = "urn:xmpp:reply:0"
 _NS_FALLBACK: Final = "urn:xmpp:fallback:0"
-_NS_REACTIONS: Final = "urn:xmpp:reactions:0"
+_REACTIONS: Final = "{urn:xmpp:reactions:0}reactions"
+_REPLY: Final = f"{{{_NS_REPLY}}}reply"
 _OCCUPANT_ID: Final = "{urn:xmpp:occupant-id:0}occupant-id"
 _STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
-_MUC_USER: Final = f"{{{NS_MUC}#user}}"
+_MUC_USER: Final = f"{{{stanzas.NS_MUC}#user}}"
 _DIRECT_INVITATION: Final = "{jabber:x:conference}x"
 _XML_LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
 _DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
 """Elements by which a server marks a message that it stored before delivery (XEP-0203, XEP-0091)."""
 _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """Message carbons (XEP-0280). The bot never enables them, so a message that contains one is forged."""
-_MARKERS: Final = tuple(f"{{{NS_MARKERS}}}{name}" for name in ("displayed", "acknowledged", "received"))
+_MARKERS: Final = tuple(f"{{{stanzas.NS_MARKERS}}}{name}" for name in ("displayed", "acknowledged", "received"))
 
 _MAX_JID_CHARS: Final = 3_071
 _MAX_REACTIONS: Final = 10
@@ -67,40 +52,43 @@ _QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
 """Quoted lines at the beginning of a body (XEP-0393 §5.1.3), which are not part of the message itself."""
 
 
-def parse_message(stanza: Element) -> MessageReceived | RoomMessageReceived | Receipt | MessageBounced | None:
+def parse_message(stanza: Element) -> events.MessageReceived | events.Receipt | events.MessageBounced | None:
     """Return the event for a ``<message/>``; None if the bot does not handle the message.
 
     Delayed messages to all occupants of a room are the room's history, which the bot does not handle.
     """
     sender, ident, kind = stanza.get("from", ""), stanza.get("id", ""), stanza.get("type", "normal")
     if kind == "error":
-        return MessageBounced(bare_jid(sender), ident, error_condition(stanza), sender.partition("/")[2])
+        return events.MessageBounced(
+            stanzas.bare_jid(sender), ident, stanzas.error_condition(stanza), sender.partition("/")[2]
+        )
     if (
         kind not in ("chat", "normal", "groupchat")
         or not sender
         or any(stanza.find(tag) is not None for tag in _CARBONS)
     ):
         return None
-    if kind != "groupchat" and (receipt := _parse_receipt(stanza, bare_jid(sender))) is not None:
-        return receipt
     sent_s = _delayed_since_s(stanza)
     if kind == "groupchat":
-        return None if sent_s else _parse_room_message(stanza)
+        return None if sent_s else _parse_text_message(stanza, 0.0, is_groupchat=True)
+    receipt = _parse_receipt(stanza, stanzas.bare_jid(sender))
+    if receipt is not None:
+        return receipt
     invitation = _parse_invitation(stanza)
     if invitation is not None:
-        return MessageReceived(
-            bare_jid(sender), sender, ident, "", "", wants_receipt=False, sent_s=sent_s, invitation=invitation
+        return events.MessageReceived(
+            stanzas.bare_jid(sender), sender, ident, "", "", wants_receipt=False, sent_s=sent_s, invitation=invitation
         )
-    return _parse_direct_message(stanza, sent_s)
+    return _parse_text_message(stanza, sent_s, is_groupchat=False)
 
 
-def _parse_receipt(stanza: Element, jid: str) -> Receipt | None:
-    received = stanza.find(f"{{{NS_RECEIPTS}}}received")
+def _parse_receipt(stanza: Element, jid: str) -> events.Receipt | None:
+    received = stanza.find(f"{{{stanzas.NS_RECEIPTS}}}received")
     if received is not None:
-        return Receipt(jid, received.get("id", ""))
+        return events.Receipt(jid, received.get("id", ""))
     marker = next((found for found in map(stanza.find, _MARKERS) if found is not None), None)
     if marker is not None and stanza.find("{*}body") is None:
-        return Receipt(jid, marker.get("id", ""), is_marker=True)
+        return events.Receipt(jid, marker.get("id", ""), is_marker=True)
     return None
 
 
@@ -127,10 +115,10 @@ def dedup_key(stanza: Element, account: str, now_s: float) -> str:
 
 def archive_dedup_key(archive_id: str) -> str:
     """Return the key of the message with this id in the account's archive."""
-    return f"{_ARCHIVE_KEY_PREFIX}{archive_id[:MAX_TOKEN_CHARS]}"
+    return f"{_ARCHIVE_KEY_PREFIX}{archive_id[: stanzas.MAX_TOKEN_CHARS]}"
 
 
-def duplicates_since_s(message: MessageReceived, now_s: float) -> float:
+def duplicates_since_s(message: events.MessageReceived, now_s: float) -> float:
     """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
 
     A message that was stored before this time is a different message, whose sender used the same id again. ``now_s`` is
@@ -141,7 +129,7 @@ def duplicates_since_s(message: MessageReceived, now_s: float) -> float:
     return message.sent_s - MAX_CLOCK_SKEW_S if message.sent_s else now_s - ID_REUSE_AFTER_S
 
 
-def is_too_old(message: MessageReceived, now_s: float) -> bool:
+def is_too_old(message: events.MessageReceived, now_s: float) -> bool:
     """Return whether a stored message is older than ``MAX_AGE_S`` seconds; the bot does not answer such messages."""
     return 0.0 < message.sent_s < now_s - MAX_AGE_S
 
@@ -149,7 +137,7 @@ def is_too_old(message: MessageReceived, now_s: float) -> bool:
 def delay_stamp_s(element: Element) -> float:
     """Return the time (Unix s) in a ``<delay/>`` element; 1.0 if it cannot be parsed."""
     try:
-        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[:MAX_TOKEN_CHARS])
+        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[: stanzas.MAX_TOKEN_CHARS])
         return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _UNKNOWN_TIME_S)
     except (ValueError, OverflowError):
         return _UNKNOWN_TIME_S
@@ -166,12 +154,12 @@ def _delayed_since_s(stanza: Element) -> float:
 # Rooms.
 
 
-def parse_room_presence(stanza: Element) -> OccupantPresence | RoomJoinRefused | None:
+def parse_room_presence(stanza: Element) -> events.OccupantPresence | events.RoomJoinRefused | None:
     """Return the event of a ``<presence/>`` from a room (XEP-0045), or None for any other presence."""
     room, _, nick = stanza.get("from", "").partition("/")
     kind = stanza.get("type", "")
-    if kind == "error" and stanza.find(f"{{{NS_MUC}}}x") is not None:
-        return RoomJoinRefused(room, error_condition(stanza))
+    if kind == "error" and stanza.find(f"{{{stanzas.NS_MUC}}}x") is not None:
+        return events.RoomJoinRefused(room, stanzas.error_condition(stanza))
     extension = stanza.find(f"{_MUC_USER}x")
     if extension is None or not nick or kind not in ("", "unavailable"):
         return None
@@ -179,108 +167,89 @@ def parse_room_presence(stanza: Element) -> OccupantPresence | RoomJoinRefused |
     found = extension.find(f"{_MUC_USER}item")
     item = found if found is not None else Element("item")
     is_destroyed = extension.find(f"{_MUC_USER}destroy") is not None
-    affiliation, jid = item.get("affiliation", "none"), bare_jid(item.get("jid", ""))
-    return OccupantPresence(room, nick, affiliation, kind == "", statuses, is_destroyed, jid)
+    affiliation, jid = item.get("affiliation", "none"), stanzas.bare_jid(item.get("jid", ""))
+    return events.OccupantPresence(room, nick, affiliation, kind == "", statuses, is_destroyed, jid)
 
 
-def _parse_invitation(stanza: Element) -> RoomInvitation | None:
+def _parse_invitation(stanza: Element) -> events.RoomInvitation | None:
     """Return the mediated (XEP-0045 §7.8.2) or direct (XEP-0249) invitation in a message, or None."""
-    sender = bare_jid(stanza.get("from", ""))
+    sender = stanzas.bare_jid(stanza.get("from", ""))
     mediated, direct = stanza.find(f"{_MUC_USER}x/{_MUC_USER}invite"), stanza.find(_DIRECT_INVITATION)
     if mediated is not None:
         inviter = mediated.get("from", "")[:_MAX_JID_CHARS] or sender
         password = stanza.findtext(f"{_MUC_USER}x/{_MUC_USER}password", "")
-        invitation = RoomInvitation(sender, bare_jid(inviter), password, inviter)
+        invitation = events.RoomInvitation(sender, stanzas.bare_jid(inviter), password, inviter)
     elif direct is not None:
-        room = bare_jid(direct.get("jid", "")).lower()
-        invitation = RoomInvitation(room, sender, direct.get("password", ""), is_vouched=True)
+        room = stanzas.bare_jid(direct.get("jid", "")).lower()
+        invitation = events.RoomInvitation(room, sender, direct.get("password", ""), is_vouched=True)
     else:
         return None
     room, password = invitation.room, invitation.password
     is_sane = 0 < len(room) <= _MAX_JID_CHARS and len(password) <= _MAX_JID_CHARS and "@" in room
-    return invitation if is_sane and remove_invalid_chars(room) == room else None
-
-
-def _parse_room_message(stanza: Element) -> RoomMessageReceived | None:
-    text, reply_to_id, is_reaction = _parse_text(stanza)
-    room, _, nick = stanza.get("from", "").partition("/")
-    if text is None or not nick:
-        return None
-    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == room)
-    return RoomMessageReceived(
-        room,
-        nick,
-        stanza.get("id", ""),
-        next(room_ids, "")[:MAX_TOKEN_CHARS],
-        text,
-        _language(stanza),
-        reply_to_id,
-        is_reaction,
-        _occupant_id(stanza),
-    )
-
-
-def _occupant_id(stanza: Element) -> str:
-    """Return the id that the room gives the sender, which survives nick changes (XEP-0421); without it, the nick."""
-    element = stanza.find(_OCCUPANT_ID)
-    ident = element.get("id", "")[:MAX_TOKEN_CHARS] if element is not None else ""
-    return ident or stanza.get("from", "").partition("/")[2][:MAX_TOKEN_CHARS]
+    return invitation if is_sane and stanzas.remove_invalid_chars(room) == room else None
 
 
 # Text.
 
 
-def _parse_direct_message(stanza: Element, sent_s: float) -> MessageReceived | None:
+def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -> events.MessageReceived | None:
+    """Return the event for a message with text or a reaction; None if it has none, or consists of quoted lines."""
     text, reply_to_id, is_reaction = _parse_text(stanza)
-    if text is None or _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or ""):
+    sender, ident, body = stanza.get("from", ""), stanza.get("id", ""), stanza.find("{*}body")
+    jid, _, resource = sender.partition("/")
+    is_ignored = not resource if is_groupchat else _QUOTED_LINES.fullmatch(stanza.findtext("{*}body") or "")
+    if text is None or is_ignored:
         return None
-    sender, ident = stanza.get("from", ""), stanza.get("id", "")
-    thread = stanza.findtext("{*}thread") or ""
-    has_usable_id = 0 < len(ident) <= MAX_TOKEN_CHARS
-    return MessageReceived(
-        bare_jid(sender),
+    language, thread = stanza.get(_XML_LANG, ""), stanza.findtext("{*}thread") or ""
+    has_usable_id = 0 < len(ident) <= stanzas.MAX_TOKEN_CHARS
+    message = events.MessageReceived(
+        jid,
         sender,
         ident,
         text,
-        thread if len(thread) <= MAX_TOKEN_CHARS else "",
-        has_usable_id and stanza.find(f"{{{NS_RECEIPTS}}}request") is not None,
-        _language(stanza),
+        thread if len(thread) <= stanzas.MAX_TOKEN_CHARS else "",
+        has_usable_id and stanza.find(f"{{{stanzas.NS_RECEIPTS}}}request") is not None,
+        body.get(_XML_LANG, language) if body is not None else language,
         reply_to_id,
         is_reaction,
-        wants_marker=has_usable_id and stanza.find(f"{{{NS_MARKERS}}}markable") is not None,
+        wants_marker=has_usable_id and stanza.find(f"{{{stanzas.NS_MARKERS}}}markable") is not None,
         sent_s=sent_s,
         is_private=stanza.find(f"{_MUC_USER}x") is not None,
+    )
+    if not is_groupchat:
+        return message
+    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == jid)
+    return msgspec.structs.replace(
+        message,
+        is_groupchat=True,
+        occupant_id=_id_of(stanza, _OCCUPANT_ID) or resource[: stanzas.MAX_TOKEN_CHARS],
+        room_id=next(room_ids, "")[: stanzas.MAX_TOKEN_CHARS],
     )
 
 
 def _parse_text(stanza: Element) -> tuple[str | None, str, bool]:
     """Return the text, the id of the message that is replied to, and whether this is a reaction.
 
-    The text is None if there is none, and the id "" if the message is no reply.
+    The text is None if there is none, and the id "" if the message is no reply. A shared file (XEP-0066) is an OPML
+    list if the body is empty, the URL, or "import"; the bot cannot use other files.
     """
-    reactions = stanza.find(f"{{{_NS_REACTIONS}}}reactions")
+    reactions, body = stanza.find(_REACTIONS), stanza.findtext("{*}body")
     if reactions is not None:
         emojis = tuple((child.text or "").strip()[:16] for child in list(reactions)[:_MAX_REACTIONS])
-        return command_of_reaction(emojis) or None, reactions.get("id", "")[:MAX_TOKEN_CHARS], True
-    body = stanza.find("{*}body")
-    url = _shared_file_url(stanza, (body.text or "") if body is not None else "")
-    if url:
+        return command_of_reaction(emojis) or None, _id_of(stanza, _REACTIONS), True
+    url = (stanza.findtext(f"{{{stanzas.NS_OOB}}}x/{{{stanzas.NS_OOB}}}url") or "").strip()
+    words = (body or "").strip()
+    if url and (words in ("", url) or VERB_OF.get(words.lower()) == "import"):
         return truncate_input(f"import {url}"), "", False
     if body is None:
         return None, "", False
-    reply = stanza.find(f"{{{_NS_REPLY}}}reply")
-    reply_to_id = reply.get("id", "")[:MAX_TOKEN_CHARS] if reply is not None else ""
-    return truncate_input(_QUOTED_LINES.sub("", _remove_fallback(stanza, body.text or ""))), reply_to_id, False
+    return truncate_input(_QUOTED_LINES.sub("", _remove_fallback(stanza, body))), _id_of(stanza, _REPLY), False
 
 
-def _shared_file_url(stanza: Element, body: str) -> str:
-    """Return the URL of the file that a message shares (XEP-0066); "" if it does not share a file for the bot.
-
-    The bot can use only OPML lists. The ``body`` of a message that shares a list is empty, the URL, or "import".
-    """
-    url = (stanza.findtext(f"{{{NS_OOB}}}x/{{{NS_OOB}}}url") or "").strip()
-    text = body.strip()
-    return url if text in ("", url) or VERB_OF.get(text.lower()) == "import" else ""
+def _id_of(stanza: Element, tag: str) -> str:
+    """Return the id in an element of a stanza; "" if there is none."""
+    element = stanza.find(tag)
+    return element.get("id", "")[: stanzas.MAX_TOKEN_CHARS] if element is not None else ""
 
 
 def _remove_fallback(stanza: Element, body: str) -> str:
@@ -290,12 +259,6 @@ def _remove_fallback(stanza: Element, body: str) -> str:
     if part is None:
         return body
     start, end = part.get("start", "0"), part.get("end", "0")
-    if not (start.isdecimal() and end.isdecimal() and len(start) + len(end) < MAX_TOKEN_CHARS):
+    if not (start.isdecimal() and end.isdecimal() and len(start) + len(end) < stanzas.MAX_TOKEN_CHARS):
         return body
     return body[: int(start)] + body[max(int(start), int(end)) :]
-
-
-def _language(stanza: Element) -> str:
-    body = stanza.find("{*}body")
-    language = stanza.get(_XML_LANG, "")
-    return body.get(_XML_LANG, language) if body is not None else language

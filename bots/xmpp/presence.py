@@ -8,10 +8,11 @@ is not tracked, it sends a presence probe.
 import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
-from bots.xmpp.events import ClientActive, PresenceChanged, UserAvailable, UserUnavailable
-from service.errors import StoreUnavailable
+from bots.retries import retry_while_unavailable
+from bots.xmpp.events import PresenceChanged, UserPresence
 from service.store.client.keys import user_id
 from service.store.people.users import Users
 
@@ -21,7 +22,6 @@ MAX_CLIENTS: Final = 20
 LOOKUP_SIZE: Final = 500
 """Maximum number of presences whose senders are looked up in the store together."""
 _MAX_PENDING: Final = 10_000
-_RETRY_S: Final = 0.5
 
 
 class PresenceTracker:
@@ -30,7 +30,7 @@ class PresenceTracker:
     :meth:`run` looks unknown senders up in the store; the event handlers never wait.
     """
 
-    def __init__(self, users: Users, on_event: Callable[[UserAvailable | UserUnavailable], None]) -> None:
+    def __init__(self, users: Users, on_event: Callable[[UserPresence], None]) -> None:
         """Create a tracker of the users who have a record in ``users``; changes are reported to ``on_event``."""
         self._users = users
         self._on_event = on_event
@@ -59,10 +59,9 @@ class PresenceTracker:
             self._pending_per_jid[event.jid] += 1
             self._has_pending.set()
 
-    def on_client_active(self, event: ClientActive) -> None:
-        """Report the user as available, even if the bot does not receive the user's presence."""
-        is_new = event.resource not in self.clients.get(event.jid, ())
-        self._on_event(UserAvailable(event.jid, is_new_client=is_new))
+    def on_client_active(self, jid: str, resource: str) -> None:
+        """Report a user as online who has sent something, even if the bot does not receive the user's presence."""
+        self._on_event(UserPresence(jid, is_new_client=resource not in self.clients.get(jid, ())))
 
     async def run(self) -> None:
         """Look up the senders of pending presences until cancelled."""
@@ -70,11 +69,8 @@ class PresenceTracker:
             await self._has_pending.wait()
             batch = [self.pending[index] for index in range(min(LOOKUP_SIZE, len(self.pending)))]
             jids = list(dict.fromkeys(event.jid for event in batch))
-            try:
-                is_known = dict(zip(jids, await self._users.are_known([user_id(jid) for jid in jids]), strict=True))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
-                continue
+            known = await retry_while_unavailable(partial(self._users.are_known, [user_id(jid) for jid in jids]))
+            is_known = dict(zip(jids, known, strict=True))
             while self.pending and self.pending[0].jid in is_known:  # a new session may have begun meanwhile
                 event = self.pending.popleft()
                 self._pending_per_jid[event.jid] -= 1
@@ -98,9 +94,9 @@ class PresenceTracker:
         else:
             resources.clear()
         if not resources:
-            self._on_event(UserUnavailable(event.jid))
+            self._on_event(UserPresence(event.jid, is_online=False))
             return
         self.clients[event.jid] = resources
         if len(self.clients) > MAX_USERS:
             del self.clients[next(iter(self.clients))]
-        self._on_event(UserAvailable(event.jid, any(resources.values()), is_new_client=is_new))
+        self._on_event(UserPresence(event.jid, is_free=any(resources.values()), is_new_client=is_new))

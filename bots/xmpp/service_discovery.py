@@ -115,9 +115,18 @@ class DiscoveryProfile:
         language of ``translator``.
         """
         request = iq[0] if len(iq) else iq
-        if request.tag == f"{{{_NS_DISCO_INFO}}}query":
-            return self._info(request.get("node", ""), translator)
-        return _response_payload(request, address, translator)
+        node = request.get("node", "")
+        software = f"<name>{BOT_NAME}</name><version>{escape(version('coronet'))}</version>"
+        payloads: dict[str, Callable[[], str | None]] = {
+            f"{{{_NS_DISCO_INFO}}}query": lambda: self._info(node, translator),
+            f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, translator),
+            f"{{{_NS_VERSION}}}query": lambda: f"<query xmlns='{_NS_VERSION}'>{software}</query>",
+            f"{{{_NS_PUBSUB}}}pubsub": lambda: _profile_items(request),
+            "{urn:xmpp:ping}ping": lambda: "",
+            "{vcard-temp}vCard": lambda: _VCARD_TEMP,
+            "{urn:ietf:params:xml:ns:vcard-4.0}vcard": lambda: _VCARD4,
+        }
+        return payloads[request.tag]() if request.tag in payloads else None
 
     def _info(self, node: str, translator: Translator) -> str | None:
         if node in ("", f"{_CAPS_NODE}#{self._caps_ver}"):
@@ -132,20 +141,6 @@ class DiscoveryProfile:
         else:
             return None
         return _query(_NS_DISCO_INFO, node, content)
-
-
-def _response_payload(request: Element, address: str, translator: Translator) -> str | None:
-    node = request.get("node", "")
-    software = f"<name>{BOT_NAME}</name><version>{escape(version('coronet'))}</version>"
-    payloads: dict[str, Callable[[], str | None]] = {
-        f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, translator),
-        f"{{{_NS_VERSION}}}query": lambda: f"<query xmlns='{_NS_VERSION}'>{software}</query>",
-        f"{{{_NS_PUBSUB}}}pubsub": lambda: _profile_items(request),
-        "{urn:xmpp:ping}ping": lambda: "",
-        "{vcard-temp}vCard": lambda: _VCARD_TEMP,
-        "{urn:ietf:params:xml:ns:vcard-4.0}vcard": lambda: _VCARD4,
-    }
-    return payloads[request.tag]() if request.tag in payloads else None
 
 
 async def publish_profile(xmpp: XmppClient) -> None:

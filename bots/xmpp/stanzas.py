@@ -168,19 +168,9 @@ def iq(sender: str, to: str, ident: str, kind: str, content: str) -> str:
     return f"<iq from={quoteattr(sender)} to={quoteattr(to)} id={id_attribute} type='{kind}'>{content}</iq>"
 
 
-def iq_result(sender: str, to: str, ident: str, content: str) -> str:
-    """Return the successful response to a request with the id ``ident``."""
-    return iq(sender, to, ident, "result", content)
-
-
-def iq_error(sender: str, to: str, ident: str, error: tuple[str, str], detail: str = "") -> str:
-    """Return an error response (RFC 6120 §8.3).
-
-    ``error`` is the type and the condition; ``detail`` is an application-specific condition element.
-    """
-    kind, condition = error
-    content = f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
-    return iq(sender, to, ident, "error", content)
+def error(kind: str, condition: str, detail: str = "") -> str:
+    """Return the content of an error response (RFC 6120 §8.3): its type, its condition, and an element with details."""
+    return f"<error type='{kind}'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/>{detail}</error>"
 
 
 def data_form(kind: str, form_type: str, values: Mapping[str, str | Sequence[str]]) -> str:

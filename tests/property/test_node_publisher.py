@@ -16,6 +16,7 @@ from bots.xmpp.pubsub_client import PubsubRefused
 from service.clock import SystemClock
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry
+from service.settings import Settings
 from service.store.channels.pubsub_nodes import PublishedPosition
 
 URL = "https://example.org/feed"
@@ -136,9 +137,7 @@ async def play(history: Sequence[tuple[str, int]], failures: Sequence[Failure]) 
         service,  # type: ignore[arg-type] # as much as is used
         SystemClock(),
         None,  # type: ignore[arg-type] # the steps are taken by the test
-        service="pubsub.example.org",
-        min_subscribers=3,
-        scan_interval_s=1e9,
+        Settings(pubsub_service="pubsub.example.org", public_from_subscribers=3),
     )
     for event, number in history:
         match event:

@@ -35,7 +35,7 @@ async def test_people_get_an_announcement_in_their_language_once_until_they_turn
         await bert.say("language de")
         await alice.say("status")
         await store.preferences.put(bert.jid, FOR_ALL, Preferences(muted=True, interval_s=3_600))
-        bot._delivery.on_settings_changed(bert.jid)
+        bot.delivery.on_settings_changed(bert.jid)
         number = await announce(store, [alice, bert], "We move on Friday.", de="Wir ziehen am Freitag um.")
         english = await alice.wait_for(lambda message: "We move on Friday." in message.body)
         german = await bert.wait_for(lambda message: "Wir ziehen am Freitag um." in message.body)

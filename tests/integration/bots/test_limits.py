@@ -10,7 +10,7 @@ import pytest_asyncio
 from slixmpp import Message
 from slixmpp.exceptions import IqError
 
-from bots import access
+from bots import access_control
 from bots.bot import Bot
 from bots.sessions import adhoc_session
 from bots.sessions.chat_session import MAX_MISUNDERSTOOD
@@ -70,7 +70,7 @@ async def test_managers_of_a_room_share_a_rate_limit(others: tuple[Strangers, Bo
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "another user is answered")
     await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     answers = [text for to, text in theirs.messages if to == ROOM]
-    assert len([text for text in answers if "no subscriptions" in text]) == access.MANAGERS_FACTOR * PER_MINUTE
+    assert len([text for text in answers if "no subscriptions" in text]) == access_control.MANAGERS_FACTOR * PER_MINUTE
     assert len([text for text in answers if "That's more than" in text]) == 1
 
 

@@ -7,10 +7,11 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from bots.access import UserLimits
 from bots.dialogue.dispatcher import answer
+from bots.dialogue.reply import Reply
 from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
-from bots.replies.base import QuestionReply, Reply, SubscribedChannel
+from bots.i18n.translator import get_translator
+from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover import (
     DiscoverAnswer,
@@ -36,6 +37,7 @@ from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry, Subscription
+from service.settings import Settings
 from service.store.coordination.requests import ProbeReply
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
@@ -101,8 +103,9 @@ class Person:
     follows: dict[int, Channel] = field(default_factory=dict)
     failing: dict[ChannelId, tuple[str, float]] = field(default_factory=dict)
     reasons: dict[ChannelId, PollExplanation] = field(default_factory=dict)
-    limits: UserLimits = field(default_factory=lambda: UserLimits(3, 4, 20, 2, 3))
-    contact_addresses: tuple[str, ...] = ()
+    settings: Settings = field(
+        default_factory=lambda: Settings(max_subscriptions_per_user=3, max_new_urls_per_hour=4, max_watches_per_user=2)
+    )
     nodes: dict[ChannelId, str] = field(default_factory=dict)
     """By channel, the URI of the node on which it is published."""
     directory: tuple[SearchHit, ...] = ()
@@ -113,7 +116,7 @@ class Person:
     new_urls: int = 0
     workers: int = 2
     probes: int = 0
-    asked: QuestionReply | None = None
+    asked: Reply | None = None
     user_settings: UserSettings = DEFAULT_USER_SETTINGS
     paused: dict[ChannelId, int] = field(default_factory=dict)
     """By channel, how many versions were withheld."""
@@ -134,14 +137,15 @@ class Person:
 
     def hear(self, line: str, **pointing: Any) -> Reply:
         """Return the reply to a line, having remembered what it asks."""
-        reply = at_once(answer(cast("Requests", FakeRequests(self)), line, self.asked, **pointing))
-        self.asked = reply if isinstance(reply, QuestionReply) else None
+        reply = at_once(
+            answer(cast("Requests", FakeRequests(self)), line, self.asked, is_admitted=self.is_admitted, **pointing)
+        )
+        self.asked = reply if reply.options else None
         return reply
 
     def say(self, line: str) -> str:
         """Return the text of the reply to a line."""
-        language = self.user_settings.effective_language
-        return self.hear(line).text(language)
+        return self.hear(line).text
 
 
 class FakeRequests:
@@ -149,26 +153,24 @@ class FakeRequests:
 
     def __init__(self, person: Person) -> None:
         self.person = person
-        self.limits = person.limits
-        self.contact_addresses = person.contact_addresses
+        self.settings = person.settings
+        self.max_subscriptions = person.settings.max_subscriptions_per_user
+        self.translator = get_translator(person.user_settings.effective_language)
 
     def __getattribute__(self, name: str) -> Any:
-        if name not in ("person", "limits", "contact_addresses") and not name.startswith("_"):
+        if name not in ("person", "settings", "max_subscriptions", "translator") and not name.startswith("_"):
             self.person.requested.append(name)
         return super().__getattribute__(name)
 
     def now_s(self) -> float:
         return NOW_S
 
-    async def is_admitted(self) -> bool:
-        return self.person.is_admitted
-
     async def channel(self, cid: ChannelId) -> Channel | None:
         return self.person.polled.get(cid)
 
     async def use_new_url_allowance(self) -> bool:
         self.person.new_urls += 1
-        return self.person.new_urls <= self.limits.new_urls_per_hour
+        return self.person.new_urls <= self.settings.max_new_urls_per_hour
 
     async def probe(self, url: str, *, as_page: bool) -> ProbeReply:
         self.person.probes += 1
@@ -246,10 +248,10 @@ class FakeRequests:
 
     async def watch(self, condition: SearchCondition, text: str) -> SavedSearch:
         watches = self.person.watches
-        if len(watches) >= self.limits.watches:
+        if len(watches) >= self.settings.max_watches_per_user:
             raise LimitReached(
                 "You already have {most} saved searches, the maximum. `unwatch #n` makes room.",
-                most=self.limits.watches,
+                most=self.settings.max_watches_per_user,
             )
         number = max(watches, default=0) + 1
         watches[number] = SavedSearch(f"me/{number}", condition, number, text)

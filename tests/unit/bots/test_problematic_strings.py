@@ -12,7 +12,7 @@ from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import LANGUAGES, get_translator
 from bots.rooms.room_state import RoomStates
 from bots.xmpp import message_parser, stanzas
-from bots.xmpp.events import OccupantPresence, RoomMessageReceived
+from bots.xmpp.events import MessageReceived, OccupantPresence
 from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
@@ -124,10 +124,14 @@ def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
         spoken = ET.Element("message", {"from": f"{ROOM}/{nick}", "type": "groupchat"})
         ET.SubElement(spoken, "body").text = f"{nick}: status"
         said = message_parser.parse_message(spoken)
-        assert isinstance(said, RoomMessageReceived)
-        assert said.nick == nick
-        assert states.is_manager(ROOM, nick)
+        assert isinstance(said, MessageReceived)
+        assert said.resource == nick
+        private = states.private_command(said)
+        assert private is not None
+        assert private.can_manage
         states.on_occupant_presence(msgspec.structs.replace(there, is_present=False), 0.0)
-        states.addressed_text(said)
-        answer = stanzas.message("bot@example.org", ROOM, "1", stanzas.body(f"{said.nick}: hello"), kind="groupchat")
+        states.addressed_command(said)
+        answer = stanzas.message(
+            "bot@example.org", ROOM, "1", stanzas.body(f"{said.resource}: hello"), kind="groupchat"
+        )
         assert ET.fromstring(answer).findtext("body") == f"{nick}: hello"  # noqa: S314 - we wrote it

@@ -32,7 +32,7 @@ def played(path: Path) -> str:
     """Return the conversation with the answers that are given now."""
     person = visitor()
     if path.stem in PATIENT:
-        person.limits = structs.replace(person.limits, new_urls_per_hour=100)
+        person.settings = person.settings.model_copy(update={"max_new_urls_per_hour": 100})
     exchanges = []
     for line in said(path):
         person.user_settings = structs.replace(person.user_settings, client_language=language_of(path))

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 from hypothesis import strategies as st
 
-from bots.replies.base import MAX_MESSAGE_BYTES
+from bots.replies.formatting import MAX_MESSAGE_BYTES
 from bots.xmpp import stanzas
 
 hostile = st.text(max_size=400) | st.sampled_from(

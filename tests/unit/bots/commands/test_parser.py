@@ -6,13 +6,12 @@ from hypothesis import strategies as st
 
 from bots.commands.parser import (
     MAX_ENTRY_COUNT,
+    AnswerCommand,
     Command,
-    NumberCommand,
     SubscribeCommand,
     SubscriptionTarget,
     UnknownCommand,
     VerbCommand,
-    YesNoCommand,
     parse,
     parse_entry_count,
 )
@@ -58,11 +57,11 @@ from bots.commands.parser import (
         ("unmute all", VerbCommand("set", SubscriptionTarget(everything=True), "mute off")),
         ("tag=python lang=en", UnknownCommand("tag=python lang=en", "find tag=python lang=en")),
         ("colour=red", UnknownCommand("colour=red")),
-        ("Yes", YesNoCommand(yes=True)),
-        ("nope", YesNoCommand(yes=False)),
-        ("2", NumberCommand(2)),
-        ("#12", NumberCommand(12)),
-        ("2.", NumberCommand(2)),
+        ("Yes", AnswerCommand("yes")),
+        ("nope", AnswerCommand("no")),
+        ("2", AnswerCommand("2")),
+        ("#12", AnswerCommand("12")),
+        ("2.", AnswerCommand("2")),
         ("cancel", VerbCommand("cancel")),
         ("subscrbe example.org", UnknownCommand("subscrbe example.org", "subscribe example.org")),
         ("unsubcribe #3", UnknownCommand("unsubcribe #3", "unsubscribe #3")),  # codespell:ignore

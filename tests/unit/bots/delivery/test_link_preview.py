@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bots.delivery.notification_text import MAX_PREVIEW_BYTES, link_preview, render_notification
 from bots.i18n.translator import get_translator
-from bots.replies.entry_templates import Template
+from bots.replies.entry_templates import EntryTemplate
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry, Notice
 
@@ -28,7 +28,7 @@ def entry(key: str = "a", title: str = "Rain & sun", summary: str = "It rains.",
 
 def preview(*deltas: Delta, template: str = "$link") -> str:
     """The preview of a message whose entries are written by this template."""
-    templates = dict.fromkeys((FEED.id, OTHER.id), Template(template, "UTC")) if template else {}
+    templates = dict.fromkeys((FEED.id, OTHER.id), EntryTemplate(template, "UTC")) if template else {}
     text = render_notification([FEED, OTHER], deltas, {}, {}, get_translator("en"), templates=templates)
     return link_preview(text, deltas, {FEED.id: FEED, OTHER.id: OTHER})
 

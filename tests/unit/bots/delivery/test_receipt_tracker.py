@@ -14,9 +14,9 @@ def receipts() -> ReceiptTracker:
 
 def test_a_receipt_is_awaited_until_it_arrives(receipts: ReceiptTracker) -> None:
     assert receipts.expect(ALICE, "m1", is_resend=False) == receipts.expect(ALICE, "m2", is_resend=False) == []
-    receipts.on_receipt(ALICE, "m1", 0.0, is_first=False)
+    receipts.on_receipt(ALICE, "m1", 0.0)
     assert receipts.has_awaited(ALICE)
-    receipts.on_receipt(ALICE, "m2", 0.0, is_first=False)
+    receipts.on_receipt(ALICE, "m2", 0.0)
     assert not receipts.has_awaited(ALICE)
 
 
@@ -32,7 +32,7 @@ def test_after_too_many_unanswered_messages_no_receipt_is_awaited_until_one_arri
         assert receipts.expect(ALICE, f"m{number}", is_resend=False) == []
     assert receipts.expect(ALICE, "next", is_resend=False) is None
     assert receipts.expect(ALICE, "m0", is_resend=True) == []
-    receipts.on_receipt(ALICE, "m0", 0.0, is_first=False)
+    receipts.on_receipt(ALICE, "m0", 0.0)
     assert receipts.expect(ALICE, "next", is_resend=False) == []
 
 
@@ -41,16 +41,8 @@ def test_receipts_of_the_oldest_messages_expire(receipts: ReceiptTracker) -> Non
     expired = []
     for number in range(MAX_AWAITED + 5):
         expired += receipts.expect(ALICE, f"m{number}", is_resend=False) or []
-        receipts.on_receipt(ALICE, "of an answer", 0.0, is_first=False)
+        receipts.on_receipt(ALICE, "of an answer", 0.0)
     assert expired == [f"m{number}" for number in range(5)]
-
-
-def test_a_receipt_that_arrives_while_the_store_is_read_takes_precedence(receipts: ReceiptTracker) -> None:
-    receipts.on_receipt(ALICE, "m1", 0.0, is_first=True)
-    receipts.learn({ALICE: False, "bob": True})
-    assert receipts.sends_receipts(ALICE)
-    assert receipts.sends_receipts("bob")
-    assert not receipts.sends_receipts("eve")
 
 
 def test_removed_and_unassigned_users_are_forgotten(receipts: ReceiptTracker) -> None:

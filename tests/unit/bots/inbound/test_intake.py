@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
 
+from bots.dialogue.bot_services import BotServices
 from bots.inbound.intake import Intake, IntakeQueue
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
@@ -121,9 +123,10 @@ async def running_intake(others: Collaborators, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("bots.inbound.intake.read_archive", others.read_archive)
     monkeypatch.setattr("bots.inbound.intake.CHECKPOINT_INTERVAL_S", 0.01)
     fake = cast("Any", others)
-    intake = Intake(
-        fake, fake, fake, chat_sessions=cast("Any", others.chat_sessions), adhoc_sessions=fake, clock=SystemClock()
+    services = SimpleNamespace(
+        store=SimpleNamespace(inbound_log=others), xmpp=others, assigned_users=others, clock=SystemClock()
     )
+    intake = Intake(cast("BotServices", services), cast("Any", others.chat_sessions), fake)
     running = asyncio.create_task(intake._store_messages())
     try:
         yield intake

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.i18n.translator import get_translator
-from bots.replies.entry_templates import MAX_CHARS, Template, is_short_enough, normalize, unknown_variables
+from bots.replies.entry_templates import MAX_CHARS, EntryTemplate, is_short_enough, normalize, unknown_variables
 from service.model import Entry
 from tests.unit.bots.text_safety import hostile
 
@@ -14,7 +14,7 @@ ENTRY = Entry("k", "A title", "https://example.org/1", "Some words.", ("Jane Doe
 
 
 def filled(text: str, entry: Entry = ENTRY, zone: str = "UTC") -> str:
-    return Template(normalize(text), zone).fill(entry, "The News", 300, ENGLISH)
+    return EntryTemplate(normalize(text), zone).fill(entry, "The News", 300, ENGLISH)
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
-from bots.replies.base import SubscribedChannel
-from bots.replies.conversation import RequestFailed
 from bots.replies.errors import error_text, outcome_text
-from bots.replies.subscriptions import LatestEntries, StatusReport, SubscriptionList
+from bots.replies.formatting import SubscribedChannel
+from bots.replies.subscriptions import latest_entries, status_text, subscription_list
 from service import errors
+from service.feeds.parsing.html_text import one_line
 from service.model import Change, Channel, Delta, Entry
 from tests.unit.bots.text_safety import hostile, safe
 
@@ -70,13 +70,13 @@ def test_outcomes_of_polls_are_told_in_few_words() -> None:
 
 def test_status_says_since_when_something_fails() -> None:
     channel = channels(1)[0]
-    report = StatusReport(1, 3, ((SubscribedChannel(1, channel), "bad-status", NOW_S - 7_200),), NOW_S)
-    assert report.text("en").endswith("#1 A channel: server error (for 2 hours)")
+    failing = [(SubscribedChannel(1, channel), "bad-status", NOW_S - 7_200)]
+    assert status_text(1, 3, failing, NOW_S, ENGLISH).endswith("#1 A channel: server error (for 2 hours)")
 
 
 def test_long_lists_say_how_many_are_left_out() -> None:
     followed = tuple(SubscribedChannel(n, channel) for n, channel in enumerate(channels(200, "T" * 100), 1))
-    said = SubscriptionList(followed, 200, "").text("en")
+    said = subscription_list(followed, 200, "", ENGLISH)
     shown = said.count("\n#")
     assert said.endswith(f"and {200 - shown} more\nNarrow it down with `list word`.")
     assert safe(said)
@@ -127,9 +127,9 @@ def test_whatever_publishers_write_a_notification_is_safe(
 def test_whatever_is_quoted_an_answer_is_safe(title: str, word: str, count: int) -> None:
     followed = SubscribedChannel(1, channels(1, title)[0])
     entries = tuple(Entry(str(n), word, title, word) for n in range(count))
-    assert safe(LatestEntries(followed, entries).text("en"))
-    assert safe(SubscriptionList((), 1, word).text("en"))
-    assert safe(RequestFailed(errors.BadUrl(word), title).text("en"))
+    assert safe(latest_entries(followed, entries, ENGLISH))
+    assert safe(subscription_list((), 1, word, ENGLISH))
+    assert safe(error_text(errors.BadUrl(word), one_line(title, 200), ENGLISH))
 
 
 def test_what_the_log_has_dropped_is_told_in_words() -> None:
@@ -141,5 +141,5 @@ def test_what_the_log_has_dropped_is_told_in_words() -> None:
 
 
 def test_words_in_braces_are_the_users_own() -> None:
-    said = RequestFailed(errors.BadUrl("{it} is not a host {status}."), "http://{it}").text("en")
+    said = error_text(errors.BadUrl("{it} is not a host {status}."), "http://{it}", ENGLISH)
     assert said.endswith("{it} is not a host {status}.")

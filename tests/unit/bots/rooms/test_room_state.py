@@ -24,7 +24,7 @@ from bots.rooms.room_state import (
     RoomStates,
     can_vouch,
 )
-from bots.xmpp.events import OccupantPresence, RoomInvitation, RoomJoinRefused, RoomMessageReceived
+from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from service.store.client.keys import user_id
 from service.store.people.rooms import Room
 
@@ -65,9 +65,29 @@ def confirmation(*users: str, nick: str = "Coronet") -> ConfirmRoom:
 
 def room_message(
     nick: str, text: str, *, reply_to_id: str = "", room_id: str = "", is_reaction: bool = False
-) -> RoomMessageReceived:
+) -> MessageReceived:
     """A message of an occupant."""
-    return RoomMessageReceived(ROOM, nick, "id", room_id, text, "", reply_to_id, is_reaction)
+    return MessageReceived(
+        ROOM, f"{ROOM}/{nick}", "id", text, "", wants_receipt=False, reply_to_id=reply_to_id, is_reaction=is_reaction,
+        is_groupchat=True, room_id=room_id,
+    )  # fmt: skip
+
+
+def private_message(states: RoomStates, nick: str) -> MessageReceived | None:
+    """Return a private message of an occupant as the bot handles it."""
+    return states.private_command(MessageReceived(ROOM, f"{ROOM}/{nick}", "id", "list", "", wants_receipt=False))
+
+
+def is_manager(states: RoomStates, nick: str) -> bool:
+    """Return whether the bot lets an occupant change the subscriptions of the room."""
+    message = private_message(states, nick)
+    return message is not None and message.can_manage
+
+
+def occupant_user_id(states: RoomStates, nick: str) -> str:
+    """Return the user id of an occupant, "" if the bot does not know it."""
+    message = private_message(states, nick)
+    return message.occupant_user_id if message is not None else ""
 
 
 def joining() -> RoomStates:
@@ -130,16 +150,16 @@ def test_an_established_room_is_checked_before_each_join() -> None:
 def test_messages_count_only_inside_a_confirmed_room() -> None:
     states = joining()
     states.on_occupant_presence(occupant("alice", "owner"), 1.0)
-    assert not states.is_manager(ROOM, "alice")
-    assert states.addressed_text(room_message("alice", "Coronet: list")) is None
+    assert not is_manager(states, "alice")
+    assert states.addressed_command(room_message("alice", "Coronet: list")) is None
     states.on_occupant_presence(joined(), 1.0)
-    assert states.addressed_text(room_message("alice", "Coronet: list")) is None
+    assert states.addressed_command(room_message("alice", "Coronet: list")) is None
     assert not states.record_echo(room_message("Coronet", "news", room_id="r1"))
     states.confirm(ROOM)
-    assert states.is_manager(ROOM, "alice")
-    assert states.addressed_text(room_message("alice", "Coronet: list")) is not None
+    assert is_manager(states, "alice")
+    assert states.addressed_command(room_message("alice", "Coronet: list")) is not None
     states.on_room_lost(ROOM, 2.0)
-    assert not states.is_manager(ROOM, "alice")
+    assert not is_manager(states, "alice")
 
 
 def test_only_the_bots_own_presence_admits_it() -> None:
@@ -159,7 +179,8 @@ def test_responsible_users_are_the_inviter_and_owners_with_known_jids() -> None:
     states.on_occupant_presence(occupant("dan", "owner"), 1.0)
     states.on_occupant_presence(occupant("eve", "none", jid="eve@example"), 1.0)
     assert states.on_occupant_presence(joined(), 1.0) == [confirmation("alice@example", "bob@example")]
-    user_ids = [states.occupant_user_id(ROOM, nick) for nick in ("bob", "carol", "dan", "eve", "nobody")]
+    states.confirm(ROOM)
+    user_ids = [occupant_user_id(states, nick) for nick in ("bob", "carol", "dan", "eve", "nobody")]
     assert user_ids == [user_id("bob@example"), user_id("carol@example"), "", user_id("eve@example"), ""]
 
 
@@ -170,7 +191,7 @@ def test_a_room_with_a_suspended_responsible_user_is_left() -> None:
     states = inside()
     assert states.on_suspended(ROOM, 2.0, is_new=False) == [LeaveRoom(ROOM, "Coronet")], "the suspension may be lifted"
     assert is_established(states, ROOM)
-    assert states.addressed_text(room_message("alice", "Coronet: list")) is None
+    assert states.addressed_command(room_message("alice", "Coronet: list")) is None
     assert states.due_actions(2.0 + 3_600.0) == [CheckAddress(ROOM)]
 
 
@@ -179,10 +200,10 @@ def test_tracked_occupants_are_limited() -> None:
     for number in range(MAX_MANAGERS + MAX_GUESTS + 10):
         states.on_occupant_presence(occupant(f"admin {number}", "admin"), 1.0)
         states.on_occupant_presence(occupant(f"guest {number}", "none", jid=f"{number}@example"), 1.0)
-    assert states.is_manager(ROOM, f"admin {MAX_MANAGERS - 1}")
-    assert not states.is_manager(ROOM, f"admin {MAX_MANAGERS}")
-    assert states.occupant_user_id(ROOM, f"guest {MAX_GUESTS - 1}")
-    assert not states.occupant_user_id(ROOM, f"guest {MAX_GUESTS}")
+    assert is_manager(states, f"admin {MAX_MANAGERS - 1}")
+    assert not is_manager(states, f"admin {MAX_MANAGERS}")
+    assert occupant_user_id(states, f"guest {MAX_GUESTS - 1}")
+    assert not occupant_user_id(states, f"guest {MAX_GUESTS}")
 
 
 def test_a_reply_to_a_message_sent_before_a_restart_is_recognised() -> None:
@@ -192,11 +213,11 @@ def test_a_reply_to_a_message_sent_before_a_restart_is_recognised() -> None:
     states.on_occupant_presence(joined(), 1.0)
     states.confirm(ROOM)
     states.record_echo(room_message("Coronet", "news", room_id="fresh"))
-    addressed = states.addressed_text(room_message("bob", "pause", reply_to_id="theirs"))
+    addressed = states.addressed_command(room_message("bob", "pause", reply_to_id="theirs"))
     assert addressed is not None
     assert addressed.reply_to_id == "ours"
-    assert states.addressed_text(room_message("bob", "pause", reply_to_id="fresh")) is not None
-    assert states.addressed_text(room_message("bob", "pause", reply_to_id="unknown")) is None
+    assert states.addressed_command(room_message("bob", "pause", reply_to_id="fresh")) is not None
+    assert states.addressed_command(room_message("bob", "pause", reply_to_id="unknown")) is None
 
 
 @pytest.mark.parametrize(
@@ -280,10 +301,10 @@ def test_only_messages_with_the_bots_nick_are_addressed_to_it() -> None:
     states = inside()
     states.on_occupant_presence(occupant("alice", "owner"), 2.0)
     for text, expected in [
-        ("Coronet: list", "list"), ("@coronet, list", "list"), ("coronet list", "list"), ("Coronet", ""),
+        ("Coronet: list", "list"), ("@coronet, list", "list"), ("coronet list", "list"), ("Coronet", "help"),
         ("Coronets are fine", None), ("list", None), ("I like Coronet: a lot", None),
     ]:  # fmt: skip
-        addressed = states.addressed_text(room_message("alice", text))
+        addressed = states.addressed_command(room_message("alice", text))
         assert (addressed.text if addressed else None) == expected, text
 
 
@@ -291,23 +312,25 @@ def test_owners_and_admins_are_managers_while_present() -> None:
     states = inside()
     for nick, affiliation in (("alice", "owner"), ("bob", "admin"), ("eve", "member")):
         states.on_occupant_presence(occupant(nick, affiliation), 2.0)
-    assert [states.is_manager(ROOM, nick) for nick in ("alice", "bob", "eve")] == [True, True, False]
+    assert [is_manager(states, nick) for nick in ("alice", "bob", "eve")] == [True, True, False]
     states.on_occupant_presence(occupant("bob", "none"), 3.0)
     states.on_occupant_presence(occupant("alice", "owner", is_present=False), 3.0)
-    assert not states.is_manager(ROOM, "alice"), "another occupant may have taken the nick"
-    assert not states.is_manager(ROOM, "bob")
+    assert not is_manager(states, "alice"), "another occupant may have taken the nick"
+    assert not is_manager(states, "bob")
 
 
 def test_a_reply_to_a_message_of_the_bot_needs_no_nick() -> None:
     states = inside()
     states.on_occupant_presence(occupant("alice", "owner"), 2.0)
     assert states.record_echo(room_message("Coronet", "news", room_id="r1"))
-    addressed = states.addressed_text(room_message("alice", "stop", reply_to_id="r1"))
+    addressed = states.addressed_command(room_message("alice", "stop", reply_to_id="r1"))
     assert addressed is not None
     assert (addressed.text, addressed.reply_to_id, addressed.can_manage) == ("stop", "id", True)
-    assert states.addressed_text(room_message("alice", "stop", reply_to_id="r2")) is None
-    assert states.addressed_text(room_message("alice", "", reply_to_id="r1")) is None, "the message only quotes the bot"
-    assert states.addressed_text(room_message("eve", "unsubscribe", reply_to_id="r1", is_reaction=True)) is None, (
+    assert states.addressed_command(room_message("alice", "stop", reply_to_id="r2")) is None
+    assert states.addressed_command(room_message("alice", "", reply_to_id="r1")) is None, (
+        "the message only quotes the bot"
+    )
+    assert states.addressed_command(room_message("eve", "unsubscribe", reply_to_id="r1", is_reaction=True)) is None, (
         "a reaction of a guest is no command"
     )
 

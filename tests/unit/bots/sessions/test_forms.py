@@ -1,6 +1,5 @@
 """Forms of ad-hoc commands, and their conversion to text commands."""
 
-from datetime import date
 from typing import cast
 from xml.etree.ElementTree import XML
 
@@ -11,17 +10,13 @@ from hypothesis import strategies as st
 from bots.commands import parser as commands
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import get_translator
-from bots.replies.base import SubscribedChannel
-from bots.replies.search import SearchResults
-from bots.replies.subscriptions import ChooseFeed, ConfirmUnsubscribeAll
+from bots.replies.formatting import SubscribedChannel
 from bots.sessions import forms
 from bots.xmpp import adhoc
 from bots.xmpp.adhoc import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
-from service.discovery.queries.query import SearchAnswer, SearchHit
-from service.discovery.queries.query_parser import parse_query
-from service.model import FeedLink
 from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
+from tests.unit.bots.sample_web import BLOG, NEWS, visitor
 
 SPEAKER = get_translator("en")
 MINE = (
@@ -68,7 +63,7 @@ def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, 
 @pytest.mark.parametrize("verb", commands.VERBS)
 def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
     form = opened(verb)
-    element = XML(adhoc.form_response(verb, "s", form, "a <note>"))
+    element = XML(adhoc.response(verb, "s", "executing", form=form, note="a <note>"))
     assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
 
 
@@ -78,15 +73,18 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 
 
 def test_questions_are_answered_as_in_chat() -> None:
-    answer = SearchAnswer((SearchHit(MINE[0].channel),), has_more=True)
-    choose = ChooseFeed((FeedLink("https://news.example/feed", "News"),))
-    found = SearchResults("x", parse_query("tag=x", date(2026, 11, 1)), answer)
+    person = visitor()
+    choose = person.hear("many.example")
     assert forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
     assert forms.form_to_answer(choose, {}) == "no"
-    assert forms.form_to_answer(ConfirmUnsubscribeAll(2), {"answer": ("true",)}) == "yes"
-    assert forms.form_to_answer(ConfirmUnsubscribeAll(2), {"answer": ("0",)}) == "no"
-    (answers,) = forms.question_form(found, "", SPEAKER).fields
-    assert [value for value, _ in answers.options] == ["1", "more"]
+    (answers,) = forms.question_form(choose, choose.text, SPEAKER).fields
+    assert answers.options == (("1", f"News: {NEWS}"), ("2", f"Blog: {BLOG}"))
+    confirm = person.hear("forget me")
+    assert forms.form_to_answer(confirm, {"answer": ("true",)}) == "yes"
+    assert forms.form_to_answer(confirm, {"answer": ("0",)}) == "no"
+    (answers,) = forms.question_form(person.hear("find type=entry news"), "", SPEAKER).fields
+    assert [value for value, _ in answers.options] == ["1", "2", "3", "4", "5", "more"]
+    assert "more" not in dict(forms.question_form(person.hear("find rust"), "", SPEAKER).fields[0].options)
 
 
 def test_too_many_or_too_long_values_are_not_read() -> None:

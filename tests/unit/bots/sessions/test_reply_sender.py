@@ -8,7 +8,7 @@ from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp.interface import XmppSender
 from service.model import UserId
-from service.store.delivery.inbound_log import EntryId, InboundLog
+from service.store.delivery.inbound_log import EntryId, InboundLog, UnansweredMessage
 from service.tasks import cancel_and_wait
 
 MESSAGE = UserId("alice"), "1-0"
@@ -46,7 +46,7 @@ class _Server:
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
     sender = ReplySender(cast("InboundLog", server), cast("XmppSender", server), cast("AssignedUsers", server))
-    saying = asyncio.create_task(sender.send(*MESSAGE, "bot@localhost", ["<message/>"]))
+    saying = asyncio.create_task(sender.send(UnansweredMessage(*MESSAGE, b"", "bot@localhost", ("<message/>",))))
     await server.sent.wait()
     await cancel_and_wait(saying)
     return asyncio.create_task(sender.close())

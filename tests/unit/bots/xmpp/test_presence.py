@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from bots.xmpp import presence
-from bots.xmpp.events import PresenceChanged, UserAvailable, UserUnavailable
+from bots.xmpp.events import PresenceChanged, UserPresence
 from bots.xmpp.presence import PresenceTracker
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -38,7 +38,7 @@ class Harness:
 
     def __init__(self) -> None:
         self.users = KnownUsers()
-        self.events: list[UserAvailable | UserUnavailable] = []
+        self.events: list[UserPresence] = []
         self.tracker = PresenceTracker(cast(Users, self.users), self.events.append)
 
     def online(self, name: str, resource: str = "x", *, is_free: bool = True) -> None:
@@ -74,7 +74,7 @@ async def test_a_user_is_free_if_any_client_is_and_unavailable_without_clients(h
     harness.online("alice", "phone")
     harness.offline("alice", "")
     await harness.lookups_done()
-    free = [event.is_free if isinstance(event, UserAvailable) else None for event in harness.events]
+    free = [event.is_free for event in harness.events]
     assert free == [False, True, False, None, True, None]
     assert {event.jid for event in harness.events} == {alice}
     assert harness.tracker.clients == {}
@@ -85,7 +85,7 @@ async def test_presences_of_unknown_senders_are_dropped(harness: Harness) -> Non
         harness.online("mallory", str(number))
     harness.online("alice")
     await harness.lookups_done()
-    assert harness.events == [UserAvailable("alice@localhost", is_free=True, is_new_client=True)]
+    assert harness.events == [UserPresence("alice@localhost", is_free=True, is_new_client=True)]
     assert list(harness.tracker.clients) == ["alice@localhost"]
 
 
@@ -117,8 +117,8 @@ async def test_presences_stay_in_order_during_a_lookup(harness: Harness) -> None
     harness.users.may_respond.set()
     await harness.lookups_done()
     assert harness.events == [
-        UserAvailable("alice@localhost", is_free=True, is_new_client=True),
-        UserUnavailable("alice@localhost"),
+        UserPresence("alice@localhost", is_free=True, is_new_client=True),
+        UserPresence("alice@localhost", is_online=False),
     ]
 
 

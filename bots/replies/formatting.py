@@ -1,15 +1,14 @@
-"""Base classes of replies, and helpers for the text of messages.
+"""Formatting of titles, addresses, entries and lists in the text of messages.
 
-A reply is an immutable value that can be rendered in any language: dialogues return it, sessions render and send it.
 Text from publishers and users is put on one line. Characters that XML 1.0 forbids, and characters that reverse or hide
 text, are removed from it.
 """
 
-from typing import ClassVar, Final
+from typing import Final
 
 import msgspec
 
-from bots.i18n.translator import Translator, get_translator
+from bots.i18n.translator import Translator
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
@@ -19,34 +18,6 @@ MAX_MESSAGE_BYTES: Final = 4096
 _ELLIPSIS = "…"
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """The reply to a command. A subclass defines the attribute ``sentence``, or overrides :meth:`_text`."""
-
-    sentence: ClassVar[str] = ""
-
-    def text(self, language: str) -> str:
-        """Return the text of the first message in a language: it is not empty, valid in XML 1.0, and at most 4 kB."""
-        return clip(self._text(get_translator(language)), MAX_MESSAGE_BYTES)
-
-    def further_texts(self, language: str) -> tuple[str, ...]:
-        """Return the texts of the messages after the first one; each is valid in XML 1.0 and at most 4 kB."""
-        return self._further_texts(get_translator(language))
-
-    def _text(self, translator: Translator) -> str:
-        return translator.gettext(self.sentence)
-
-    def _further_texts(self, _translator: Translator) -> tuple[str, ...]:
-        return ()
-
-
-class QuestionReply(Reply, frozen=True):
-    """A reply with a question that the next command can answer."""
-
-
-class FailureReply(Reply, frozen=True):
-    """A reply that states that a command was not executed, or failed."""
-
-
 class SubscribedChannel(msgspec.Struct, frozen=True):
     """A subscription of the user together with its channel; the channel has the title that the user has set."""
 
@@ -54,6 +25,11 @@ class SubscribedChannel(msgspec.Struct, frozen=True):
     channel: Channel
     paused: bool = False
     muted: bool = False
+
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """The values of the placeholders ``{title}`` and ``{number}`` in sentences about the subscription."""
+        return {"title": title(self.channel), "number": str(self.number)}
 
 
 def clip(text: str, max_bytes: int) -> str:
@@ -100,7 +76,7 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
     If rows are left out, a line before ``tail`` states their number.
     """
     ends = [tail] if tail else []
-    fixed = "\n".join([head, more(len(rows), translator), *ends])
+    fixed = "\n".join([head, more_line(len(rows), translator), *ends])
     left_bytes = MAX_MESSAGE_BYTES - len(fixed.encode())
     kept = []
     for row in rows:
@@ -109,9 +85,9 @@ def fit_rows(head: str, rows: list[str], translator: Translator, tail: str = "")
             break
         kept.append(row)
     left = len(rows) - len(kept)
-    return "\n".join([head, *kept, *([more(left, translator)] if left else []), *ends])
+    return "\n".join([head, *kept, *([more_line(left, translator)] if left else []), *ends])
 
 
-def more(count: int, translator: Translator) -> str:
+def more_line(count: int, translator: Translator) -> str:
     """Return the line that states that ``count`` rows are left out."""
     return translator.ngettext("and {count} more", "and {count} more", count)

@@ -1,4 +1,4 @@
-"""Access control: who may use the bot, the limits of each user, and rate limits in chats, rooms and forms.
+"""Access control: who may use the bot, and rate limits in chats, rooms and forms.
 
 A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
 occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
@@ -6,17 +6,18 @@ its owners and admins share another limit, and the limit of each occupant is at 
 """
 
 import hashlib
-from collections.abc import Collection, Container, Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
 
-from bots.replies.conversation import AccessDenied, TooManyCommands
+from bots.i18n.translator import Translator
+from bots.replies.conversation import ACCESS_DENIED, too_many_commands_text
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
-from service.settings import WhoMayUse
-from service.store.people.people import InvitationCodes
-from service.store.people.users import Users, UserState
+from service.settings import Settings
+from service.store import Store
+from service.store.people.users import UserState
 
 GUESTS_FACTOR: Final = 3
 """All occupants of a room who are not its owners or admins may together send as many commands as this many users."""
@@ -28,62 +29,48 @@ FORM_LIMITS: Final = {"form": 1}
 _WINDOW_S: Final = 60.0
 
 
-class UserLimits(msgspec.Struct, frozen=True):
-    """Limits of one user; a channel with at least ``public_from_subscribers`` subscribers is public.
+class CommandPermission(msgspec.Struct, frozen=True):
+    """The permission to execute a command, with the state of its sender.
 
-    ``watches`` is the maximum number of saved searches.
+    Without access to the bot (``is_admitted``), only a few commands may be executed.
     """
 
-    subscriptions: int
-    new_urls_per_hour: int
-    commands_per_minute: int
-    watches: int
-    public_from_subscribers: int
-
-    def of(self, max_subscriptions: int | None) -> "UserLimits":
-        """Return these limits with the maximum number of subscriptions set by an admin; None keeps the default."""
-        if max_subscriptions is None:
-            return self
-        return msgspec.structs.replace(self, subscriptions=max_subscriptions)
+    user: UserState
+    is_admitted: bool
 
 
 class CommandRefused(msgspec.Struct, frozen=True):
     """The refusal of a command.
 
-    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended. ``reply``
-    is the bot's answer.
+    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended.
     """
 
     limit: str
-    reply: TooManyCommands | AccessDenied
+    per_minute: int
+
+    def text(self, translator: Translator) -> str:
+        """Return the reply to the sender."""
+        if self.limit:
+            return too_many_commands_text(self.per_minute, translator)
+        return translator.gettext(ACCESS_DENIED)
 
 
-class Access:
+class AccessControl:
     """Decides who may use the bot, and enforces the rate limits."""
 
-    def __init__(
-        self,
-        users: Users,
-        invitations: InvitationCodes,
-        who: WhoMayUse,
-        allowed: Collection[str],
-        *,
-        rooms: Container[str],
-        per_minute: int,
-    ) -> None:
-        """Create the access control with the policy ``who``.
+    def __init__(self, store: Store, settings: Settings, rooms: Container[str]) -> None:
+        """Create the access control.
 
-        The policy states who may use the bot: everybody, only ``allowed`` users, or these and invited users.
-        ``allowed`` are the bare JIDs and domains that may use the bot under every policy. ``rooms`` are the rooms that
-        the bot has joined; they may use it, because a user with access has invited the bot. A user may send
-        ``per_minute`` commands a minute.
+        ``settings`` states who may use the bot: everybody, only ``allowed_users`` (bare JIDs and domains), or these and
+        invited users. ``rooms`` are the rooms that the bot has joined; they may use it, because a user with access has
+        invited the bot.
         """
-        self._users = users
-        self._invitations = invitations
-        self._who = who
-        self._allowed = frozenset(each.casefold() for each in allowed)
+        self._users = store.users
+        self._invitations = store.invitations
+        self._who = settings.who_may_use
+        self._allowed = frozenset(each.casefold() for each in settings.allowed_users)
+        self._per_minute = settings.max_commands_per_minute
         self._rooms = rooms
-        self._per_minute = per_minute
 
     @property
     def is_open(self) -> bool:
@@ -110,8 +97,8 @@ class Access:
 
     async def count_command(
         self, jid: str, limits: Mapping[str, int], occupant_user_id: UserId = ""
-    ) -> UserState | CommandRefused:
-        """Count a command against rate limits; return the state of its sender, or the reason why it is refused.
+    ) -> CommandPermission | CommandRefused:
+        """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
 
         ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
         each rate limit to a factor, by which the limit of one user is multiplied. A room has a limit that its occupants
@@ -119,16 +106,18 @@ class Access:
         sender in a room that shows JIDs, else "". Raises StoreUnavailable.
         """
         if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
-            return CommandRefused("", AccessDenied())
+            return CommandRefused("", self._per_minute)
         for name, factor in limits.items():
             if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
-                return CommandRefused(name, TooManyCommands(self._per_minute))
+                return CommandRefused(name, self._per_minute)
         state = await self._users.get(jid)
-        return CommandRefused("", AccessDenied()) if state.suspended else state
+        if state.suspended:
+            return CommandRefused("", self._per_minute)
+        return CommandPermission(state, await self.has_access(jid))
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the rate limits that apply to a message, in the form that :meth:`Access.count_command` accepts."""
+    """Return the rate limits that apply to a message, in the form that :meth:`AccessControl.count_command` accepts."""
     if not message.occupant_id:
         return COMMAND_LIMITS
     occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]

@@ -8,13 +8,14 @@ import asyncio
 import structlog
 
 from bots.delivery.notification_text import render_notification
+from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import BotServices, DryRun
+from bots.dialogue.request_handler import DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
-from bots.replies.base import QuestionReply
-from bots.sessions.chat_session import reply_text
-from service.errors import CoronetError, StoreUnavailable, to_fault
-from service.model import Change, Channel, Delta, Entry
+from bots.retries import retry_while_unavailable
+from bots.sessions.chat_session import greeted_text
+from service.errors import CoronetError, to_fault
+from service.model import Change, Delta
 from service.store.coordination.requests import ErrorReply
 from service.store.delivery.dry_runs import (
     BotReply,
@@ -26,7 +27,6 @@ from service.store.delivery.dry_runs import (
     MessagePreviewRequest,
 )
 
-_RETRY_S = 1.0
 _TIMEOUT_S = 11.0
 _MAX_PARALLEL = 2
 
@@ -48,12 +48,12 @@ class DryRunService:
 
     async def _serve(self) -> None:
         while True:
-            try:
-                request = await self._store.dry_runs.next_request()
-                if request is not None:
-                    await self._store.dry_runs.reply(request, await self._answer(request))
-            except StoreUnavailable:
-                await asyncio.sleep(_RETRY_S)
+            await retry_while_unavailable(self._serve_next)
+
+    async def _serve_next(self) -> None:
+        request = await self._store.dry_runs.next_request()
+        if request is not None:
+            await self._store.dry_runs.reply(request, await self._answer(request))
 
     async def _answer(self, request: BotRequest) -> BotReply:
         """Return the reply to a request of the console.
@@ -66,7 +66,10 @@ class DryRunService:
                     case DryRunRequest(jid, commands):
                         return DryRunReply(await self._preview_commands(jid, commands))
                     case MessagePreviewRequest(channel, entry):
-                        return MessagePreviewReply(self._preview_message(channel, entry))
+                        change, version = Change("addition", entry, 1 if channel.kind == "page" else 0), channel.version
+                        delta = Delta(channel.id, version, version + 1, self._services.clock.wall_s(), (change,))
+                        translator = get_translator(SOURCE_LANGUAGE)
+                        return MessagePreviewReply(render_notification([channel], [delta], {}, {}, translator))
         except CoronetError as error:
             return ErrorReply(to_fault(error))
         except TimeoutError:
@@ -85,19 +88,11 @@ class DryRunService:
             if user.suspended:
                 previews.append(CommandPreview(command, (), ("No reply, because the user is suspended.",)))
                 continue
-            dry_run = DryRun(self._services, jid, user.most_subscriptions)
-            reply = await answer(dry_run, command, pending_question)
-            text = reply_text(user, reply)
-            previews.append(
-                CommandPreview(
-                    command, (text, *reply.further_texts(user.user_settings.effective_language)), tuple(dry_run.effects)
-                )
-            )
-            pending_question = reply if isinstance(reply, QuestionReply) else None
+            language = user.user_settings.effective_language
+            dry_run = DryRun(self._services, jid, language, user.most_subscriptions)
+            is_admitted = await self._services.access.has_access(jid)
+            reply = await answer(dry_run, command, pending_question, is_admitted=is_admitted)
+            texts = (greeted_text(user, reply), *reply.further_texts)
+            previews.append(CommandPreview(command, texts, tuple(dry_run.effects)))
+            pending_question = reply if reply.options else None
         return tuple(previews)
-
-    def _preview_message(self, channel: Channel, entry: Entry) -> str:
-        """Return the text of the notification about an entry of a channel, in English."""
-        change = Change("addition", entry, 1 if channel.kind == "page" else 0)
-        delta = Delta(channel.id, channel.version, channel.version + 1, self._services.clock.wall_s(), (change,))
-        return render_notification([channel], [delta], {}, {}, get_translator(SOURCE_LANGUAGE))

@@ -1,0 +1,68 @@
+"""The reply to a command: its text in the user's language, and the answers to the question in it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import Enum, auto
+
+import msgspec
+
+from bots.dialogue.request_handler import Requests
+from bots.i18n.translator import Translator
+from bots.replies.help import help_text
+from service.feeds.parsing.html_text import one_line
+
+
+class CommandOutcome(Enum):
+    """What has become of a command."""
+
+    DONE = auto()
+    """It was executed, or the user is asked a question."""
+    FAILED = auto()
+    DENIED = auto()
+    """The user may not execute it."""
+    MISUNDERSTOOD = auto()
+    """It is not a command, or not a complete one."""
+
+
+class Option(msgspec.Struct, frozen=True):
+    """An answer to a question: ``execute`` does what the answer means, and ``label`` is its name in a form."""
+
+    execute: Callable[[Requests], Awaitable["Reply"]]
+    label: str = ""
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The reply to a command.
+
+    ``options`` are the answers to the question in the text, by what the user writes: "yes", "more" or a number. Without
+    a question, there are none. ``further_texts`` are sent as messages of their own; with ``is_file``, they are URLs of
+    files.
+    """
+
+    text: str
+    outcome: CommandOutcome = CommandOutcome.DONE
+    options: Mapping[str, Option] = {}
+    further_texts: tuple[str, ...] = ()
+    is_file: bool = False
+
+
+def failure(text: str) -> Reply:
+    """Return the reply to a command that was not executed, or failed."""
+    return Reply(text, CommandOutcome.FAILED)
+
+
+def misunderstanding(text: str) -> Reply:
+    """Return the reply to a message that is not a command, or not a complete one."""
+    return Reply(text, CommandOutcome.MISUNDERSTOOD)
+
+
+def missing_argument(verb: str, translator: Translator) -> Reply:
+    """Return the reply to the command ``verb`` without the argument that it needs."""
+    return misunderstanding(help_text(verb, translator))
+
+
+def suggestion(command: str, execute: Callable[[Requests], Awaitable[Reply]], translator: Translator) -> Reply:
+    """Return the question whether the user meant ``command``, which ``execute`` executes."""
+    text = translator.gettext(
+        "I don't understand that. Did you mean `{command}`? Reply `yes`, or try again.", command=one_line(command, 200)
+    )
+    return Reply(text, CommandOutcome.MISUNDERSTOOD, {"yes": Option(execute)})
