@@ -11,15 +11,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from service.clash.key_groups import KeyGroup, Keyspace
-from service.clash.load_policy import (
-    HalfLives,
-    LoadLimits,
-    choose_merge,
-    choose_recall,
-    choose_split,
-    lone_right_children,
-    sibling_pairs,
-)
+from service.clash.load_policy import HalfLives, LoadLimits, choose_merge, choose_split, sibling_pairs
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
 from service.clash.server_table import MoveKind, ServerTable, empty_table
 from service.errors import BadKey, MoveRefused, StoreUnavailable, UnknownKeyspace
@@ -148,7 +140,6 @@ class KeyGroupBalancer:
             resume_step(table)
             or choose_split(keyspace, loads.loads[keyspace], self._limits)
             or choose_merge(keyspace, peak[keyspace], sibling_pairs(table, tables, peak), self._limits)
-            or choose_recall(keyspace, peak[keyspace], lone_right_children(table, tables, peak), self._limits)
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:

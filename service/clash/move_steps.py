@@ -2,7 +2,7 @@
 
     split   SplitGroup* ─ AcceptKeyGroup ─ Fetch ⇄ Put ─ Settle ─ Finish
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
-    recall  RecallGroup ┘     └ declined: Abandon
+                              └ declined: Abandon
 
 Each step is carried out in one of two keyspaces: in that of the parent group, or in that of its right child (the
 child). The *donor* is the keyspace that the records leave, the *taker* the one that receives them.
@@ -22,34 +22,20 @@ import msgspec
 from service.clash import transitions
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap
 from service.clash.prefix_query import Record
-from service.clash.server_table import SETTLED_STATES, Move, MoveKind, MoveStage, ServerTable
+from service.clash.server_table import GroupState, Move, MoveKind, MoveStage, ServerTable
 
 
-class SplitGroup(msgspec.Struct, frozen=True):
-    """Step SPLIT: split a leaf of this keyspace, or send a recalled leaf to the keyspace that it maps to.
-
-    The answer is :class:`MoveStarted`.
-    """
-
+class _FirstStep(msgspec.Struct, frozen=True):
     keyspace: Keyspace
     group: KeyGroup
 
 
-class MergeGroup(msgspec.Struct, frozen=True):
+class SplitGroup(_FirstStep, frozen=True):
+    """Step SPLIT: split a leaf of this keyspace. The answer is :class:`MoveStarted`."""
+
+
+class MergeGroup(_FirstStep, frozen=True):
     """Step that plans to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
-
-    keyspace: Keyspace
-    group: KeyGroup
-
-
-class RecallGroup(msgspec.Struct, frozen=True):
-    """Step that plans to take back the right child of a group whose left child is split.
-
-    The answer is :class:`MoveStarted`.
-    """
-
-    keyspace: Keyspace
-    group: KeyGroup
 
 
 class _MoveStep(msgspec.Struct, frozen=True):
@@ -127,7 +113,7 @@ class Put(msgspec.Struct, frozen=True):
 
 
 MoveStep = AcceptKeyGroup | Settle | GiveKeyGroup | Abandon | TakeBack | Forget | Finish
-InitialStep = SplitGroup | MergeGroup | RecallGroup
+InitialStep = SplitGroup | MergeGroup
 """Steps that begin a move."""
 Step = InitialStep | MoveStep | Fetch | Put
 
@@ -186,7 +172,7 @@ _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
 def keyspace_of(step: Step) -> Keyspace:
     """Return the keyspace in whose slot a step is carried out."""
     match step:
-        case SplitGroup() | MergeGroup() | RecallGroup():
+        case SplitGroup() | MergeGroup():
             return step.keyspace
         case AcceptKeyGroup() | Settle() | GiveKeyGroup() | Forget():
             return step.move.child
@@ -201,16 +187,13 @@ def keyspace_of(step: Step) -> Keyspace:
 def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable:
     """Return the table of a keyspace after a step; the same object if the step changes nothing.
 
-    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is impossible, or if the
-    step belongs to another keyspace.
+    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is impossible.
     """
     match step:
         case SplitGroup():
             return transitions.split(table, step.group, keyspaces)
         case MergeGroup():
             return transitions.merge(table, step.group)
-        case RecallGroup():
-            return transitions.recall(table, step.group)
         case Fetch() | Put():
             return table
         case _:
@@ -226,14 +209,10 @@ def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
     The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
     there.
     """
-    match step:
-        case Settle(move=move):
-            leaf = move.group
-        case Finish(move=move) if move.kind is MoveKind.MERGE:
-            leaf = transitions.target_leaf(after, move)
-        case _:
-            return None
-    return leaf if after.state(leaf) in SETTLED_STATES else None
+    if isinstance(step, Settle) or (isinstance(step, Finish) and step.move.kind is MoveKind.MERGE):
+        leaf = step.move.leaf
+        return leaf if after.state(leaf) is GroupState.ACTIVE else None
+    return None
 
 
 def resume_step(table: ServerTable) -> Step | None:

@@ -143,7 +143,7 @@ class PrefixQuery:
         self.records = ()
         leaf = self._search.on_answer(answer)
         if leaf is not None:
-            self._depths.record(leaf.group, self._search.depth)
+            self._depths.record(leaf.group)
         if leaf is None:
             self._donor = None
             self._request_leaf()

@@ -14,7 +14,6 @@ from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import (
     InitialStep,
     MergeGroup,
-    RecallGroup,
     SplitGroup,
     Step,
     keyspace_of,
@@ -22,7 +21,7 @@ from service.clash.move_steps import (
     resume_step,
 )
 from service.clash.prefix_query import Position, PrefixQuery, Record
-from service.clash.server_table import SETTLED_STATES, GroupState
+from service.clash.server_table import GroupState
 from service.errors import MoveRefused
 from tests.support.memory_keyspaces import (
     PAGE,
@@ -41,7 +40,7 @@ IDS = st.sampled_from(PEOPLE)
 STEPS = st.one_of(st.integers(1, 4), st.just(100))
 PLACES = st.integers(0, 100)
 CLIENTS = 2
-BEGINNINGS: tuple[type[InitialStep], ...] = (SplitGroup, SplitGroup, MergeGroup, RecallGroup)
+BEGINNINGS: tuple[type[InitialStep], ...] = (SplitGroup, SplitGroup, MergeGroup)
 
 
 class _RunningDivision:
@@ -94,7 +93,7 @@ class Moves(RuleBasedStateMachine):
         found = searching.on_answer(self.store.write(searching.probe, record))
         if found is None:
             return
-        self.depths[client].record(found.group, searching.depth)
+        self.depths[client].record(found.group)
         self.writes.remove((searching, record, client))
         for query in self.queries:
             if record.present:
@@ -109,7 +108,7 @@ class Moves(RuleBasedStateMachine):
             begins(table.keyspace, group)
             for table in self.store.tables
             for group, entry in table.entries.items()
-            if (entry.state in SETTLED_STATES if begins is SplitGroup else entry.state is GroupState.SPLIT)
+            if entry.state is (GroupState.ACTIVE if begins is SplitGroup else GroupState.SPLIT)
         ]
         at_rest = [step for step in possible_steps if self.store.tables[step.keyspace].move is None]
         if choice := at_rest or possible_steps:
@@ -191,7 +190,7 @@ class Moves(RuleBasedStateMachine):
             complete_move(self.store, resume_step(self.store.tables[move.keyspace]))
         assert self.store.moves() == []
         for table, records in zip(self.store.tables, self.store.records, strict=True):
-            assert {entry.state for entry in table.entries.values()} <= {*SETTLED_STATES, GroupState.SPLIT}
+            assert {entry.state for entry in table.entries.values()} <= {GroupState.ACTIVE, GroupState.SPLIT}
             assert all(record.present and table.leaf(record.key) for record in records.values())
         assert sorted(position for held in self.store.records for position in held) == sorted(self.present)
 

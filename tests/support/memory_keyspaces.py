@@ -13,7 +13,6 @@ from service.clash.transitions import (
     AcceptObjectReply,
     accept_object,
     apply_proof,
-    has_given,
     is_giving,
     is_taking,
     mark_emptied,
@@ -43,10 +42,10 @@ class MemoryKeyspaces:
         after = move_steps.apply(before, step, self.map)
         self.tables[keyspace] = after
         match step:
-            case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
+            case move_steps.SplitGroup() | move_steps.MergeGroup():
                 return move_steps.MoveStarted(after.move)
             case move_steps.GiveKeyGroup():
-                return move_steps.GiveResult(has_given(after, step.move))
+                return move_steps.GiveResult(is_giving(after, step.move))
             case move_steps.Fetch():
                 return self._fetch(step)
             case move_steps.Put():
@@ -94,7 +93,7 @@ class MemoryKeyspaces:
         """Return whether the donor gave the group and the recipient has not noticed it."""
         if move.kind is MoveKind.SPLIT:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
-        return has_given(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
+        return is_giving(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
 
     def ask(self, probe: Probe) -> AcceptObjectReply:
         """Execute AcceptObject without changes."""
@@ -140,7 +139,7 @@ def write(store: MemoryKeyspaces, record: Record, depths: DepthCache) -> int:
     search_state = search(store, record.key, depths)
     while (found := search_state.on_answer(store.write(search_state.probe, record))) is None:
         pass
-    depths.record(found.group, search_state.depth)
+    depths.record(found.group)
     return search_state.probes
 
 

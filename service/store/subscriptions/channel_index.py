@@ -55,7 +55,6 @@ class ChannelIndex:
         self._layout = layout
         self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MAX_CACHED_SITES)
         self._depths = DepthCache()
-        self._keyspaces_of_leaves: LRUCache[tuple[KeyGroup, int], Keyspace] = LRUCache(_MAX_CACHED_LEAVES)
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
@@ -108,22 +107,15 @@ class ChannelIndex:
             group = self._layout.channel_group(site, cid)
             leaf = self._depths.leaf_of(group)
             if leaf is not None:
-                leaves[cid] = _label(leaf[0])
-                probes.append((Probe(self._keyspace_of(*leaf), group.key, leaf[1]), cached_channel_prefix(cid)))
+                leaves[cid] = _label(leaf)
+                probe = Probe(self._keyspaces.map.keyspace_of(leaf), group.key, leaf.depth)
+                probes.append((probe, cached_channel_prefix(cid)))
         answers = await self._keyspaces.count_at_leaves(probes)
         return {
             cid: number
             for (cid, label), (answer, number) in zip(leaves.items(), answers, strict=True)
             if answer == label
         }
-
-    def _keyspace_of(self, leaf: KeyGroup, depth: int) -> Keyspace:
-        """Return the keyspace to which ``depth`` leads for the keys of a leaf."""
-        keyspace = self._keyspaces_of_leaves.get((leaf, depth))
-        if keyspace is None:
-            keyspace = self._keyspaces.map.keyspace_of(KeyGroup.containing(leaf.key, depth, leaf.bits))
-            self._keyspaces_of_leaves[leaf, depth] = keyspace
-        return keyspace
 
     def _search_leaves(self, site: str, cid: ChannelId) -> LeafGroupSearch:
         return LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
@@ -216,7 +208,7 @@ class ChannelIndex:
         search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
         while (leaf := search.on_answer(await self._keyspaces.write(search.probe, record))) is None:
             pass
-        self._depths.record(leaf.group, search.depth)
+        self._depths.record(leaf.group)
 
     async def _run_query(self, walk: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
         """Execute the next request of a query for entries of a channel, and return the records that it has found.
