@@ -34,15 +34,18 @@ from service.corona.messages import (
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
 from service.corona.optimizer.node_optimizer import (
-    FACTORS_ROW,
-    POLL_COST,
     ChannelFactors,
     FactorTable,
     PlanTable,
     factor_table,
 )
 from service.corona.optimizer.objectives import Floats
-from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, explain_polling
+from service.corona.optimizer.poll_explanation import (
+    BindingConstraint,
+    PollExplanation,
+    binding_constraints,
+    explain_polling,
+)
 from service.corona.optimizer.polling_levels import LevelChoices, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
@@ -52,7 +55,6 @@ from service.corona.rhythm import (
     are_within,
     decode_rates,
     decode_speeds,
-    delay_factors,
     encode_speeds,
     hourly_speeds,
     polling_speeds,
@@ -381,7 +383,7 @@ class PollingPlans:
         if self.scale is None:
             return Counter()
         channels = self._table.channels
-        return node_optimizer.count_by_constraint(
+        found = binding_constraints(
             self._policy,
             self._nodes,
             self._table.rows,
@@ -389,6 +391,7 @@ class PollingPlans:
             self._choices(None, self._policy.objective.levels),
             reason=lambda row: self._plans[channels[row]].limits.shortest_interval(fleet_s)[1],
         )
+        return Counter(found)
 
     def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
@@ -415,24 +418,17 @@ class PollingPlans:
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
             return None
-        (row,) = self._read_factors([plan], fleet_s)
-        factors, clock = ChannelFactors(*row.item()), plan.schedule.clock
         return explain_polling(
             channel,
-            weight=node_optimizer.channel_weight(self._policy, factors),
-            cost=POLL_COST,
-            scale=self.scale,
-            limits=node_optimizer.limits_with_site(self._policy, self._nodes, factors),
-            poll_interval_s=self._policy.poll_interval_s,
-            update_interval_s=plan.updates.interval_s(fleet_s),
+            self._policy,
+            self._nodes,
+            self._read_factors([plan], fleet_s),
+            self.scale,
+            updates=plan.updates,
+            limits=plan.limits,
             polling_set=polling_set,
             schedule=plan.schedule,
             now_s=fleet_s,
-            ring_nodes=self._nodes,
-            polling_limits=plan.limits,
-            subscribers=plan.subscribers,
-            delay_factor=float(delay_factors([plan.updates.rhythm], [plan.schedule.speeds])[0]),
-            present_speed=1.0 if clock is None else clock.speed(fleet_s),
             choices=self._choices(np.array([plan.row]), self._fleet.applied_levels),
         )
 
@@ -492,7 +488,7 @@ class PollingPlans:
         if self._present_hours is not None:
             found["present_speed"] = self._present_speeds(plans, self._present_hours)
         is_changed = table["planned_interval_s"][rows] != planned_s
-        for name in FACTORS_ROW.names or ():
+        for name in ChannelFactors._fields:
             before, after = table[name][rows], found[name]
             is_estimate = name in {"update_interval_s", "publisher_interval_s"}
             differs = np.abs(after - before) > 2 * GAP_TOLERANCE * before if is_estimate else before != after
@@ -500,7 +496,7 @@ class PollingPlans:
                 self._drift = inf  # costs or bounds change, but perhaps no present polls
             is_changed |= differs
         changed: NDArray[np.intp] = rows[is_changed]
-        for name in FACTORS_ROW.names or ():
+        for name in ChannelFactors._fields:
             table[name][changed] = found[name][is_changed]
         table["planned_interval_s"][changed] = planned_s[is_changed]
         return changed

@@ -37,14 +37,6 @@ OWNER_BITS = 24
 """Leading bits of a channel's id that determine its owner; an owner's channels have most of them in common."""
 
 
-def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the number n of polls per τ whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1).
-
-    ``poll_interval_s`` is τ. A channel needs at least this many polls to keep its longest wait, given in seconds.
-    """
-    return poll_interval_s / (2 * longest_wait_s)
-
-
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
     """Return the number of nodes that share the polls of one channel.
 

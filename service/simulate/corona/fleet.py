@@ -24,11 +24,11 @@ import numpy as np
 
 from service.corona.aggregation import BASE, Aggregation, is_valid
 from service.corona.events import Send
-from service.corona.fleet_policy import SOFT_STATE_INTERVALS
+from service.corona.fleet_policy import SOFT_STATE_INTERVALS, Goal
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import AllocationProblem, load, sizes
-from service.corona.optimizer.objectives import Goal, size_for_wait, weights
+from service.corona.optimizer.objectives import size_for_wait, weights
 from service.corona.optimizer.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.model import NodeId
 from service.overlay.ring import RingView

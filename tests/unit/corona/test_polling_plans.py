@@ -134,12 +134,8 @@ def test_a_fleet_of_one_polls_once_per_interval() -> None:
     node.handle(Tick(), 0)
     explanation = node.explain(CHANNEL, 0)
     assert explanation is not None
-    assert (explanation.size, explanation.bound, explanation.wait_s, len(explanation.turns)) == (
-        1.0,
-        BindingConstraint.NODES,
-        30.0,
-        1,
-    )
+    assert [explanation.size, explanation.wait_s] == pytest.approx([1.0, 30.0])
+    assert (explanation.bound, len(explanation.turns)) == (BindingConstraint.NODES, 1)
 
 
 def test_there_is_no_scale_before_all_aggregates_are_known() -> None:
