@@ -11,7 +11,6 @@ The node's aggregate is made anew when the polls of its channels have changed by
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from heapq import heappop, heappush
 from math import ceil, inf
 from sys import intern
 
@@ -60,7 +59,7 @@ from service.corona.rhythm import (
     polling_speeds,
     weight_factors,
 )
-from service.corona.site_budgets import CrowdedSites, SiteBudgets
+from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
@@ -89,8 +88,6 @@ class _ChannelPlan(msgspec.Struct, gc=False):
     """The channel's row in the plan table."""
     planned_rhythm: bytes = b""
     """The rhythm from which the speeds of the schedule's clock were computed."""
-    pause_end_s: float = 0.0
-    """The end of the channel's pause, in fleet time, if it is known when to review the channel; else 0."""
 
 
 class PollingPlans:
@@ -107,8 +104,6 @@ class PollingPlans:
         """Channels whose factors have to be read again."""
         self._outdated: set[ChannelId] = set()
         """Channels whose schedule may not fit their factors, the scale or the ring."""
-        self._pause_ends: list[tuple[float, ChannelId]] = []
-        """The ends of pauses in fleet time, as a heap; an entry may be outdated."""
         self._reviewed_rows = 0
         """The row at which the next review begins."""
         self._reviewed_s = -inf
@@ -129,7 +124,12 @@ class PollingPlans:
         self._present_hours: tuple[float, float] | None = None
         """The hours of fleet time for which the table has present speeds; None if all of them are 1."""
         self._sites = SiteBudgets(node_id, policy)
-        self._crowded = CrowdedSites()
+        self._crowded: set[str] = set()
+        """The sites about which shares are exchanged, because their budget may be exceeded."""
+        self._can_crowd_change = False
+        """Whether channels, subscribers, the ring or budgets have changed since ``_crowded`` was found."""
+        self._outdated_shares: set[str] = set()
+        """Sites whose channels have changed since this node's share was made."""
         self._share_hours = 0.0, 0.0
         """The hours of fleet time for whose speeds this node's shares were made."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
@@ -158,7 +158,7 @@ class PollingPlans:
             self._plans[channel].bounds = bounds.get(channel, NO_BOUNDS)
         self._stale.update(changed)
         if changed or self._sites.set_rates(site_rates):
-            self._crowded.mark_all_changed()
+            self._can_crowd_change = True
         if changed or objective != self._policy.objective:
             if objective.goal.depends_on_updates is not self._policy.objective.goal.depends_on_updates:
                 self._stale.update(self._plans)
@@ -171,7 +171,7 @@ class PollingPlans:
         self._fleet.on_ring_changed(view, now_s)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
-        self._crowded.mark_all_changed()
+        self._can_crowd_change = True
 
     def on_message(
         self,
@@ -203,9 +203,11 @@ class PollingPlans:
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
             self._update_present_speeds(fleet_s)
-        self._update_crowded_sites()
         if is_maintenance or not self._is_aggregate_current:
             self._review(fleet_s)
+        if self._can_crowd_change:
+            self._update_crowded_sites()
+        if is_maintenance or not self._is_aggregate_current:
             self._update_shares(fleet_s)
         yield from self._sites.send(is_maintenance=is_maintenance)
         for site in self._sites.expire(now_s):
@@ -266,11 +268,9 @@ class PollingPlans:
         plan = self._plans.get(channel)
         if plan is None:
             bounds = self._bounds.get(channel, NO_BOUNDS)
-            row = self._table.add(channel)
+            row = self._table.add(channel, site)
             self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits, row)
-            self._crowded.add(site, channel, self._policy.most_polls_per_hour(subscribers))
-            if bounds.longest_wait_s:
-                self._crowded.mark_all_changed()
+            self._can_crowd_change = True
             self._is_aggregate_current = False
         else:
             plan.private, plan.updates, plan.limits = private, updates, limits
@@ -286,15 +286,15 @@ class PollingPlans:
             self._outdated.discard(channel)
             if (moved := self._table.remove(plan.row)) is not None:
                 self._plans[moved].row = plan.row
-            self._crowded.remove(plan.site, channel, self._policy.most_polls_per_hour(plan.subscribers))
+            self._can_crowd_change = True
+            self._outdated_shares.add(plan.site)
 
     def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
         """Set a channel's number of subscribers; an unknown channel is ignored."""
         plan = self._plans.get(channel)
         if plan is not None and plan.subscribers != subscribers:
-            before, after = map(self._policy.most_polls_per_hour, (plan.subscribers, subscribers))
-            self._crowded.change(plan.site, after - before)
             plan.subscribers = subscribers
+            self._can_crowd_change = True
             self._stale.add(channel)
             self._is_aggregate_current = False
 
@@ -438,10 +438,8 @@ class PollingPlans:
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
             self._outdated.update(self._plans)
         self._ahead_s = ahead_s
-        while self._pause_ends and self._pause_ends[0][0] <= fleet_s:
-            channel = heappop(self._pause_ends)[1]
-            if channel in self._plans:
-                self._stale.add(channel)
+        ends_s = self._table.rows["paused_until_s"]
+        self._mark_stale(np.flatnonzero((ends_s > 0) & (ends_s <= fleet_s)))
         total = len(self._table.channels)
         share = min(1.0, (now_s - self._reviewed_s) / REVIEW_INTERVAL_S)
         begin, reviewed = min(self._reviewed_rows, total), min(total, max(_LEAST_REVIEWED, ceil(total * share)))
@@ -455,16 +453,9 @@ class PollingPlans:
         stale = [channel for channel in self._stale if channel in self._plans]
         self._stale.clear()
         if stale:
-            plans = [self._plans[channel] for channel in stale]
-            for plan, channel in zip(plans, stale, strict=True):
-                until_s = plan.limits.paused_until_s
-                if until_s > fleet_s and until_s != plan.pause_end_s:
-                    heappush(self._pause_ends, (until_s, channel))
-                    plan.pause_end_s = until_s
-            changed = self._write_factors(plans, fleet_s)
+            changed = self._write_factors([self._plans[channel] for channel in stale], fleet_s)
             if len(changed):
-                sites = {self._plans[self._table.channels[row]].site for row in changed.tolist()}
-                self._crowded.mark_share_outdated(*sites)
+                self._outdated_shares |= {self._plans[self._table.channels[row]].site for row in changed.tolist()}
                 before = self._table.rows["rate"][changed]
                 self._compare_schedules(changed)
                 drift = float(np.abs(self._table.rows["rate"][changed] - before).sum())
@@ -499,6 +490,8 @@ class PollingPlans:
         for name in ChannelFactors._fields:
             table[name][changed] = found[name][is_changed]
         table["planned_interval_s"][changed] = planned_s[is_changed]
+        ends_s = np.array([plan.limits.paused_until_s for plan in plans])
+        table["paused_until_s"][rows] = np.where(ends_s > fleet_s, ends_s, 0)
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
@@ -632,44 +625,50 @@ class PollingPlans:
             plan.subscribers,
             interval_s,
             plan.private,
-            self._sites.scale(plan.site) if plan.site in self._crowded else UNBOUNDED_SCALE,
+            self._sites.scale(plan.site),
             plan.bounds.longest_wait_s or 0.0,
             plan.bounds.shortest_interval_s or 0.0,
             plan.limits.shortest_interval(fleet_s)[0] if plan.limits is not NO_LIMITS else 0.0,
         )
 
     def _on_site_scale_changed(self, site: str) -> None:
-        self._stale.update(self._crowded.channels(site))
+        self._mark_stale(self._table.rows_of_site(site))
         self._is_aggregate_current = False
+
+    def _mark_stale(self, rows: NDArray[np.intp]) -> None:
+        self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
         """Find the sites whose budget may be exceeded."""
-        if not self._crowded.is_update_due:
-            return
+        self._can_crowd_change = False
+        rows, sites = self._table.rows, self._table.sites
+        most = np.bincount(rows["site"], node_optimizer.polite_sizes(self._policy, rows), len(sites)).astype(np.float64)
         # A channel's own longest wait may require more polls than other channels get.
         urgent = {
             plan.site
             for channel, bounds in self._bounds.items()
-            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None
+            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None and plan.site
         }
-        sites = ((channel, plan.site) for channel, plan in self._plans.items())
-        affected, left = self._crowded.update(self._sites, self._policy.poll_interval_s, urgent, sites)
-        self._stale.update(affected)
-        for site in left:
+        crowded = self._sites.find_crowded(sites, most) | urgent
+        for site in self._crowded - crowded:
             self._sites.set_share(site, None)
+        self._outdated_shares |= crowded - self._crowded
+        self._crowded = crowded
 
     def _update_shares(self, fleet_s: float) -> None:
         """Summarise this node's channels of the crowded sites whose channels, or the present hour, have changed."""
         hours = self._hours_until_changes_apply(fleet_s)
         if hours != self._share_hours:
             self._share_hours = hours
-            self._crowded.mark_share_outdated()
-        for site in self._crowded.take_outdated_shares():
-            plans = [self._plans[channel] for channel in self._crowded.channels(site)]
-            table: FactorTable = self._table.rows[[plan.row for plan in plans]]
+            self._outdated_shares |= self._crowded
+        for site in self._outdated_shares & self._crowded:
+            rows = self._table.rows_of_site(site)
+            table: FactorTable = self._table.rows[rows]
             table["site_scale"] = UNBOUNDED_SCALE
+            plans = (self._plans[self._table.channels[row]] for row in rows.tolist())
             table["present_speed"] = self._present_speeds(plans, hours)
             self._sites.set_share(site, node_optimizer.allocation_problem(self._policy, self._nodes, table))
+        self._outdated_shares.clear()
 
     @property
     def _nodes(self) -> int:

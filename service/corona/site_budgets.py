@@ -12,19 +12,19 @@ Shares and scales are sent when they have changed, and repeated once per mainten
 Most sites have so few channels that their polls cannot exceed the budget. Nothing is exchanged about these sites.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
 from hashlib import sha1
 
 import msgspec
+import numpy as np
 
 from service.corona.events import Send
-from service.corona.fleet_policy import SECONDS_PER_HOUR, FleetPolicy
+from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem
+from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import decode, encode, merge, summarise
-from service.model import ChannelId, NodeId
+from service.model import NodeId
 from service.overlay.ring import RingView
 
 POLL_BUDGET_SHARE = 0.9
@@ -100,12 +100,18 @@ class SiteBudgets:
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
 
-    def can_exceed_budget(self, site: Site, own_polls: float) -> bool:
-        """Return whether all nodes' channels of a site may together exceed the site's budget.
+    def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
+        """Return the *crowded* sites, those whose budget all nodes' channels of the site may together exceed.
 
-        ``own_polls`` is the number of polls per τ that this node's channels of the site need at most.
+        ``own_polls`` has the number of polls per τ that this node's channels of each site need at most, at the site's
+        place in ``numbers``. The first place is that of channels without a site.
         """
-        return own_polls * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= self._budget(site)
+        budgets = np.full(len(own_polls), self._budget(""))
+        for site in self._rates.keys() & numbers.keys():
+            budgets[numbers[site]] = self._budget(site)
+        is_crowded = own_polls * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= budgets
+        sites = list(numbers)
+        return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
         """Set this node's channels of a site, as a problem without the site's own bound.
@@ -208,115 +214,6 @@ class SiteBudgets:
 
     def _is_fresh(self, received_s: float, now_s: float) -> bool:
         return now_s - received_s < _TTL_INTERVALS * self._policy.maintenance_interval_s
-
-
-class CrowdedSites:
-    """The sites of one owner's channels, and which of them are *crowded*.
-
-    A site is crowded if the polls of all nodes' channels of it may exceed its budget. Of the other sites, which are
-    most, only a sum is kept. A channel without a site has the site "".
-    """
-
-    def __init__(self) -> None:
-        self._channels_per_site: Counter[str] = Counter()
-        self._polls_per_hour: defaultdict[str, float] = defaultdict(float)
-        """The most polls per hour of the channels of each site, by the limit on each channel."""
-        self._crowded: dict[str, set[ChannelId]] = {}
-        """The channels of the crowded sites."""
-        self._changed: set[str] | None = None
-        """Sites that may have become crowded, or no longer are; None for all sites."""
-        self._outdated_shares: set[str] = set()
-        """Crowded sites whose channels have changed since this node's share was made."""
-
-    def __contains__(self, site: str) -> bool:
-        return site in self._crowded
-
-    def channels(self, site: str) -> AbstractSet[ChannelId]:
-        """Return the channels of a site; empty if the site is not crowded."""
-        return self._crowded.get(site, frozenset())
-
-    def add(self, site: str, channel: ChannelId, polls_per_hour: float) -> None:
-        """Add a channel, which is polled at most ``polls_per_hour`` times."""
-        self._channels_per_site[site] += 1
-        self.change(site, polls_per_hour)
-        if site in self._crowded:
-            self._crowded[site].add(channel)
-
-    def change(self, site: str, polls_per_hour: float) -> None:
-        """Add this number, which may be negative, to the most polls of a site's channels."""
-        self._polls_per_hour[site] += polls_per_hour
-        self._outdated_shares.add(site)
-        if self._changed is not None:
-            self._changed.add(site)
-
-    def remove(self, site: str, channel: ChannelId, polls_per_hour: float) -> None:
-        """Remove a channel that was added."""
-        self.change(site, -polls_per_hour)
-        self._channels_per_site[site] -= 1
-        if not self._channels_per_site[site]:
-            del self._channels_per_site[site], self._polls_per_hour[site]
-        if site in self._crowded:
-            self._crowded[site].discard(channel)
-
-    def mark_all_changed(self) -> None:
-        """Examine all sites in the next :meth:`update`, because the ring, budgets or bounds have changed."""
-        self._changed = None
-
-    def mark_share_outdated(self, *sites: str) -> None:
-        """Make the shares of these sites anew, if they are crowded; those of all crowded sites without arguments."""
-        self._outdated_shares.update(sites or self._crowded)
-
-    def take_outdated_shares(self) -> list[str]:
-        """Return the crowded sites whose shares are outdated; they are taken to be made anew."""
-        outdated = [site for site in self._outdated_shares if site in self._crowded]
-        self._outdated_shares.clear()
-        return outdated
-
-    @property
-    def is_update_due(self) -> bool:
-        """Whether a site may have become crowded, or no longer is."""
-        return self._changed is None or bool(self._changed)
-
-    def update(
-        self,
-        budgets: SiteBudgets,
-        poll_interval_s: float,
-        urgent: Collection[str],
-        channels: Iterable[tuple[ChannelId, str]],
-    ) -> tuple[list[ChannelId], list[str]]:
-        """Find out which of the changed sites are crowded.
-
-        Args:
-            budgets: The budgets of sites.
-            poll_interval_s: τ, in seconds.
-            urgent: Sites that count as crowded in any case.
-            channels: All channels with their sites.
-
-        Returns:
-            The channels whose site has become crowded or no longer is, and the sites that no longer are.
-        """
-        changed = {*self._channels_per_site, *self._crowded} if self._changed is None else self._changed
-        self._changed = set()
-        intervals_per_hour = SECONDS_PER_HOUR / poll_interval_s
-        crowded = {
-            site
-            for site in changed
-            if site
-            and site in self._channels_per_site
-            and (site in urgent or budgets.can_exceed_budget(site, self._polls_per_hour[site] / intervals_per_hour))
-        }
-        affected: list[ChannelId] = []
-        left = [site for site in changed - crowded if site in self._crowded]
-        for site in left:
-            affected += self._crowded.pop(site)
-        if new := crowded - self._crowded.keys():
-            self._crowded.update((site, set()) for site in new)
-            self._outdated_shares |= new
-            for channel, site in channels:
-                if site in new:
-                    self._crowded[site].add(channel)
-                    affected.append(channel)
-        return affected, left
 
 
 def _site_point(site: Site) -> str:

@@ -75,6 +75,7 @@ _PLAN_ROW = np.dtype(
     [
         *FACTORS_ROW.descr,
         ("planned_interval_s", "<f8"),
+        *(("site", "<u4"), ("paused_until_s", "<f8")),
         *(("rate", "<f8"), ("set_size", "<u4")),
         *(("gap_s", "<f8"), ("size", "<u4"), ("slowest", "<f4"), ("fastest", "<f4")),
         ("recorded_gap_s", "<f8"),
@@ -91,6 +92,8 @@ class PlanTable:
     read. The other columns:
 
     - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.
+    - ``site``: the number of the channel's site, the place of its name in ``sites``.
+    - ``paused_until_s``: the end of the channel's pause, in fleet time; 0 for none.
     - ``rate``, ``set_size``: polls per τ, and the number of nodes that make them, by the present scale and ring.
     - ``gap_s``, ``size``: those of the channel's schedule; 0 if it has none.
     - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
@@ -101,18 +104,21 @@ class PlanTable:
         self._rows: FactorTable = np.zeros(_FIRST_ROWS, dtype=_PLAN_ROW)
         self.channels: list[ChannelId] = []
         """The channel of each row."""
+        self.sites: dict[str, int] = {"": 0}
+        """The number of each site, also of those whose channels have been removed. Channels without a site have 0."""
 
     @property
     def rows(self) -> FactorTable:
         """The rows of all channels; changes of this array change the table, until a channel is added or removed."""
         return self._rows[: len(self.channels)]
 
-    def add(self, channel: ChannelId) -> int:
-        """Append a row of zeros for a channel, and return its number."""
+    def add(self, channel: ChannelId, site: str) -> int:
+        """Append a row for a channel, all zeros except for its site, and return its number."""
         row = len(self.channels)
         if row == len(self._rows):
             self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // 2), dtype=_PLAN_ROW)))
         self._rows[row] = np.zeros((), dtype=_PLAN_ROW)
+        self._rows[row]["site"] = self.sites.setdefault(site, len(self.sites))
         self.channels.append(channel)
         return row
 
@@ -124,6 +130,10 @@ class PlanTable:
         self._rows[row] = self._rows[len(self.channels)]
         self.channels[row] = last
         return last
+
+    def rows_of_site(self, site: str) -> NDArray[np.intp]:
+        """Return the rows of the channels of a site."""
+        return np.flatnonzero(self.rows["site"] == self.sites.get(site, -1))
 
     def find_notable_gap_changes(self, change: float) -> NDArray[np.intp]:
         """Return the rows whose time between polls differs from the recorded one by more than this share of it."""
@@ -168,7 +178,7 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
         return UpperBounds(
             policy.poll_interval_s / channels["shortest_interval_s"],
             policy.poll_interval_s / channels["publisher_interval_s"],
-            np.where(channels["private"], inf, _polite_sizes(policy, _subscribers(channels))),
+            np.where(channels["private"], inf, polite_sizes(policy, channels)),
             np.maximum(policy.most_polls_per_node * nodes, least_sizes(policy, channels)),
         )
 
@@ -197,7 +207,7 @@ def imposed_loads(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Flo
     """
     subscribers = _subscribers(channels)
     private = np.maximum(subscribers, policy.most_polls_per_node)
-    polite = np.minimum(_polite_sizes(policy, subscribers), policy.most_polls_per_node * nodes)
+    polite = np.minimum(polite_sizes(policy, channels), policy.most_polls_per_node * nodes)
     return np.where(channels["private"], private, np.minimum(subscribers, polite)) * POLL_COST
 
 
@@ -206,12 +216,9 @@ def _subscribers(channels: FactorTable) -> Floats:
     return found
 
 
-def _polite_sizes(policy: FleetPolicy, subscribers: Floats) -> Floats:
-    """Return :meth:`FleetPolicy.most_polls_per_hour` of many channels, as polls per τ.
-
-    ``subscribers`` has their numbers of subscribers, at least 1 each.
-    """
-    growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(subscribers)
+def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
+    """Return :meth:`FleetPolicy.most_polls_per_hour` of each channel, as polls per τ, although it may be private."""
+    growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(_subscribers(channels))
     return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
 
 
