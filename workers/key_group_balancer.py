@@ -41,7 +41,6 @@ class KeyGroupBalancer:
         self._interval_s = interval_s
         self._half_lives = HalfLives.for_interval(interval_s)
         self._tasks = tasks
-        self._ring = RingView(0, ())
         self._owned: tuple[Keyspace, ...] = ()
         self._measured_s: dict[Keyspace, float] = {}
         self._moving: set[Keyspace] = set()
@@ -53,9 +52,6 @@ class KeyGroupBalancer:
 
     def on_ring_changed(self, ring: RingView) -> None:
         """From now on, balance exactly the keyspaces of which this node is the nearest node in ``ring``."""
-        change, self._ring = ring.change_since(self._ring), ring
-        if not change.affects_ownership(self._node_id):
-            return
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
         self._owned = tuple(

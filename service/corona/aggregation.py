@@ -255,10 +255,10 @@ def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tupl
     A row is a number of leading digits, of base ``base``, that two nodes have in common. A node's contact for another
     digit in the next place is the node nearest to the node's own id with that digit.
     """
-    if node_id not in view:
+    branchings = view.branchings(node_id)
+    if branchings is None:
         return ()
-    point, width = from_hex(node_id), (base - 1).bit_length()
-    branchings, rows = view.branchings(node_id), list[tuple[NodeId, ...]]()
+    point, width, rows = from_hex(node_id), (base - 1).bit_length(), list[tuple[NodeId, ...]]()
     while (below := (1 << BITS - width * len(rows)) - 1) & branchings:
         # Nodes that share all digits before the row's, and all bits behind it at which the path to this node branches.
         mask = ~below | branchings & below >> width

@@ -111,8 +111,6 @@ class Owner:
         self._view = RingView(0, ())
         self._plans = plans
         self._channels: dict[ChannelId, _OwnedChannel] = {}
-        self._largest_set = 0
-        """A size that no polling set exceeds."""
         self._digests: dict[NodeId, AssignmentDigests] = {}
         """The digests of each member's assignments by this node."""
         self._outdated: set[ChannelId] = set()
@@ -136,14 +134,11 @@ class Owner:
         Only members whose place in a polling set has changed get an assignment.
         """
         change, self._view = view.change_since(self._view), view
-        least, concerned = change.least_count(self._node_id), list[ChannelId]()
-        if least <= max(1, self._largest_set):
-            self._largest_set = max((len(owned.members) for owned in self._channels.values()), default=0)
-            for channel, owned in self._channels.items():
-                size = max(1, len(owned.members))
-                if size >= least and change.concerns(channel, size):
-                    concerned.append(channel)
-                    owned.are_members_current = False
+        concerned = list[ChannelId]()
+        for channel, owned in self._channels.items():
+            if change.concerns(channel, max(1, len(owned.members))):
+                concerned.append(channel)
+                owned.are_members_current = False
         for channel in [each for each in concerned if not view.is_among_nearest(each, self._node_id, 1)]:
             self._remove(channel)
             yield ReleaseOwnership(channel)
@@ -401,7 +396,6 @@ class Owner:
                 if not owned.are_members_current or schedule.size != len(former):
                     owned.members = self._view.nearest(channel, schedule.size)
                     owned.are_members_current = True
-                    self._largest_set = max(self._largest_set, len(owned.members))
                 is_changed = schedule is not former_schedule or channel in self._outdated
                 if not is_changed and owned.members == former:
                     continue

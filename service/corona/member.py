@@ -92,8 +92,6 @@ class Member:
         self._leaving: set[ChannelId] = set()
         """Channels of which this node only makes its last poll."""
         self._assignments: dict[ChannelId, _MemberAssignment] = {}
-        self._largest_set = 0
-        """A size that the polling set of no assignment exceeds."""
         self._ahead: set[ChannelId] = set()
         """Channels that were assigned by a newer ring than this node's."""
         self._pending: dict[ChannelId, _PendingCandidate] = {}
@@ -106,16 +104,9 @@ class Member:
     def concerned(self, view: RingView) -> list[StartPolling]:
         """Return the instructions for channels whose owner or polling set may be another one on this newer ring."""
         change = view.change_since(self._view)
-        least, found = change.least_count(self._node_id), [self._assignments[channel] for channel in self._ahead]
-        if least <= self._largest_set:
-            sizes = (each.instruction.schedule.size for each in self._assignments.values())
-            self._largest_set = max(sizes, default=0)
-            found += [
-                each
-                for channel, each in self._assignments.items()
-                if (size := each.instruction.schedule.size) >= least and change.concerns(channel, size)
-            ]
-        return [assignment.instruction for assignment in found]
+        found = [self._assignments[channel].instruction for channel in self._ahead]
+        instructions = (assignment.instruction for assignment in self._assignments.values())
+        return found + [each for each in instructions if change.concerns(each.channel, each.schedule.size)]
 
     def on_ring_changed(self, view: RingView, concerned: Iterable[StartPolling]) -> Iterator[Effect]:
         """Adopt the ring: leave polling sets to which this node no longer belongs, and send candidates to new owners.
@@ -169,7 +160,6 @@ class Member:
             self._leaving.discard(channel)
             if ring_version > self._view.version:
                 self._ahead.add(channel)
-            self._largest_set = max(self._largest_set, schedule.size)
             instruction = known.instruction
             place = assignment.rank, assignment.subscribers, assignment.limits
             if (
