@@ -33,6 +33,7 @@ from service.corona.events import (
     ReleaseOwnership,
     Send,
     TakeOwnership,
+    VersionPublished,
 )
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
@@ -262,12 +263,12 @@ class Owner:
         elif owned.candidate is None or candidate.base_version < owned.version:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
-    def on_version_published(self, channel: ChannelId, version: int, digest: bytes) -> Iterator[Effect]:
-        """Announce the stored version, whose content has this digest, to the channel's polling set."""
-        owned = self._channels.get(channel)
+    def on_version_published(self, event: VersionPublished) -> Iterator[Effect]:
+        """Announce the stored version to the channel's polling set."""
+        channel, owned = event.channel, self._channels.get(event.channel)
         if owned is not None:
-            self._set_version(channel, owned, max(owned.version, version))
-            announcement = VersionAnnouncement(channel, owned.version, owned.base_of(version, digest))
+            self._set_version(channel, owned, max(owned.version, event.version))
+            announcement = VersionAnnouncement(channel, owned.version, owned.base_of(event.version, event.digest))
             owned.candidate = None
             if owned.updates is not None:
                 self._plans.set_history(channel, owned.updates)
@@ -307,9 +308,7 @@ class Owner:
         }
         for channel, owned in self._channels.items():
             if member in owned.members and (found := by_bucket.get(bucket_of(channel, count))) is not None:
-                assignment = self._assignment(channel, owned, owned.members.index(member))
-                if assignment is not None:
-                    found.append(assignment)
+                found.append(self._assignment(channel, owned, owned.members.index(member)))
         assignments: list[Assignment] = []
         buckets: list[int] = []
         for bucket, some in by_bucket.items():
@@ -402,11 +401,13 @@ class Owner:
                 if schedule.size != len(former):
                     kept_s = former_schedule.next_channel_poll_s(fleet_s) if former_schedule else inf
                     handed_over_s = kept_s if kept_s < schedule.first_s else 0.0
-                    yield from self._unassign(channel, former, owned.members, handed_over_s)
+                    unassign = Unassign(self._view.version, channel, handed_over_s)
+                    leaving = [member for member in former if member in self._view and member not in owned.members]
+                    yield from (Send(member, unassign) for member in leaving)
                 found: list[int] = []
                 for rank, member in enumerate(owned.members):
                     if is_changed or former[rank : rank + 1] != (member,):
-                        assignment = self._new_assignment(channel, owned, rank, schedule)
+                        assignment = self._assignment(channel, owned, rank)
                         by_member.setdefault(member, []).append(assignment)
                         found.append(fingerprint(assignment))
                     else:
@@ -416,23 +417,10 @@ class Owner:
             for member, assignments in by_member.items():
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
-    def _unassign(
-        self, channel: ChannelId, former: tuple[NodeId, ...], present: tuple[NodeId, ...], last_poll_s: float
-    ) -> Iterator[Send]:
-        """Make the ``former`` members that are not ``present`` ones stop polling after a poll at ``last_poll_s``."""
-        for member in former:
-            if member in self._view and member not in present:
-                yield Send(member, Unassign(self._view.version, channel, last_poll_s))
-
-    def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment | None:
-        """Return the assignment of the member of this rank; None if the channel has no schedule yet."""
-        schedule = self._plans.schedule(channel)
-        return None if schedule is None else self._new_assignment(channel, owned, rank, schedule)
-
-    def _new_assignment(
-        self, channel: ChannelId, owned: _OwnedChannel, rank: int, schedule: PollingSchedule
-    ) -> Assignment:
-        return Assignment(channel, rank, schedule, owned.version, owned.subscribers, self._plans.limits(channel))
+    def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
+        """Return the assignment of the member of this rank."""
+        schedule, limits = self._plans.schedule_and_limits(channel)
+        return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 
     def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
         """Set the channel's version, also in the fingerprints of its assignments: members follow its announcement."""

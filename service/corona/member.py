@@ -27,7 +27,6 @@ from service.corona.events import Effect, Send, StartPolling, StopPolling, Updat
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
-    Assignment,
     AssignmentDigest,
     BucketDigests,
     Candidate,
@@ -142,33 +141,27 @@ class Member:
         """
         owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
-            channel, schedule = assignment.channel, assignment.schedule
+            channel, size = assignment.channel, assignment.schedule.size
             known = self._assignments.get(channel)
+            instruction = StartPolling(
+                channel, assignment.rank, assignment.schedule, assignment.subscribers, assignment.limits
+            )
             if known is None:
-                if self._is_outside(channel, schedule.size, ring_version):
+                if self._is_outside(channel, size, ring_version):
                     continue
-                instruction = _instruction(assignment)
                 known = _MemberAssignment(owner, ring_version, instruction, assignment.version, now_s)
                 self._assignments[channel] = known
                 yield instruction
-            elif ring_version < known.confirmed_ring_version or not self._is_still_inside(
-                known, ring_version, schedule.size
-            ):
+            elif ring_version < known.confirmed_ring_version or not self._is_still_inside(known, ring_version, size):
                 continue
             self._set_fingerprint(channel, known, 0)
             known.owner, known.ring_version, known.assigned_s, known.last_poll_s = owner, ring_version, now_s, inf
             self._leaving.discard(channel)
             if ring_version > self._view.version:
                 self._ahead.add(channel)
-            instruction = known.instruction
-            place = assignment.rank, assignment.subscribers, assignment.limits
-            if (
-                instruction.rank,
-                instruction.subscribers,
-                instruction.limits,
-            ) != place or instruction.schedule != schedule:
-                known.instruction = _instruction(assignment)
-                yield known.instruction
+            if instruction != known.instruction:
+                known.instruction = instruction
+                yield instruction
             if assignment.version != known.version or channel in self._pending:
                 yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
             self._set_fingerprint(channel, known, fingerprint(assignment))
@@ -374,9 +367,3 @@ class Member:
         self._leaving.discard(channel)
         self._ahead.discard(channel)
         yield StopPolling(channel)
-
-
-def _instruction(assignment: Assignment) -> StartPolling:
-    return StartPolling(
-        assignment.channel, assignment.rank, assignment.schedule, assignment.subscribers, assignment.limits
-    )

@@ -298,15 +298,14 @@ class PollingPlans:
             self._stale.add(channel)
             self._is_aggregate_current = False
 
-    def limits(self, channel: ChannelId) -> PollingLimits:
-        """Return what a channel's publisher and its failures allow, as far as this node knows."""
-        plan = self._plans.get(channel)
-        return plan.limits if plan is not None else NO_LIMITS
+    def schedule_and_limits(self, channel: ChannelId) -> tuple[PollingSchedule, PollingLimits]:
+        """Return a channel's schedule, and what its publisher and its failures allow, as far as this node knows.
 
-    def schedule(self, channel: ChannelId) -> PollingSchedule | None:
-        """Return a channel's schedule as it was last computed; None for an unknown channel or before that."""
-        plan = self._plans.get(channel)
-        return plan.schedule if plan is not None else None
+        :meth:`update_schedules` must have been called for the channel.
+        """
+        plan = self._plans[channel]
+        assert plan.schedule is not None  # noqa: S101 - it was computed
+        return plan.schedule, plan.limits
 
     def set_limit(self, limit: PollingLimit) -> bool:
         """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored.

@@ -118,8 +118,7 @@ def _schedule(effects: list[Effect]) -> PollingSchedule:
 
 
 def _planned(node: Node) -> PollingSchedule:
-    schedule = node.plans.schedule(CHANNEL)
-    assert schedule is not None
+    schedule, _ = node.plans.schedule_and_limits(CHANNEL)
     return schedule
 
 
