@@ -102,11 +102,11 @@ def test_summaries_of_parts_are_that_of_the_whole(problem: AllocationProblem, ba
         assert found is not None
         summaries.append(found)
     whole, together = LevelSteps.of(problem, choices), LevelSteps.merge(summaries)
-    assert together.count.sum() == whole.count.sum()
+    assert together.steps.sum() == whole.steps.sum()
     assert together.cost.sum() == pytest.approx(whole.cost.sum(), rel=1e-5)
     assert together.saving.sum() == pytest.approx(whole.saving.sum(), rel=1e-5)
     assert (np.diff(together.threshold) >= 0).all()
-    assert len(together.count) <= MAX_BINS
+    assert len(together.steps) <= MAX_BINS
 
 
 @given(st.binary(max_size=200))
