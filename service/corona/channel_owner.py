@@ -221,15 +221,7 @@ class Owner:
             return
         owned.epoch = event.epoch
         self._set_version(event.channel, owned, event.version)
-        self._plans.add_channel(
-            event.channel,
-            owned.subscribers,
-            event.updates,
-            known,
-            private=event.private,
-            site=event.site,
-            limits=event.limits,
-        )
+        self._plans.add_channel(event, owned.subscribers, known)
         self._acquired.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.events import Send
+from service.corona.events import OwnershipTaken, Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
 from service.corona.messages import (
@@ -121,6 +121,8 @@ class PollingPlans:
 
         None if no factor has changed.
         """
+        self._hours = 0.0, 0.0
+        """The hours of fleet time for whose speeds this node's shares were made."""
         self._present_hours: tuple[float, float] | None = None
         """The hours of fleet time for which the table has present speeds; None if all of them are 1."""
         self._sites = SiteBudgets(node_id, policy)
@@ -130,8 +132,6 @@ class PollingPlans:
         """Whether channels, subscribers, the ring or budgets have changed since ``_crowded`` was found."""
         self._outdated_shares: set[str] = set()
         """Sites whose channels have changed since this node's share was made."""
-        self._share_hours = 0.0, 0.0
-        """The hours of fleet time for whose speeds this node's shares were made."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for single channels of the fleet."""
 
@@ -203,12 +203,13 @@ class PollingPlans:
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
             self._update_present_speeds(fleet_s)
-        if is_maintenance or not self._is_aggregate_current:
+        is_due = is_maintenance or not self._is_aggregate_current
+        if is_due:
             self._review(fleet_s)
         if self._can_crowd_change:
             self._update_crowded_sites()
-        if is_maintenance or not self._is_aggregate_current:
-            self._update_shares(fleet_s)
+        if is_due:
+            self._update_shares()
         yield from self._sites.send(is_maintenance=is_maintenance)
         for site in self._sites.expire(now_s):
             self._on_site_scale_changed(site)
@@ -243,37 +244,28 @@ class PollingPlans:
         self._review(fleet_s)
         return frozenset(self._outdated)
 
-    def add_channel(
-        self,
-        channel: ChannelId,
-        subscribers: int,
-        updates: UpdateHistory,
-        known: PollingSchedule | None,
-        *,
-        private: bool,
-        site: str,
-        limits: PollingLimits = NO_LIMITS,
-    ) -> None:
-        """Add a channel, or replace ``private``, ``updates`` and ``limits`` of a channel that is present already.
+    def add_channel(self, taken: OwnershipTaken, subscribers: int, known: PollingSchedule | None) -> None:
+        """Add the channel of an event, or replace what may have changed of a channel that is present already.
 
-        Args:
-            channel: The channel.
-            subscribers: Its number of subscribers.
-            updates: Its update history.
-            known: The schedule by which its previous owner had it polled; None if it is not known.
-            private: Whether it is exempt from the limit on polls of public channels.
-            site: The registrable domain or address whose request budget it shares; empty if there is none.
-            limits: What its publisher and its failures allow.
+        ``subscribers`` is the channel's number of subscribers. ``known`` is the schedule by which its previous owner
+        had it polled; None if it is not known.
         """
-        plan = self._plans.get(channel)
+        channel, plan = taken.channel, self._plans.get(taken.channel)
         if plan is None:
-            bounds = self._bounds.get(channel, NO_BOUNDS)
-            row = self._table.add(channel, site)
-            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits, row)
+            self._plans[channel] = _ChannelPlan(
+                subscribers,
+                taken.private,
+                taken.updates,
+                known,
+                intern(taken.site),
+                self._bounds.get(channel, NO_BOUNDS),
+                taken.limits,
+                row=self._table.add(channel, taken.site),
+            )
             self._can_crowd_change = True
             self._is_aggregate_current = False
         else:
-            plan.private, plan.updates, plan.limits = private, updates, limits
+            plan.private, plan.updates, plan.limits = taken.private, taken.updates, taken.limits
         self._stale.add(channel)
         self._outdated.add(channel)
 
@@ -442,8 +434,7 @@ class PollingPlans:
         total = len(self._table.channels)
         share = min(1.0, (now_s - self._reviewed_s) / REVIEW_INTERVAL_S)
         begin, reviewed = min(self._reviewed_rows, total), min(total, max(_LEAST_REVIEWED, ceil(total * share)))
-        self._stale.update(self._table.channels[begin : begin + reviewed])
-        self._stale.update(self._table.channels[: max(0, begin + reviewed - total)])
+        self._mark_stale(np.arange(begin, begin + reviewed) % max(1, total))
         self._reviewed_rows = (begin + reviewed) % max(1, total)
         self._reviewed_s = now_s
 
@@ -555,27 +546,24 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Write the speeds of the present hour into the table, if a budget has to be kept in each hour."""
-        has_budget = self._policy.objective.budget_polls_per_minute is not None
-        hours = self._hours_until_changes_apply(fleet_s) if has_budget else None
-        if hours != self._present_hours:
-            self._present_hours = hours
-            self._table.rows["present_speed"] = 1.0 if hours is None else self._present_speeds(self._in_rows(), hours)
-            self._drift = inf
-
-    def _hours_until_changes_apply(self, fleet_s: float) -> tuple[float, float]:
-        """Return the hours, counted since the epoch, of ``fleet_s`` and of the time when changed schedules apply."""
+        """Use the speeds of the present hour in shares and, if a budget has to be kept in each hour, in the table."""
+        # The hours of this time and of the time when changed schedules apply, counted since the epoch.
         until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
-        return fleet_s // HOUR_S, until_s // HOUR_S
+        hours = fleet_s // HOUR_S, until_s // HOUR_S
+        if hours != self._hours:
+            self._hours = hours
+            self._outdated_shares |= self._crowded
+        present_hours = None if self._policy.objective.budget_polls_per_minute is None else hours
+        if present_hours != self._present_hours:
+            self._present_hours = present_hours
+            plans = (self._plans[channel] for channel in self._table.channels)
+            self._table.rows["present_speed"] = 1.0 if present_hours is None else self._present_speeds(plans, hours)
+            self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
         """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [1.0 if clock is None else max(clock.speed(hour * HOUR_S) for hour in hours) for clock in clocks]
-
-    def _in_rows(self) -> Iterator[_ChannelPlan]:
-        """Yield the plans in the order of the table's rows."""
-        return (self._plans[channel] for channel in self._table.channels)
 
     def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
         """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
@@ -654,18 +642,14 @@ class PollingPlans:
         self._outdated_shares |= crowded - self._crowded
         self._crowded = crowded
 
-    def _update_shares(self, fleet_s: float) -> None:
+    def _update_shares(self) -> None:
         """Summarise this node's channels of the crowded sites whose channels, or the present hour, have changed."""
-        hours = self._hours_until_changes_apply(fleet_s)
-        if hours != self._share_hours:
-            self._share_hours = hours
-            self._outdated_shares |= self._crowded
         for site in self._outdated_shares & self._crowded:
             rows = self._table.rows_of_site(site)
             table: FactorTable = self._table.rows[rows]
             table["site_scale"] = UNBOUNDED_SCALE
             plans = (self._plans[self._table.channels[row]] for row in rows.tolist())
-            table["present_speed"] = self._present_speeds(plans, hours)
+            table["present_speed"] = self._present_speeds(plans, self._hours)
             self._sites.set_share(site, node_optimizer.allocation_problem(self._policy, self._nodes, table))
         self._outdated_shares.clear()
 

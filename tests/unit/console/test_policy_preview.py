@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.console.policy_preview import ChannelLoad, PolicyModel
+from service.corona.events import OwnershipTaken
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import SiteScales, SiteShares, Summary
 from service.corona.optimizer.poll_explanation import BindingConstraint
@@ -69,8 +70,8 @@ def test_each_channel_gets_the_polls_and_the_delay_that_its_owner_explains(
     for channel in channels:
         limits = PollingLimits(hint_s=int(channel.publisher_interval_s))
         history = UpdateHistory(initial_estimate(channel.update_interval_s), rhythm=channel.rhythm)
-        arguments = channel.id, channel.subscribers, history, None
-        plans.add_channel(*arguments, private=channel.private, site=channel.site, limits=limits)
+        taken = OwnershipTaken(channel.id, 1, 0, channel.private, history, channel.site, limits)
+        plans.add_channel(taken, channel.subscribers, None)
     # Owner and coordinator of all sites are the same node: it gets the scales of sites in the second round.
     for tick_s in range(1, 4):
         for send in list(plans.send_summaries(float(tick_s), now_s, len(channels), is_maintenance=True)):
