@@ -13,6 +13,7 @@ Most sites have so few channels that their polls cannot exceed the budget. Nothi
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha1
 
 import msgspec
@@ -35,13 +36,17 @@ SCALE_TOLERANCE = 1e-4
 """Relative change of a site's scale from which its channels' polls follow it."""
 _TTL_INTERVALS = 2
 """Maintenance intervals after which shares and scales expire. Other soft state lives longer, but c depends on these."""
+_CACHED_SOLUTIONS = 4_096
+"""Number of sites whose scale is not solved for again while their shares are the same."""
 _MAX_IMBALANCE = 4
 """An owner is assumed to have at least the mean number of a site's channels per owner divided by this."""
 
 
 class _OwnerShare(msgspec.Struct):
-    clusters: bytes
-    received_s: float
+    clusters: bytes = b""
+    received_s: float = 0.0
+    sent_scale: float | None = None
+    """The scale that was sent to the owner; None if none was sent on the present ring."""
 
 
 class _KnownScale(msgspec.Struct):
@@ -68,10 +73,6 @@ class SiteBudgets:
         """The clusters of this node's own channels of each site that is exchanged."""
         self._unsent: set[Site] = set()
         """Sites whose share has changed, or their coordinator, since the share was sent."""
-        self._solutions: dict[Site, tuple[tuple[bytes, ...], float, float]] = {}
-        """For each site that this node coordinates, the shares and the budget of the last solution, and the scale."""
-        self._sent_scales: dict[tuple[Site, NodeId], float] = {}
-        """The scales that this node has sent, by site and owner."""
 
     def set_rates(self, rates: Mapping[Site, float]) -> bool:
         """Set the requests per second that admins allow for single sites; return whether any has changed.
@@ -85,12 +86,13 @@ class SiteBudgets:
         """Adopt the ring; drop shares of nodes that have left it, and of sites that another node coordinates now."""
         self._view = view
         self._unsent = set(self._own)
-        self._sent_scales.clear()
-        for site, shares in list(self._shares.items()):
-            if view.owner(_site_point(site)) != self._node_id:
-                del self._shares[site]
-            else:
-                self._shares[site] = {node: share for node, share in shares.items() if node in view}
+        self._shares = {
+            site: {
+                node: _OwnerShare(share.clusters, share.received_s) for node, share in shares.items() if node in view
+            }
+            for site, shares in self._shares.items()
+            if view.owner(_site_point(site)) == self._node_id
+        }
 
     def scale(self, site: Site) -> float:
         """Return a site's scale, which limits the polls of its channels.
@@ -146,7 +148,8 @@ class SiteBudgets:
             return
         for share in message.shares:
             if self._view.owner(_site_point(share.site)) == self._node_id and decode(share.clusters) is not None:
-                self._shares.setdefault(share.site, {})[sender] = _OwnerShare(share.clusters, now_s)
+                known = self._shares.setdefault(share.site, {}).setdefault(sender, _OwnerShare())
+                known.clusters, known.received_s = share.clusters, now_s
 
     def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
         """Store the scales in a coordinator's message, received at ``now_s``; return the sites whose scale has changed.
@@ -174,7 +177,6 @@ class SiteBudgets:
                 del shares[node]
             if not shares:
                 del self._shares[site]
-                self._solutions.pop(site, None)
         return expired
 
     def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
@@ -184,27 +186,15 @@ class SiteBudgets:
         """
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in self._shares.items():
-            scale = self._solve_scale(site)
-            for node in shares:
+            scale = _solve_scale(tuple(share.clusters for share in shares.values()), self._budget(site))
+            for node, share in shares.items():
                 if scale == UNBOUNDED_SCALE:
-                    self._sent_scales.pop((site, node), None)
-                elif is_maintenance or self._sent_scales.get((site, node)) != scale:
+                    share.sent_scale = None
+                elif is_maintenance or share.sent_scale != scale:
                     by_owner.setdefault(node, []).append(SiteScale(site, scale))
-                    self._sent_scales[site, node] = scale
+                    share.sent_scale = scale
         for node, scales in by_owner.items():
             yield Send(node, SiteScales(tuple(scales)))
-
-    def _solve_scale(self, site: Site) -> float:
-        """Return the scale of a site that this node coordinates; it is solved for anew if a share has changed."""
-        shares, budget = tuple(share.clusters for share in self._shares[site].values()), self._budget(site)
-        known = self._solutions.get(site)
-        if known is not None and known[:2] == (shares, budget):
-            return known[2]
-        together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
-        is_kept = float(together.most_cost.sum()) <= budget
-        scale = UNBOUNDED_SCALE if is_kept else together.scale_for_budget(budget)
-        self._solutions[site] = shares, budget, scale
-        return scale
 
     def _budget(self, site: Site) -> float:
         """Return the number of polls per τ that are planned for a site."""
@@ -218,3 +208,10 @@ class SiteBudgets:
 
 def _site_point(site: Site) -> str:
     return sha1(site.encode(), usedforsecurity=False).hexdigest()
+
+
+@lru_cache(_CACHED_SOLUTIONS)
+def _solve_scale(shares: tuple[bytes, ...], budget: float) -> float:
+    """Return the scale at which the channels in these encoded shares need at most ``budget`` polls per τ."""
+    together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
+    return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)
