@@ -13,8 +13,7 @@ without a hint, the guess is the middle of the bounds. A keyspace that has given
 the keyspace that takes it, with a proof. While groups move, the answers of two keyspaces can contradict each other: the
 search then starts again.
 
-:class:`DepthCache` holds the leaf groups that a client knows (§V.C and §VI.A). :class:`LeafGroupSearch` finds all leaf
-groups under a prefix, by which a fan-out is divided (the paper's future work, §VII).
+:class:`DepthCache` holds the leaf groups that a client knows (§V.C and §VI.A).
 """
 
 from bisect import bisect_right
@@ -87,13 +86,15 @@ class DepthSearch:
     The caller sends :attr:`probe`, passes the answer to :meth:`on_answer`, and repeats this until it returns a leaf.
     """
 
-    def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, hint: int | None = None) -> None:
-        """Start a search for a key of ``bits`` bits; ``hint`` is the depth to try first, or None.
+    def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
+        """Start a search for a key of ``bits`` bits.
 
-        Raises :class:`BadKey` if the key is longer.
+        ``depths`` is the client's cache; it gives the hint, and receives the leaf that is found. Raises
+        :class:`BadKey` if the key is longer.
         """
         check_key(key, bits)
-        self._key, self._bits, self._keyspaces = key, bits, keyspaces
+        self._key, self._bits, self._keyspaces, self._depths = key, bits, keyspaces, depths
+        hint = depths.depth(key)
         self._low, self._high = 0, bits
         self._step = bits if hint is None else 1
         self.probes = 1
@@ -107,6 +108,7 @@ class DepthSearch:
         ``MAX_PROBES`` probes.
         """
         if isinstance(answer, Accepted):
+            self._depths.record(answer.group)
             return answer
         if self.probes == MAX_PROBES:
             raise KeyGroupMoving(f"The key group of {self._key:#x} keeps moving. Try again.")
@@ -133,42 +135,3 @@ class DepthSearch:
     def _probe_at(self, depth: int) -> Probe:
         keyspace = self._keyspaces.keyspace_of(KeyGroup.containing(self._key, depth, self._bits))
         return Probe(keyspace, self._key, depth)
-
-
-class LeafGroupSearch:
-    """A search for all leaf groups under a prefix.
-
-    The caller sends :attr:`probe` and passes the answer to :meth:`on_answer`, until :attr:`probe` is None. The groups
-    that are found are disjoint and cover the prefix, even if groups split and merge during the search: if a found group
-    contains keys that were found before, only its other part is returned.
-    """
-
-    def __init__(self, prefix: KeyGroup, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
-        self._prefix, self._keyspaces, self._depths = prefix, keyspaces, depths
-        self.probe: Probe | None = None
-        self._start_search(prefix.key)
-
-    def on_answer(self, answer: AcceptObjectReply) -> KeyGroup | None:
-        """Process a keyspace's answer to :attr:`probe`; return the next leaf group under the prefix.
-
-        The result is None if more probes are needed to find this group. Raises :class:`KeyGroupMoving` as
-        :meth:`DepthSearch.on_answer` does.
-        """
-        found = self._search.on_answer(answer)
-        if found is None:
-            self.probe = self._search.probe
-            return None
-        self._depths.record(found.group)
-        unit = found.group.intersection(self._prefix) or self._prefix
-        while unit.key < self._key:
-            unit = unit.right if self._key in unit.right else unit.left
-        if unit.last < self._prefix.last:
-            self._start_search(unit.last + 1)
-        else:
-            self.probe = None
-        return unit
-
-    def _start_search(self, key: int) -> None:
-        self._key = key
-        self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths.depth(key))
-        self.probe = self._search.probe

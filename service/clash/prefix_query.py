@@ -14,8 +14,6 @@ filled leaves a record that is not ``present`` (a tombstone), because an older v
 once the leaf is filled, tombstones are dropped.
 """
 
-from collections.abc import Iterable, Sequence
-
 import msgspec
 
 from service.clash.group_search import DepthCache, DepthSearch, Probe
@@ -74,11 +72,6 @@ def merge_pages(earlier: Page, later: Page) -> Page:
         if end is None or record.position <= end:
             found[record.position] = newer(record, found.get(record.position, record))
     return Page(tuple(found[position] for position in sorted(found)), complete=end is None)
-
-
-def without_tombstones(records: Iterable[Record]) -> Sequence[Record]:
-    """Return the records of subscriptions that have not ended."""
-    return [record for record in records if record.present]
 
 
 class ReadLeaf(msgspec.Struct, frozen=True):
@@ -142,8 +135,6 @@ class PrefixQuery:
         """
         self.records = ()
         leaf = self._search.on_answer(answer)
-        if leaf is not None:
-            self._depths.record(leaf.group)
         if leaf is None:
             self._donor = None
             self._request_leaf()
@@ -163,7 +154,7 @@ class PrefixQuery:
         self._request_leaf()
 
     def _advance(self, leaf: Accepted, page: Page) -> None:
-        self.records = tuple(without_tombstones(page.records))
+        self.records = tuple(record for record in page.records if record.present)
         following = leaf.group.last + 1
         if not page.complete:
             self.position = page.records[-1].position
@@ -176,7 +167,7 @@ class PrefixQuery:
             self.request = None
 
     def _start_search(self, key: int) -> None:
-        self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths.depth(key))
+        self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths)
         self._donor = None
         self._request_leaf()
 

@@ -11,7 +11,7 @@ from service.clash.prefix_query import Page, Record, merge_pages
 from service.clash.server_table import from_fields, to_fields
 from service.clash.transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
-from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, find_leaf_groups, make_page
+from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, make_page
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)
@@ -88,7 +88,10 @@ def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, g
 def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
     store: MemoryKeyspaces, key: int, hint: int | None
 ) -> None:
-    search = DepthSearch(key, BITS, store.map, hint)
+    depths = DepthCache()
+    if hint is not None:
+        depths.record(KeyGroup.containing(key, hint, BITS))
+    search = DepthSearch(key, BITS, store.map, depths)
     while (found := search.on_answer(accept_object(store.tables[search.probe.keyspace], key))) is None:
         pass
     assert found.group == next(leaf for leaf in store.leaves() if key in leaf)
@@ -101,15 +104,9 @@ def test_a_cached_leaf_is_found_by_one_probe(store: MemoryKeyspaces, keys: list[
     for key in keys:
         depths.record(next(leaf for leaf in store.leaves() if key in leaf))
     for key in keys:
-        search = DepthSearch(key, BITS, store.map, depths.depth(key))
+        search = DepthSearch(key, BITS, store.map, depths)
         assert search.on_answer(accept_object(store.tables[search.probe.keyspace], key)) is not None
     assert len(depths) <= len(store.leaves())
-
-
-@given(trees(), GROUPS)
-def test_leaf_group_search_finds_all_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
-    shared = [leaf.intersection(prefix) for leaf in store.leaves()]
-    assert find_leaf_groups(store, prefix, DepthCache()) == [unit for unit in shared if unit is not None]
 
 
 @given(st.lists(GROUPS), KEYS)

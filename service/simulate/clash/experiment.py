@@ -136,21 +136,20 @@ class LookupClients:
                 key = int(self._rng.integers(leaf.key, leaf.last, endpoint=True))
                 # With the right depth, the first probe reaches the leaf's server.
                 if depths.depth(key) != leaf.depth:
-                    probes += _count_probes(servers, key, depths.depth(key), depths) - 1
+                    probes += _count_probes(servers, key, depths) - 1
                 depths.record(leaf)
         return probes / lookup_count if lookup_count else 1.0
 
     def _without(self, lookups: Ints, servers: SimulatedServers) -> float:
         seen = self._rng.choice(len(lookups), UNCACHED_LOOKUPS, p=lookups / lookups.sum())
         keys = seen << (KEY_BITS - PREFIX_BITS)
-        return float(np.mean([_count_probes(servers, int(key), None, DepthCache()) for key in keys]))
+        return float(np.mean([_count_probes(servers, int(key), DepthCache()) for key in keys]))
 
 
-def _count_probes(servers: SimulatedServers, key: int, hint: int | None, depths: DepthCache) -> int:
-    search = DepthSearch(key, KEY_BITS, servers.keyspaces, hint)
-    while (found := search.on_answer(accept_object(servers.table(search.probe.keyspace), key))) is None:
+def _count_probes(servers: SimulatedServers, key: int, depths: DepthCache) -> int:
+    search = DepthSearch(key, KEY_BITS, servers.keyspaces, depths)
+    while search.on_answer(accept_object(servers.table(search.probe.keyspace), key)) is None:
         pass
-    depths.record(found.group)
     return search.probes
 
 

@@ -13,7 +13,7 @@ from sys import intern
 
 from cachetools import LRUCache
 
-from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch, Probe
+from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.transitions import Accepted
@@ -117,8 +117,8 @@ class ChannelIndex:
             if answer == label
         }
 
-    def _search_leaves(self, site: str, cid: ChannelId) -> LeafGroupSearch:
-        return LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+    def _search(self, key: int) -> DepthSearch:
+        return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)
 
     async def _count(self, site: str, cid: ChannelId) -> int:
         """Return the number of a channel's entries. While key groups move it may be too great, but never too small.
@@ -126,8 +126,10 @@ class ChannelIndex:
         ``site`` is the registrable domain that determines the entries' keys.
         """
         mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
-        units = self._search_leaves(site, cid)
-        while (probe := units.probe) is not None:
+        channel = self._layout.channel_group(site, cid)
+        search = self._search(channel.key)
+        while True:
+            probe = search.probe
             answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted) and answer.move is not None:
                 # A move to this leaf is in progress: entries may have moved from its donor between the two counts.
@@ -136,8 +138,11 @@ class ChannelIndex:
             if isinstance(answer, Accepted):
                 # It counts all entries of the channel in this keyspace, so it replaces an earlier reply.
                 counts[probe.keyspace] = number
-            units.on_answer(answer)
-        return sum(counts.values())
+            leaf = search.on_answer(answer)
+            if leaf is not None and leaf.group.last >= channel.last:
+                return sum(counts.values())
+            if leaf is not None:
+                search = self._search(leaf.group.last + 1)
 
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
         """Divide the entries of a channel after ``cursor``.
@@ -205,10 +210,9 @@ class ChannelIndex:
 
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
         record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)
-        search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
-        while (leaf := search.on_answer(await self._keyspaces.write(search.probe, record))) is None:
+        search = self._search(record.key)
+        while search.on_answer(await self._keyspaces.write(search.probe, record)) is None:
             pass
-        self._depths.record(leaf.group)
 
     async def _run_query(self, walk: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
         """Execute the next request of a query for entries of a channel, and return the records that it has found.

@@ -21,7 +21,7 @@ def test_a_key_of_another_length_raises(key: int) -> None:
     with pytest.raises(BadKey, match="no identifier key of 8 bits"):
         accept_object(table, key)
     with pytest.raises(BadKey):
-        DepthSearch(key, BITS, KEYSPACES)
+        DepthSearch(key, BITS, KEYSPACES, DepthCache())
 
 
 def test_the_layout_creates_keys_of_its_length() -> None:
@@ -95,7 +95,7 @@ def test_a_single_keyspace_cannot_split() -> None:
 
 
 def test_a_search_without_end_raises() -> None:
-    search = DepthSearch(5, BITS, KEYSPACES, DepthCache().depth(5))
+    search = DepthSearch(5, BITS, KEYSPACES, DepthCache())
     with pytest.raises(KeyGroupMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
         for _ in range(MAX_PROBES):
             assert search.on_answer(IncorrectDepth(BITS)) is None
