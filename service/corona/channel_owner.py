@@ -124,10 +124,8 @@ class Owner:
         """Unwanted channels in the last registry walk; a candidate of a forgotten member does not revive them."""
         self._registry_walk: tuple[float, set[ChannelId]] = -inf, set()
         """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
-        self._has_listed = False
-        """Whether a registry walk has been completed since the start."""
-        self._to_list = 0
-        """The number of channels that the first registry walk is going to find; 0 if it is not known."""
+        self._to_list: int | None = 0
+        """The number of channels that the first registry walk is going to find; 0 if unknown, None once it is over."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
@@ -152,7 +150,7 @@ class Owner:
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
-        if not self._has_listed:
+        if self._to_list is not None:
             self._to_list = event.total
         for entry in event.channels:
             if entry.is_wanted:
@@ -160,8 +158,7 @@ class Owner:
             else:
                 self._registry_walk[1].add(entry.channel)
         if event.complete:
-            self._has_listed, self._to_list = True, 0
-            self._unwanted = self._registry_walk[1]
+            self._to_list, self._unwanted = None, self._registry_walk[1]
             unwanted = [channel for channel, owned in self._channels.items() if owned.last_wanted_s < event.requested_s]
             for channel in unwanted:
                 yield from self.release(channel)
@@ -180,7 +177,7 @@ class Owner:
 
     def count_channels(self) -> int | None:
         """Return the number of channels that this node owns or is about to own; None before the first registry walk."""
-        return len(self._channels) if self._has_listed else None
+        return len(self._channels) if self._to_list is None else None
 
     def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:
         self._plans.set_subscribers(entry.channel, entry.subscribers)
@@ -317,14 +314,11 @@ class Owner:
 
         Each member gets one digest of all its assignments by this node.
         """
-        self._waiting = {
-            channel
-            for channel in self._waiting
-            if (owned := self._channels.get(channel)) is not None and owned.is_waiting
-        }
-        for channel in self._waiting:
-            owned = self._channels[channel]
-            if now_s - owned.requested_s >= self._policy.maintenance_interval_s:
+        for channel in list(self._waiting):
+            owned = self._channels.get(channel)
+            if owned is None or not owned.is_waiting:
+                self._waiting.remove(channel)
+            elif now_s - owned.requested_s >= self._policy.maintenance_interval_s:
                 yield self._take_ownership_again(channel, owned, now_s)
         yield from self.update_schedules(fleet_s)
         for member, digests in self._digests.items():
@@ -375,7 +369,7 @@ class Owner:
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
         # Without it, the first channels of a node that starts would share the budget of all, and be polled too often.
-        count = max(len(self._channels), self._to_list)
+        count = max(len(self._channels), self._to_list or 0)
         for start in range(0, len(adopted), _SCHEDULE_BATCH):
             some = adopted[start : start + _SCHEDULE_BATCH]
             by_member: dict[NodeId, list[Assignment]] = {}

@@ -86,8 +86,6 @@ class _ChannelPlan(msgspec.Struct, gc=False):
     limits: PollingLimits
     row: int
     """The channel's row in the plan table."""
-    planned_rhythm: bytes = b""
-    """The rhythm from which the speeds of the schedule's clock were computed."""
 
 
 class PollingPlans:
@@ -581,30 +579,19 @@ class PollingPlans:
         if not rows:
             return found
         table = self._planned_rows(numbers[rows])
-        size = table["rate"]
-        lowest, highest = (bound / size for bound in node_optimizer.size_bounds(self._policy, self._nodes, table))
+        bounds = node_optimizer.size_bounds(self._policy, self._nodes, table)
+        lowest, highest = (bound / table["rate"] for bound in bounds)
         present = decode_speeds([found[row] for row in rows])
+        wanted = polling_speeds(decode_rates([plans[row].updates.rhythm for row in rows]), lowest, highest)
         is_within = are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
-        is_current = [self._is_speed_current(plans[row], size[place]) for place, row in enumerate(rows)]
-        changed = np.flatnonzero(~(is_within & is_current))
-        wanted = polling_speeds(
-            decode_rates([plans[rows[place]].updates.rhythm for place in changed]), lowest[changed], highest[changed]
-        )
-        is_kept = is_within[changed] & are_similar(wanted, present[changed])
-        for place, speeds, kept in zip(changed.tolist(), encode_speeds(wanted), is_kept.tolist(), strict=True):
-            plans[rows[place]].planned_rhythm = plans[rows[place]].updates.rhythm
+        is_kept = is_within & are_similar(wanted, present)
+        for row, speeds, kept in zip(rows, encode_speeds(wanted), is_kept.tolist(), strict=True):
             if not kept:
-                found[rows[place]] = speeds
+                found[row] = speeds
         hourly = hourly_speeds(decode_speeds([found[row] for row in rows]))
         self._table.rows["slowest"][numbers[rows]] = hourly.min(axis=1)
         self._table.rows["fastest"][numbers[rows]] = hourly.max(axis=1)
         return found
-
-    def _is_speed_current(self, plan: _ChannelPlan, size: float) -> bool:
-        """Return whether the speeds of a channel's clock were computed from its present rhythm and for this size."""
-        if plan.schedule is None or plan.planned_rhythm is not plan.updates.rhythm:
-            return False
-        return abs(self._policy.poll_interval_s / size / plan.schedule.gap_s - 1) <= GAP_TOLERANCE
 
     def _factors(self, plan: _ChannelPlan, fleet_s: float) -> ChannelFactors:
         interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0

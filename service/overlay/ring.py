@@ -18,7 +18,6 @@ from itertools import islice
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 
-_MAX_CACHED_SETS = 1_000
 _MANY = 8
 """More changes than this are not considered one by one."""
 
@@ -70,8 +69,7 @@ class RingView:
 
     def nearest(self, point: ChannelId | NodeId, count: int) -> tuple[NodeId, ...]:
         """Return the ``count`` nodes nearest to ``point`` by XOR, nearest first; all nodes if there are fewer."""
-        found = tuple(islice(self._by_distance(point), count))
-        return self._sets.setdefault(found, found) if len(self._sets) < _MAX_CACHED_SETS else found
+        return tuple(islice(self._by_distance(point), count))
 
     def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
         """Return whether ``node`` is one of the ``count`` nodes nearest to ``point`` by XOR.
@@ -116,14 +114,6 @@ class RingView:
         the node is not a member.
         """
         return sum(bit for bit, _, _ in self._path(node)) if node in self else None
-
-    @cached_property
-    def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """The tuples that :meth:`nearest` has returned, so that equal results share one tuple.
-
-        In small fleets, tens of thousands of channels have the same polling set.
-        """
-        return {}
 
     @cached_property
     def _paths(self) -> dict[NodeId, list[tuple[int, int, int]]]:
