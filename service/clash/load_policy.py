@@ -55,6 +55,11 @@ class HalfLives(msgspec.Struct, frozen=True):
         """
         return cls(3 * interval_s, 15 * interval_s)
 
+    def remaining_shares(self, age_s: float) -> tuple[float, float]:
+        """Return the shares that are left of the current and of the long-term rate after ``age_s`` seconds."""
+        age_s = max(age_s, 0.0)
+        return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
+
 
 class DeliveryRate(msgspec.Struct, frozen=True):
     """Deliveries per second, as two exponentially decaying means with the half-lives of :class:`HalfLives`.
@@ -70,25 +75,16 @@ class DeliveryRate(msgspec.Struct, frozen=True):
 
         A negative age, which occurs when a clock was set back, counts as zero.
         """
-        return DeliveryRate(
-            self.current * _remaining_share(age_s, half_lives.current_s),
-            self.long_term * _remaining_share(age_s, half_lives.long_term_s),
-        )
+        current, long_term = half_lives.remaining_shares(age_s)
+        return DeliveryRate(self.current * current, self.long_term * long_term)
 
     def with_measured(self, per_s: float, elapsed_s: float, half_lives: HalfLives) -> "DeliveryRate":
         """Return the rate after an interval of ``elapsed_s`` seconds with ``per_s`` deliveries per second.
 
         This rate must already have decayed by ``elapsed_s`` seconds (:meth:`after`).
         """
-        now, long_term = (
-            _remaining_share(elapsed_s, half_lives.current_s),
-            _remaining_share(elapsed_s, half_lives.long_term_s),
-        )
-        return DeliveryRate(self.current + per_s * (1 - now), self.long_term + per_s * (1 - long_term))
-
-
-def _remaining_share(age_s: float, half_life_s: float) -> float:
-    return float(0.5 ** (max(age_s, 0.0) / half_life_s))
+        current, long_term = half_lives.remaining_shares(elapsed_s)
+        return DeliveryRate(self.current + per_s * (1 - current), self.long_term + per_s * (1 - long_term))
 
 
 def split_rates(

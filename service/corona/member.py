@@ -257,14 +257,12 @@ class Member:
                 if now_s - max(assignment.assigned_s, assignment.owner.renewed_s) >= ttl_s:
                     yield from self._stop(channel)
             held = {id(assignment.owner) for assignment in self._assignments.values()}
-            self._owners = {
-                node: owner
-                for node, owner in self._owners.items()
-                if now_s - owner.renewed_s < ttl_s or id(owner) in held
-            }
-            self._former_owners = [
-                owner for owner in self._former_owners if now_s - owner.renewed_s < ttl_s or id(owner) in held
-            ]
+
+            def is_needed(owner: _OwnerRecord) -> bool:
+                return now_s - owner.renewed_s < ttl_s or id(owner) in held
+
+            self._owners = {node: owner for node, owner in self._owners.items() if is_needed(owner)}
+            self._former_owners = [*filter(is_needed, self._former_owners)]
 
     def resend_pending(self) -> Iterator[Effect]:
         """Send all candidates again that their owners have not answered.

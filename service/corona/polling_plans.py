@@ -389,8 +389,9 @@ class PollingPlans:
         """
         if self.scale is None:
             return []
-        rows = self._table.find_notable_gap_changes(NOTABLE_GAP_CHANGE)[:most].tolist()
-        return [(self._table.channels[row], float(self._table.rows["gap_s"][row])) for row in rows]
+        gaps_s, recorded_s = self._table.rows["gap_s"], self._table.rows["recorded_gap_s"]
+        is_notable = (gaps_s > 0) & (np.abs(gaps_s - recorded_s) > NOTABLE_GAP_CHANGE * recorded_s)
+        return [(self._table.channels[row], float(gaps_s[row])) for row in np.flatnonzero(is_notable)[:most].tolist()]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Mark these channels' times between polls, in seconds, as recorded in the channels' history."""

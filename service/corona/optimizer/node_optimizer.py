@@ -135,12 +135,6 @@ class PlanTable:
         """Return the rows of the channels of a site."""
         return np.flatnonzero(self.rows["site"] == self.sites.get(site, -1))
 
-    def find_notable_gap_changes(self, change: float) -> NDArray[np.intp]:
-        """Return the rows whose time between polls differs from the recorded one by more than this share of it."""
-        rows = self.rows
-        notable = np.abs(rows["gap_s"] - rows["recorded_gap_s"]) > change * rows["recorded_gap_s"]
-        return np.flatnonzero(notable & (rows["gap_s"] > 0))
-
 
 def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
     """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets.

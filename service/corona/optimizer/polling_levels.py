@@ -215,11 +215,11 @@ class LevelSteps(NamedTuple):
         """Return the steps in all these summaries in at most ``MAX_BINS`` bins."""
         if not parts:
             return cls(*(np.zeros(0) for _ in cls._fields))
-        steps, threshold, cost, saving = map(np.concatenate, zip(*parts, strict=True))
-        order = np.argsort(threshold, kind="stable")
-        steps, threshold, cost, saving = steps[order], threshold[order], cost[order], saving[order]
+        together = cls(*map(np.concatenate, zip(*parts, strict=True)))
+        order = np.argsort(together.threshold, kind="stable")
+        steps, threshold, cost, saving = found = cls(*(column[order] for column in together))
         if len(steps) <= MAX_BINS:
-            return cls(steps, threshold, cost, saving)
+            return found
         mass = np.log1p(np.cumsum(cost) / max(float(cost.sum()) * _LEAST_SHARE, np.finfo(float).tiny))
         _, starts = np.unique((mass / mass[-1] * (MAX_BINS - 1)).astype(np.intp), return_index=True)
         steps, weighted, total, saving = (
