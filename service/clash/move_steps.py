@@ -235,7 +235,8 @@ def next_step(step: Step, outcome: Outcome) -> Step | None:
         case PutResult(taking=taking) if isinstance(step, Put):
             return Fetch(step.move, step.records) if taking else None
         case FetchedRecords(records=records) if isinstance(step, Fetch):
-            return Put(step.move, records) if records else _after_transfer(step.move)
+            after_transfer = Settle if step.move.kind is MoveKind.SPLIT else Forget
+            return Put(step.move, records) if records else after_transfer(step.move)
     after = _AFTER.get(type(step))
     return None if after is None or isinstance(step, InitialStep) else after(step.move)
 
@@ -245,7 +246,3 @@ _AFTER: dict[type, type[Fetch | Finish]] = {AcceptKeyGroup: Fetch, TakeBack: Fet
 
 def _first_step(move: Move) -> Step:
     return AcceptKeyGroup(move) if move.kind is MoveKind.SPLIT else GiveKeyGroup(move)
-
-
-def _after_transfer(move: Move) -> Step:
-    return Settle(move) if move.kind is MoveKind.SPLIT else Forget(move)

@@ -100,9 +100,6 @@ class ReadDonor(msgspec.Struct, frozen=True):
     count: int
 
 
-ReadRequest = ReadLeaf | ReadDonor
-
-
 class PrefixQuery:
     """A query for all records under a prefix.
 
@@ -123,7 +120,7 @@ class PrefixQuery:
         """All records before this position have been read."""
         self.records: tuple[Record, ...] = ()
         """The page that the last result completed; often empty."""
-        self.request: ReadRequest | None = None
+        self.request: ReadLeaf | ReadDonor | None = None
         self._donor: tuple[Move, Page] | None = None
         self._start_search(prefix.key if place is None else place[0])
 

@@ -20,7 +20,15 @@ from math import inf
 
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
-from service.corona.messages import MIXED, Aggregate, Summary, SummaryConfirmation, SummaryRequest, aggregate_digest
+from service.corona.messages import (
+    MIXED,
+    Aggregate,
+    Summary,
+    SummaryConfirmation,
+    SummaryMessage,
+    SummaryRequest,
+    aggregate_digest,
+)
 from service.corona.optimizer.polling_levels import LevelSteps, decode_steps
 from service.corona.optimizer.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
@@ -121,9 +129,7 @@ class Aggregation:
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
         self._sent = {}
 
-    def on_message(
-        self, sender: NodeId, message: Summary | SummaryConfirmation | SummaryRequest, now_s: float
-    ) -> list[Send]:
+    def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages that answer it.
 
         An invalid message is ignored, and so is a summary of a node that is not a contact of this node.

@@ -15,6 +15,7 @@ from math import inf
 
 import msgspec
 
+from service.corona import events
 from service.corona.assignment_digests import (
     AssignmentDigests,
     bucket_of,
@@ -22,19 +23,7 @@ from service.corona.assignment_digests import (
     fingerprint,
     version_fingerprint,
 )
-from service.corona.events import (
-    ChannelsChanged,
-    ChannelsListed,
-    Effect,
-    ListedChannel,
-    OwnershipTaken,
-    Publish,
-    PublishRefused,
-    ReleaseOwnership,
-    Send,
-    TakeOwnership,
-    VersionPublished,
-)
+from service.corona.events import Effect, ListedChannel, Publish, ReleaseOwnership, Send, TakeOwnership
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
@@ -143,7 +132,7 @@ class Owner:
             yield ReleaseOwnership(channel)
         yield from self._update_assignments([each for each in concerned if each in self._channels], fleet_s)
 
-    def on_channels_listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
+    def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
         A channel is unwanted if nobody has wanted it since the batches were requested.
@@ -163,7 +152,7 @@ class Owner:
             for channel in unwanted:
                 yield from self.release(channel)
 
-    def on_channels_changed(self, event: ChannelsChanged, now_s: float) -> Iterator[Effect]:
+    def on_channels_changed(self, event: events.ChannelsChanged, now_s: float) -> Iterator[Effect]:
         """Take ownership of the channels in this event that are wanted, and release the others."""
         for entry in event.channels:
             if entry.is_wanted:
@@ -206,7 +195,7 @@ class Owner:
             yield ReleaseOwnership(channel)
 
     def on_ownership_taken(
-        self, event: OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
+        self, event: events.OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
         """Register the channel's epoch and state, and process the candidate that was waiting for them.
 
@@ -252,7 +241,7 @@ class Owner:
         elif owned.candidate is None or candidate.base_version < owned.version:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
-    def on_version_published(self, event: VersionPublished) -> Iterator[Effect]:
+    def on_version_published(self, event: events.VersionPublished) -> Iterator[Effect]:
         """Announce the stored version to the channel's polling set."""
         channel, owned = event.channel, self._channels.get(event.channel)
         if owned is not None:
@@ -271,7 +260,7 @@ class Owner:
             self._outdated.add(limit.channel)
             yield from self._update_assignments([limit.channel], fleet_s)
 
-    def on_publish_refused(self, event: PublishRefused, now_s: float) -> Iterator[Effect]:
+    def on_publish_refused(self, event: events.PublishRefused, now_s: float) -> Iterator[Effect]:
         """Load a channel's state again, because the store has refused to store a candidate based on the present one.
 
         The state was changed by another node, or by an earlier attempt of this node whose answer was lost. The refusal

@@ -18,18 +18,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from service.corona import rhythm
 from service.corona.events import OwnershipTaken, Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
-from service.corona.messages import (
-    Aggregate,
-    PollingLimit,
-    SiteScales,
-    SiteShares,
-    Summary,
-    SummaryConfirmation,
-    SummaryRequest,
-)
+from service.corona.messages import Aggregate, PollingLimit, SiteScales, SiteShares, SummaryMessage
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
 from service.corona.optimizer.node_optimizer import (
@@ -48,17 +41,6 @@ from service.corona.optimizer.poll_explanation import (
 from service.corona.optimizer.polling_levels import LevelChoices, level_of
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
-from service.corona.rhythm import (
-    HOUR_S,
-    are_similar,
-    are_within,
-    decode_rates,
-    decode_speeds,
-    encode_speeds,
-    hourly_speeds,
-    polling_speeds,
-    weight_factors,
-)
 from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
@@ -171,21 +153,16 @@ class PollingPlans:
         self._is_aggregate_current = False
         self._can_crowd_change = True
 
-    def on_message(
-        self,
-        sender: NodeId,
-        message: Summary | SummaryConfirmation | SummaryRequest | SiteShares | SiteScales,
-        now_s: float,
-    ) -> list[Send]:
+    def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares | SiteScales, now_s: float) -> list[Send]:
         """Process a message of another node, about summaries or sites' scales; return the messages that answer it."""
         match message:
-            case Summary() | SummaryConfirmation() | SummaryRequest():
-                return self._fleet.aggregation.on_message(sender, message, now_s)
             case SiteShares():
                 self._sites.on_shares(sender, message, now_s)
             case SiteScales():
                 for site in self._sites.on_scales(sender, message, now_s):
                     self._on_site_scale_changed(site)
+            case _:
+                return self._fleet.aggregation.on_message(sender, message, now_s)
         return []
 
     def send_summaries(
@@ -541,14 +518,14 @@ class PollingPlans:
         """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
-            table["weight_factor"] = weight_factors(decode_rates([plan.updates.rhythm for plan in plans]))
+            table["weight_factor"] = rhythm.weight_factors(rhythm.decode_rates([plan.updates.rhythm for plan in plans]))
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
         """Use the speeds of the present hour in shares and, if a budget has to be kept in each hour, in the table."""
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
-        until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
-        hours = fleet_s // HOUR_S, until_s // HOUR_S
+        until_s = fleet_s + min(self._policy.soft_state_ttl_s, rhythm.HOUR_S)
+        hours = fleet_s // rhythm.HOUR_S, until_s // rhythm.HOUR_S
         if hours != self._hours:
             self._hours = hours
             self._outdated_shares |= self._crowded
@@ -562,7 +539,7 @@ class PollingPlans:
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
         """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
-        return [1.0 if clock is None else max(clock.speed(hour * HOUR_S) for hour in hours) for clock in clocks]
+        return [1.0 if clock is None else max(clock.speed(hour * rhythm.HOUR_S) for hour in hours) for clock in clocks]
 
     def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
         """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
@@ -582,14 +559,16 @@ class PollingPlans:
         table = self._planned_rows(numbers[rows])
         bounds = node_optimizer.size_bounds(self._policy, self._nodes, table)
         lowest, highest = (bound / table["rate"] for bound in bounds)
-        present = decode_speeds([found[row] for row in rows])
-        wanted = polling_speeds(decode_rates([plans[row].updates.rhythm for row in rows]), lowest, highest)
-        is_within = are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
-        is_kept = is_within & are_similar(wanted, present)
-        for row, speeds, kept in zip(rows, encode_speeds(wanted), is_kept.tolist(), strict=True):
+        present = rhythm.decode_speeds([found[row] for row in rows])
+        wanted = rhythm.polling_speeds(
+            rhythm.decode_rates([plans[row].updates.rhythm for row in rows]), lowest, highest
+        )
+        is_within = rhythm.are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
+        is_kept = is_within & rhythm.are_similar(wanted, present)
+        for row, speeds, kept in zip(rows, rhythm.encode_speeds(wanted), is_kept.tolist(), strict=True):
             if not kept:
                 found[row] = speeds
-        hourly = hourly_speeds(decode_speeds([found[row] for row in rows]))
+        hourly = rhythm.hourly_speeds(rhythm.decode_speeds([found[row] for row in rows]))
         self._table.rows["slowest"][numbers[rows]] = hourly.min(axis=1)
         self._table.rows["fastest"][numbers[rows]] = hourly.max(axis=1)
         return found

@@ -48,16 +48,9 @@ class AllocationProblem(NamedTuple):
         """
         spread = np.broadcast_arrays(*(np.asarray(given, dtype=np.float64) for given in (weights, costs, least, most)))
         problem = cls(*map(np.ascontiguousarray, spread))
-        fine = (
-            np.isfinite(problem.weights).all()
-            and np.isfinite(problem.costs).all()
-            and np.isfinite(problem.least).all()
-            and (problem.weights >= 0).all()
-            and (problem.costs > 0).all()
-            and (problem.least >= 0).all()
-            and (problem.most >= 0).all()
-        )
-        if not fine:
+        finite = (problem.weights, problem.costs, problem.least)
+        is_valid = all(np.isfinite(part).all() for part in finite) and all((part >= 0).all() for part in problem)
+        if not is_valid or not (problem.costs > 0).all():
             raise ValueError("Weights and bounds must not be negative, costs be positive, and only most be infinite.")
         return problem
 
