@@ -22,7 +22,7 @@ import msgspec
 
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, check_key
 from service.clash.server_table import Move
-from service.clash.transitions import Accepted, AcceptObjectReply
+from service.clash.table_transitions import Accepted, AcceptObjectReply
 from service.errors import KeyGroupMoving
 
 

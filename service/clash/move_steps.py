@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from service.clash import transitions
+from service.clash import table_transitions
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap
 from service.clash.prefix_query import Record
 from service.clash.server_table import GroupState, Move, MoveKind, MoveStage, ServerTable
@@ -95,7 +95,7 @@ class Fetch(msgspec.Struct, frozen=True):
     """Step in the keyspace that the records leave: delete the ``transferred`` records, and return the next records.
 
     The answer is a :class:`FetchedRecords`. If no records are left, the same script records this in the table
-    (:func:`service.clash.transitions.mark_emptied`).
+    (:func:`service.clash.table_transitions.mark_emptied`).
     """
 
     move: Move
@@ -159,13 +159,13 @@ Outcome = MoveStarted | GiveResult | FetchedRecords | PutResult | StepDone
 
 
 _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
-    AcceptKeyGroup: transitions.accept_key_group,
-    Settle: transitions.settle,
-    GiveKeyGroup: transitions.give_key_group,
-    Abandon: transitions.abandon,
-    TakeBack: transitions.take_back,
-    Forget: transitions.forget,
-    Finish: transitions.finish,
+    AcceptKeyGroup: table_transitions.accept_key_group,
+    Settle: table_transitions.settle,
+    GiveKeyGroup: table_transitions.give_key_group,
+    Abandon: table_transitions.abandon,
+    TakeBack: table_transitions.take_back,
+    Forget: table_transitions.forget,
+    Finish: table_transitions.finish,
 }
 
 
@@ -191,9 +191,9 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
     """
     match step:
         case SplitGroup():
-            return transitions.split(table, step.group, keyspaces)
+            return table_transitions.split(table, step.group, keyspaces)
         case MergeGroup():
-            return transitions.merge(table, step.group)
+            return table_transitions.merge(table, step.group)
         case Fetch() | Put():
             return table
         case _:

@@ -19,7 +19,7 @@ import msgspec
 from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyspaceMap
 from service.clash.server_table import Move
-from service.clash.transitions import Accepted, AcceptObjectReply
+from service.clash.table_transitions import Accepted, AcceptObjectReply
 
 Position = tuple[int, str]
 """A key and an id: the place of a record in the order, and of a reader."""

@@ -20,8 +20,8 @@ from service.corona.optimizer.objectives import Floats, detection_s
 from service.corona.optimizer.poll_explanation import BindingConstraint, binding_constraints
 from service.corona.optimizer.polling_levels import LevelChoices, RingLevels
 from service.corona.polling_limits import LimitReason
-from service.corona.rhythm import decode_rates, delay_factors, encode_speeds, polling_speeds, weight_factors
 from service.corona.site_budgets import POLL_BUDGET_SHARE
+from service.corona.weekly_rhythm import decode_rates, delay_factors, encode_speeds, polling_speeds, weight_factors
 from service.model import ChannelId
 from service.overlay.ring import RingView
 

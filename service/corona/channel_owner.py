@@ -89,7 +89,7 @@ class _OwnedChannel(msgspec.Struct, gc=False):
         return VersionBase(candidate.validators, delta.detected_s, self.subscribers, digest)
 
 
-class Owner:
+class OwnerProtocol:
     """The owner half of a node's protocol.
 
     ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona import rhythm
+from service.corona import weekly_rhythm
 from service.corona.events import OwnershipTaken, Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
@@ -518,14 +518,16 @@ class PollingPlans:
         """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
-            table["weight_factor"] = rhythm.weight_factors(rhythm.decode_rates([plan.updates.rhythm for plan in plans]))
+            table["weight_factor"] = weekly_rhythm.weight_factors(
+                weekly_rhythm.decode_rates([plan.updates.rhythm for plan in plans])
+            )
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
         """Use the speeds of the present hour in shares and, if a budget has to be kept in each hour, in the table."""
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
-        until_s = fleet_s + min(self._policy.soft_state_ttl_s, rhythm.HOUR_S)
-        hours = fleet_s // rhythm.HOUR_S, until_s // rhythm.HOUR_S
+        until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
+        hours = fleet_s // weekly_rhythm.HOUR_S, until_s // weekly_rhythm.HOUR_S
         if hours != self._hours:
             self._hours = hours
             self._outdated_shares |= self._crowded
@@ -539,7 +541,10 @@ class PollingPlans:
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
         """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
-        return [1.0 if clock is None else max(clock.speed(hour * rhythm.HOUR_S) for hour in hours) for clock in clocks]
+        return [
+            1.0 if clock is None else max(clock.speed(hour * weekly_rhythm.HOUR_S) for hour in hours)
+            for clock in clocks
+        ]
 
     def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
         """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
@@ -559,16 +564,15 @@ class PollingPlans:
         table = self._planned_rows(numbers[rows])
         bounds = node_optimizer.size_bounds(self._policy, self._nodes, table)
         lowest, highest = (bound / table["rate"] for bound in bounds)
-        present = rhythm.decode_speeds([found[row] for row in rows])
-        wanted = rhythm.polling_speeds(
-            rhythm.decode_rates([plans[row].updates.rhythm for row in rows]), lowest, highest
-        )
-        is_within = rhythm.are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
-        is_kept = is_within & rhythm.are_similar(wanted, present)
-        for row, speeds, kept in zip(rows, rhythm.encode_speeds(wanted), is_kept.tolist(), strict=True):
-            if not kept:
-                found[row] = speeds
-        hourly = rhythm.hourly_speeds(rhythm.decode_speeds([found[row] for row in rows]))
+        present = weekly_rhythm.decode_speeds([found[row] for row in rows])
+        rates = weekly_rhythm.decode_rates([plans[row].updates.rhythm for row in rows])
+        wanted = weekly_rhythm.polling_speeds(rates, lowest, highest)
+        is_within = weekly_rhythm.are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
+        is_kept = is_within & weekly_rhythm.are_similar(wanted, present)
+        speeds = np.where(is_kept[:, None], present, wanted)
+        for row, encoded in zip(rows, weekly_rhythm.encode_speeds(speeds), strict=True):
+            found[row] = encoded
+        hourly = weekly_rhythm.hourly_speeds(speeds)
         self._table.rows["slowest"][numbers[rows]] = hourly.min(axis=1)
         self._table.rows["fastest"][numbers[rows]] = hourly.max(axis=1)
         return found

@@ -11,8 +11,9 @@ The number n of polls per τ may be any real number (see ``honeycomb``): the nex
 polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring changes, the next
 schedule continues the current one.
 
-The polls of a channel that has a weekly rhythm (:mod:`service.corona.rhythm`) are even by a clock that runs faster and
-slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a week.
+The polls of a channel that has a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are even by a clock that runs
+faster and slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a
+week.
 """
 
 from math import ceil, floor
@@ -20,7 +21,7 @@ from typing import Annotated
 
 import msgspec
 
-from service.corona.rhythm import SPEEDS_BYTES, WeeklyClock, weekly_clock
+from service.corona.weekly_rhythm import SPEEDS_BYTES, WeeklyClock, weekly_clock
 from service.model import ChannelId
 from service.overlay.id_space import BITS, from_hex
 
@@ -54,8 +55,8 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     or whose ring changes, derives the next schedule from the current one. A new owner that does not know the current
     schedule starts a new one, at the cost of one irregular gap.
 
-    ``speeds`` are the speeds of the :class:`~service.corona.rhythm.WeeklyClock` by which the gaps are counted. If
-    they are empty, or of another length than a clock's, gaps are of real time.
+    ``speeds`` are the speeds of the :class:`~service.corona.weekly_rhythm.WeeklyClock` by which the gaps are counted.
+    If they are empty, or of another length than a clock's, gaps are of real time.
     """
 
     first_s: float

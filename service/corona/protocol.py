@@ -1,20 +1,22 @@
 """The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
 
-A node has two halves: :class:`~service.corona.channel_owner.Owner` and :class:`~service.corona.member.Member`. They
-communicate by the same messages as nodes do; messages of a node to itself are processed here and never reach the shell.
+A node has two halves: it is the owner of some channels (:class:`~service.corona.channel_owner.OwnerProtocol`), and a
+member of the polling sets of others (:class:`~service.corona.polling_set_member.MemberProtocol`). The halves
+communicate by the same messages as nodes do. Messages of a node to itself are processed here and never reach the shell,
+which is the process around the protocol.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 
 from service.corona import events, messages
-from service.corona.channel_owner import Owner
+from service.corona.channel_owner import OwnerProtocol
 from service.corona.events import Effect, Event, ListOwnedChannels, LoadObjective, MessageReceived, Send
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.member import Member
 from service.corona.messages import Message
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.polling_plans import PollingPlans
+from service.corona.polling_set_member import MemberProtocol
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -32,8 +34,8 @@ class NodeProtocol:
         self._policy = policy
         self.plans = PollingPlans(node_id, policy)
         """Polling plans of this node's own channels; changed only by events and :meth:`PollingPlans.record_gaps`."""
-        self._owner = Owner(node_id, policy, self.plans)
-        self._member = Member(node_id, policy)
+        self._owner = OwnerProtocol(node_id, policy, self.plans)
+        self._member = MemberProtocol(node_id, policy)
         self._maintained_s: float | None = None
         self._registry_walk_due = False
         """Whether the ring has changed since the last registry walk was requested."""

@@ -6,8 +6,8 @@ updates in that time. The estimate is the number of updates per time observed, w
 correct for channels that are polled slower or faster than they publish. In statistical terms, it is the rate of a
 Poisson process with a gamma prior and exponential forgetting.
 
-Time is observed by the channel's publishing clock (:mod:`service.corona.rhythm`), so that a silent night is not taken
-for a sign that the channel has become less active.
+Time is observed by the channel's publishing clock (:mod:`service.corona.weekly_rhythm`), so that a silent night is not
+taken for a sign that the channel has become less active.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from math import exp
 
 import msgspec
 
-from service.corona.rhythm import DAY_S, HOUR_S, learn, publishing_clock
+from service.corona.weekly_rhythm import DAY_S, HOUR_S, learn, publishing_clock
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
@@ -109,7 +109,7 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
 
     ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if
     the channel has not been observed yet. ``estimate`` is the estimate as it was at that time. ``rhythm`` is the
-    channel's weekly rhythm (:mod:`service.corona.rhythm`), empty if it is unknown.
+    channel's weekly rhythm (:mod:`service.corona.weekly_rhythm`), empty if it is unknown.
     """
 
     estimate: UpdateEstimate = UpdateEstimate()

@@ -9,7 +9,7 @@ from service.clash.load_policy import LoadLimits, SiblingPair, choose_merge, cho
 from service.clash.move_steps import MergeGroup, SplitGroup
 from service.clash.prefix_query import Page, Record, merge_pages
 from service.clash.server_table import from_fields, to_fields
-from service.clash.transitions import Accepted, IncorrectDepth, accept_object
+from service.clash.table_transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
 from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, make_page
 

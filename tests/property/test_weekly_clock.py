@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
-from service.corona.rhythm import FACTORS, HOUR_S, SPEEDS_BYTES, WEEK_S, WeeklyClock
+from service.corona.weekly_rhythm import FACTORS, HOUR_S, SPEEDS_BYTES, WEEK_S, WeeklyClock
 from service.model import ChannelId
 from tests.support.ring_strategies import points
 

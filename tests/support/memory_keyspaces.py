@@ -8,7 +8,7 @@ from service.clash.key_groups import KeyGroup, Keyspaces
 from service.clash.move_steps import next_step
 from service.clash.prefix_query import Page, Position, PrefixQuery, ReadDonor, ReadLeaf, Record, newer
 from service.clash.server_table import LEAF_STATES, Move, MoveKind, MoveStage, empty_table, root_table
-from service.clash.transitions import (
+from service.clash.table_transitions import (
     Accepted,
     AcceptObjectReply,
     accept_object,

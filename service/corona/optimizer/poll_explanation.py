@@ -20,8 +20,8 @@ from service.corona.optimizer.objectives import size_for_wait
 from service.corona.optimizer.polling_levels import LevelChoices, highest_level, level_of
 from service.corona.polling_limits import LimitReason, PollingLimits
 from service.corona.polling_schedule import PollingSchedule
-from service.corona.rhythm import delay_factors
 from service.corona.update_rates import UpdateHistory
+from service.corona.weekly_rhythm import delay_factors
 from service.model import ChannelId, NodeId
 
 ROUNDING = 1e-6
@@ -93,8 +93,8 @@ class PollExplanation(msgspec.Struct, frozen=True):
     ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused. ``subscribers`` is the
     channel's number of subscribers.
 
-    A channel that follows its weekly rhythm (:mod:`service.corona.rhythm`) is polled ``present_speed`` times as often
-    at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
+    A channel that follows its weekly rhythm (:mod:`service.corona.weekly_rhythm`) is polled ``present_speed`` times as
+    often at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
     """
 
     channel: ChannelId

@@ -31,7 +31,7 @@ from service.clash.load_policy import (
 )
 from service.clash.move_steps import next_step
 from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
-from service.clash.transitions import is_giving, mark_emptied
+from service.clash.table_transitions import is_giving, mark_emptied
 from service.corona.fleet_policy import DEFAULT_POLICY
 from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints
 

@@ -16,7 +16,7 @@ from cachetools import LRUCache
 from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
-from service.clash.transitions import Accepted
+from service.clash.table_transitions import Accepted
 from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId

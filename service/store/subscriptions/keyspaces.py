@@ -44,7 +44,7 @@ from service.clash.load_policy import DeliveryRate, HalfLives, leaf_loads, split
 from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Outcome, Step, next_step
 from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import LEAF_STATES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
-from service.clash.transitions import (
+from service.clash.table_transitions import (
     Accepted,
     AcceptObjectReply,
     accept_object,

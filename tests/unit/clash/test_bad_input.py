@@ -6,7 +6,7 @@ from service.clash.group_search import MAX_PROBES, DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspaces, check_key
 from service.clash.move_steps import AcceptKeyGroup, MergeGroup, SplitGroup, apply
 from service.clash.server_table import empty_table, from_fields, root_table, to_fields
-from service.clash.transitions import IncorrectDepth, accept_object
+from service.clash.table_transitions import IncorrectDepth, accept_object
 from service.errors import BadKey, KeyGroupMoving, MoveRefused, UnknownKeyspace, from_fault, to_fault
 
 BITS = 8

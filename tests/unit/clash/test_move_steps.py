@@ -14,7 +14,7 @@ from service.clash.move_steps import (
 )
 from service.clash.prefix_query import Record
 from service.clash.server_table import GroupState, Move, MoveKind, MoveStage
-from service.clash.transitions import Accepted, IncorrectDepth, accept_object
+from service.clash.table_transitions import Accepted, IncorrectDepth, accept_object
 from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, query_all, search, write
 
 BITS = 4

@@ -14,9 +14,9 @@ from service.corona.messages import SiteScales, SiteShares, Summary
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import LimitReason, PollingLimits
 from service.corona.polling_plans import PollingPlans
-from service.corona.rhythm import learn
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.corona.update_rates import UpdateHistory, initial_estimate
+from service.corona.weekly_rhythm import learn
 from service.model import NodeInfo
 from service.overlay.id_space import BITS, to_hex
 from service.overlay.ring import RingView

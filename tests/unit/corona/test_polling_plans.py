@@ -20,8 +20,8 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
-from service.corona.rhythm import learn
 from service.corona.update_rates import UpdateHistory, initial_estimate
+from service.corona.weekly_rhythm import learn
 from service.model import NodeId
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from service.corona.rhythm import (
+from service.corona.weekly_rhythm import (
     DAY_S,
     HOUR_S,
     RHYTHM_BYTES,

@@ -78,7 +78,7 @@ class _PendingCandidate(msgspec.Struct):
     attempts: int = 0
 
 
-class Member:
+class MemberProtocol:
     """The member half of a node's protocol. ``now_s`` is monotonic time in seconds."""
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
