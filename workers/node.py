@@ -340,7 +340,7 @@ class Node:
         plans, fleet_s = self._protocol.plans, self.polling.fleet_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
-        changed = self._protocol.plans.changed_gaps(_RATES_PER_WRITE)
+        changed = self._protocol.plans.find_changed_gaps(_RATES_PER_WRITE)
         if not changed:
             return
         try:

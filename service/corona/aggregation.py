@@ -243,5 +243,5 @@ def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tupl
     while (below := (1 << BITS - width * len(rows)) - 1) & branchings:
         # Nodes that share all digits before the row's, and all bits behind it at which the path to this node branches.
         mask = ~below | branchings & below >> width
-        rows.append(tuple(node for node in view.with_bits(mask, point) if node != node_id))
+        rows.append(tuple(node for node in view.nodes_with_bits(mask, point) if node != node_id))
     return tuple(rows)

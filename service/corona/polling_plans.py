@@ -28,7 +28,6 @@ from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
 from service.corona.optimizer.node_optimizer import (
     ChannelFactors,
     FactorTable,
-    PlanTable,
     factor_table,
 )
 from service.corona.optimizer.objectives import Floats
@@ -39,6 +38,7 @@ from service.corona.optimizer.poll_explanation import (
     explain_polling,
 )
 from service.corona.optimizer.polling_levels import LevelChoices, level_of
+from service.corona.plan_table import PlanTable
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
 from service.corona.site_budgets import SiteBudgets
@@ -359,7 +359,7 @@ class PollingPlans:
         )
         return Counter(found)
 
-    def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
+    def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
 
         Each channel comes with its present time between polls in seconds.

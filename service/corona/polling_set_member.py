@@ -100,7 +100,7 @@ class MemberProtocol:
         assignment = self._assignments.get(channel)
         return assignment.instruction if assignment else None
 
-    def concerned(self, view: RingView) -> list[StartPolling]:
+    def find_concerned(self, view: RingView) -> list[StartPolling]:
         """Return the instructions for channels whose owner or polling set may be another one on this newer ring."""
         change = view.change_since(self._view)
         found = [self._assignments[channel].instruction for channel in self._ahead]

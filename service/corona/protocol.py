@@ -129,7 +129,7 @@ class NodeProtocol:
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)
-        concerned = self._member.concerned(view)
+        concerned = self._member.find_concerned(view)
         for instruction in concerned:
             yield from self._owner.ensure_owned(instruction.channel, now_s, instruction.subscribers)
         yield from self._member.on_ring_changed(view, concerned)

@@ -142,7 +142,7 @@ def weekly_clock(speeds: bytes) -> WeeklyClock:
     return WeeklyClock(speeds)
 
 
-def learn(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
+def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
     """Return the rhythm of a channel after it has published entries.
 
     Args:

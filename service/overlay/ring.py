@@ -29,7 +29,7 @@ class RingView:
     version: int
     nodes: tuple[NodeInfo, ...]
 
-    def changed(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
+    def with_changes(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
         """Return the ring of a later version, given what has changed since this one.
 
         ``present`` are the nodes that have joined, also those that replace a node with the same id; ``left`` are the
@@ -87,7 +87,7 @@ class RingView:
                     return False
         return nearer < count
 
-    def with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
+    def nodes_with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
         """Yield the nodes whose ids have the same bits as ``bits`` where ``mask`` has ones, in the order of ``ids``."""
         points = self.points
         ranges = [(0, len(points))] if points else []

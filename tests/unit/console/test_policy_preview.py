@@ -16,12 +16,12 @@ from service.corona.polling_limits import LimitReason, PollingLimits
 from service.corona.polling_plans import PollingPlans
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.corona.update_rates import UpdateHistory, initial_estimate
-from service.corona.weekly_rhythm import learn
+from service.corona.weekly_rhythm import learn_rhythm
 from service.model import NodeInfo
 from service.overlay.id_space import BITS, to_hex
 from service.overlay.ring import RingView
 
-RHYTHM = learn(b"", [1e9 - day * 86_400.0 - 3_600.0 for day in range(60, 0, -1)], 1e9 - 61 * 86_400.0, 1e9)
+RHYTHM = learn_rhythm(b"", [1e9 - day * 86_400.0 - 3_600.0 for day in range(60, 0, -1)], 1e9 - 61 * 86_400.0, 1e9)
 """The rhythm of a channel that publishes at the same time every day."""
 POLICY = FleetPolicy(900.0, 120.0, 10.0, polls_per_hour_for_one_subscriber=4.0)
 CHANNELS = st.lists(
