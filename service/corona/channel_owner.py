@@ -77,8 +77,8 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
 
-        ``digest`` is its content's. The result is None if members have to load the base from the store: this node did
-        not store the version, or the version is more than a change of entries.
+        ``digest`` identifies the version's content. The result is None if members have to load the base from the store:
+        this node did not store the version, or the version is more than a change of entries.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -90,7 +90,7 @@ class _OwnedChannel(msgspec.Struct, gc=False):
 
 
 class OwnerProtocol:
-    """The owner half of a node's protocol.
+    """The half of a node's protocol that assigns polling sets and stores versions, for the channels that it owns.
 
     ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
     """
@@ -255,7 +255,10 @@ class OwnerProtocol:
                 yield Send(member, announcement)
 
     def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Plan a channel's polls by a limit that a member has reported, at once; other channels are ignored."""
+        """Plan a channel's polls by a limit that a member has reported, at once.
+
+        A limit of a channel that this node does not own is ignored.
+        """
         if limit.channel in self._channels and self._plans.set_limit(limit):
             self._outdated.add(limit.channel)
             yield from self._update_assignments([limit.channel], fleet_s)
@@ -271,7 +274,7 @@ class OwnerProtocol:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send a member, which has reported these digests, all of its assignments in the buckets that differ.
+        """Send a member all of its assignments in the buckets in which its reported digests differ from this node's.
 
         Nothing is sent if the two nodes' rings differ: their polling sets differ as well then.
         """

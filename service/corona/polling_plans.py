@@ -185,7 +185,7 @@ class PollingPlans:
             self._update_crowded_sites()
         if is_due:
             self._update_shares()
-        yield from self._sites.send(is_maintenance=is_maintenance)
+        yield from self._sites.send_shares(is_maintenance=is_maintenance)
         for site in self._sites.expire(now_s):
             self._on_site_scale_changed(site)
         yield from self._sites.send_scales(is_maintenance=is_maintenance)

@@ -44,7 +44,7 @@ MAX_SEND_ATTEMPTS = 10
 
 
 class _OwnerRecord(msgspec.Struct, eq=False):
-    """What this node knows of one owner of channels that it polls, from the owner's joining the ring to its leaving."""
+    """An owner of channels that this node polls, during one membership of the owner in the ring."""
 
     epoch: int | None
     """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
@@ -79,7 +79,7 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class MemberProtocol:
-    """The member half of a node's protocol. ``now_s`` is monotonic time in seconds."""
+    """The half of a node's protocol that polls as assigned. ``now_s`` is monotonic time in seconds."""
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._node_id = node_id
@@ -96,7 +96,7 @@ class MemberProtocol:
         self._pending: dict[ChannelId, _PendingCandidate] = {}
 
     def instruction(self, channel: ChannelId) -> StartPolling | None:
-        """Return the polling instruction of a channel, or None if this node does not poll it."""
+        """Return the instruction by which this node polls a channel, or None if it does not poll the channel."""
         assignment = self._assignments.get(channel)
         return assignment.instruction if assignment else None
 
@@ -166,12 +166,12 @@ class MemberProtocol:
                 yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
             self._set_fingerprint(channel, known, fingerprint(assignment))
         if is_bucket_count(message.bucket_count) and ring_version == self._view.version:
-            yield from self._drop_others(owner, message)
+            yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments of an owner, and ask it for the buckets that differ from its own, if any do.
+        """Renew the assignments of an owner, and request the assignments in the buckets whose digests differ.
 
-        Channels that the owner no longer owns on a ring that both know are not renewed.
+        If both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
@@ -180,7 +180,7 @@ class MemberProtocol:
         if message.ring_version != self._view.version:
             return
         if owner.digests.total != message.digest:
-            self._separate_others(sender, owner, renewed_s)
+            self._detach_lost_channels(sender, owner, renewed_s)
         if owner.digests.total == message.digest:
             owner.ring_version = message.ring_version
         else:
@@ -310,10 +310,10 @@ class MemberProtocol:
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
 
-    def _separate_others(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Separate the channels that ``node`` does not own on this node's ring from its other channels.
+    def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
+        """Move assignments of channels that ``node`` does not own on this node's ring to a record of their own.
 
-        They expire three intervals after ``renewed_s`` unless their present owner assigns them.
+        These expire three intervals after ``renewed_s`` unless the present owners assign the channels.
         """
         others = [
             (channel, assignment)
@@ -327,7 +327,7 @@ class MemberProtocol:
                 self._set_fingerprint(channel, assignment, 0)
                 assignment.owner = former
 
-    def _drop_others(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
+    def _drop_unlisted(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
         """Stop polling the owner's channels in the buckets of ``message`` that the message does not contain."""
         assigned, buckets = {each.channel for each in message.assignments}, frozenset(message.buckets)
         surplus = [

@@ -128,7 +128,7 @@ class SiteBudgets:
             self._own[site] = clusters
             self._unsent.add(site)
 
-    def send(self, *, is_maintenance: bool) -> Iterator[Send]:
+    def send_shares(self, *, is_maintenance: bool) -> Iterator[Send]:
         """Send this node's shares to the coordinators of their sites: those that have changed, or all for maintenance.
 
         A share is the summary of this node's channels of one site.

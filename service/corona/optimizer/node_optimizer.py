@@ -52,7 +52,7 @@ class ChannelFactors(NamedTuple):
     publisher_interval_s: float = 0.0
     """The shortest interval that the publisher, or the failures of polls, allow now; 0 for none."""
     weight_factor: float = 1.0
-    """The factor of the channel's mean delay due to polls that follow its rhythm (``rhythm.weight_factors``)."""
+    """The factor of the channel's mean delay due to polls that follow its rhythm (``weight_factors``)."""
     present_speed: float = 1.0
     """The channel's polls per time relative to their mean over the week, if the problem is that of the present hour."""
 
@@ -123,7 +123,7 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
     return least_sizes(policy, channels), np.minimum.reduce(upper_bounds(policy, nodes, channels))
 
 
-def imposed_loads(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
+def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
     """Return the demand of each channel: the cost per τ of the polls that its subscribers justify, shape (M,).
 
     Each subscriber justifies one poll per τ, as their own reader would make (§3.2). A public channel's demand is at
@@ -143,7 +143,10 @@ def _subscribers(channels: FactorTable) -> Floats:
 
 
 def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return :meth:`FleetPolicy.most_polls_per_hour` of each channel, as polls per τ, although it may be private."""
+    """Return the most polls per τ that politeness allows for each channel (:meth:`FleetPolicy.most_polls_per_hour`).
+
+    Private channels are treated as public ones.
+    """
     growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(_subscribers(channels))
     return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
 
@@ -158,7 +161,7 @@ def own_aggregate(
     base = aggregate_base(policy.objective.levels)
     if not len(channels):
         return Aggregate(1, 0.0, b"", base)
-    problem, demand = allocation_problem(policy, nodes, channels), float(imposed_loads(policy, nodes, channels).sum())
+    problem, demand = allocation_problem(policy, nodes, channels), float(channel_demands(policy, nodes, channels).sum())
     if choices is None:
         return Aggregate(1, demand, encode(summarise(problem)), base, channels=len(channels))
     steps = LevelSteps.of(problem, choices)
@@ -223,7 +226,7 @@ def channel_sizes(
     the fleet's budget, of which each node gets an equal part for the ``owned`` channels that it owns.
     """
     bounds = allocation_problem(policy, nodes, channels)
-    share = imposed_loads(policy, nodes, channels) * policy.objective.demand_factor
+    share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor
     if policy.objective.budget_polls_per_minute is not None:
         budget = policy.objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE
         share = np.minimum(share, budget / (nodes * max(1, owned)))

@@ -207,7 +207,7 @@ class OwnerDecisions:
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
             self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
-            self._demand = node_optimizer.imposed_loads(self._setup.policy, nodes, self._factors)
+            self._demand = node_optimizer.channel_demands(self._setup.policy, nodes, self._factors)
             return
         if self._setup.base is None:
             wait_s = self._setup.longest_wait_s

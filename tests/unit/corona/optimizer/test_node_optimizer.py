@@ -16,9 +16,9 @@ from service.corona.optimizer.node_optimizer import (
     ChannelFactors,
     FactorTable,
     affordable_policy,
+    channel_demands,
     channel_sizes,
     factor_table,
-    imposed_loads,
     own_aggregate,
     size_bounds,
     solve_scale,
@@ -70,14 +70,14 @@ def test_a_private_channel_of_few_subscribers_contributes_what_one_node_polls() 
 
 
 def test_a_public_channel_contributes_what_its_subscribers_impose_within_politeness_and_the_nodes() -> None:
-    loads = imposed_loads(_policy(), 1, _table([_channel(count, private=False) for count in (0, 1, 3, 4, 500)]))
+    loads = channel_demands(_policy(), 1, _table([_channel(count, private=False) for count in (0, 1, 3, 4, 500)]))
     assert loads.tolist() == pytest.approx([1, 1, sqrt(3), 2, 2])
-    loads = imposed_loads(_policy(), 1, _table([_channel(count) for count in (0, 5, 500)]))
+    loads = channel_demands(_policy(), 1, _table([_channel(count) for count in (0, 5, 500)]))
     assert loads.tolist() == [3, 5, 500]
     alone = msgspec.structs.replace(_policy(), most_polls_per_node=1.5)
-    assert imposed_loads(alone, 1, _table([_channel(500, private=False)])).tolist() == [1.5]
+    assert channel_demands(alone, 1, _table([_channel(500, private=False)])).tolist() == [1.5]
     slow = msgspec.structs.replace(_policy(), polls_per_hour_for_one_subscriber=600.0, max_polls_per_hour=600.0)
-    assert imposed_loads(slow, 9, _table([_channel(4, private=False)])).tolist() == [4]
+    assert channel_demands(slow, 9, _table([_channel(4, private=False)])).tolist() == [4]
 
 
 def test_the_demand_factor_scales_the_polls() -> None:
