@@ -120,6 +120,7 @@ class DepthSearch:
         return None
 
     def _next_depth(self, min_depth: int) -> int:
+        """Narrow the bounds by a keyspace's answer that the depth is above ``min_depth``; return the next guess."""
         guess, step = self.probe.depth, self._step
         self._step *= 2
         self._low = max(self._low, min_depth + 1)

@@ -16,7 +16,7 @@ from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, Fl
 from service.corona.messages import CONTINUOUS, Aggregate
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
 from service.corona.optimizer.objectives import Floats, size_for_wait, weights
-from service.corona.optimizer.polling_levels import LevelChoices, LevelSteps, decode_steps, line_part
+from service.corona.optimizer.polling_levels import LevelChoices, LevelSteps, below_first_step, decode_steps
 from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
 
 POLL_COST = 1.0
@@ -165,7 +165,7 @@ def own_aggregate(
     if choices is None:
         return Aggregate(1, demand, encode(summarise(problem)), base, channels=len(channels))
     steps = LevelSteps.of(problem, choices)
-    return Aggregate(1, demand, encode(summarise(line_part(problem))), base, steps.encode(), len(channels))
+    return Aggregate(1, demand, encode(summarise(below_first_step(problem))), base, steps.encode(), len(channels))
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:

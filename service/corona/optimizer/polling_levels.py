@@ -145,8 +145,8 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
-def line_part(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem with the sizes bounded to those below each channel's first step, which are real numbers."""
+def below_first_step(problem: AllocationProblem) -> AllocationProblem:
+    """Return the problem restricted to sizes below each channel's first step, which may be any real numbers."""
     least, top = _line_bounds(problem)
     return problem._replace(least=least, most=top)
 
@@ -155,12 +155,12 @@ class RingLevels:
     """The wedges of one ring in a number system of ``base`` 2, 4 or 16."""
 
     def __init__(self, view: RingView, base: int) -> None:
-        """Divide the ring ``view``."""
+        """Compute the prefixes of the nodes of ``view`` that determine their wedges."""
         self.base = base
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the wedges of these channels."""
+        """Return the wedges among which these channels choose."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
