@@ -80,15 +80,12 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self._poll_s(self._turn(rank))
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
-        """Return the fleet time of the next poll after ``after_s`` by the node of this rank."""
-        return self._next_s(self._turn(rank), self.size, after_s)
+        """Return the fleet time of the next poll after ``after_s`` by the node of this rank.
 
-    def next_poll_after_reset_s(self, rank: int, after_s: float) -> float:
-        """Return :meth:`next_poll_s`, but allow for a fleet clock that was set back after the schedule was made.
-
-        A schedule that begins more than two intervals after ``after_s`` is treated as if it had begun before.
+        If the schedule begins more than two intervals later, the fleet's clock was set back after the schedule was
+        made, which is then treated as if it had begun before.
         """
-        due_s = self.next_poll_s(rank, after_s)
+        due_s = self._next_s(self._turn(rank), self.size, after_s)
         if self.gaps_between(after_s, due_s) <= 2 * self.size:
             return due_s
         return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)

@@ -166,7 +166,7 @@ def test_below_its_least_a_channel_is_bound_by_the_fleet_budget() -> None:
     assert [turn.node for turn in reason.turns] == [NODES[0]]
 
 
-@given(st.floats(1.0, 1e5), st.integers(1, 3), st.floats(0, 1e6), st.floats(0, 2e6))
+@given(st.floats(1.0, 1e5), st.integers(1, 3), st.floats(1e5, 1e6), st.floats(0, 2e6))
 def test_the_next_poll_is_the_first_after_a_pause(gap_s: float, nodes: int, now_s: float, pause_s: float) -> None:
     schedule = PollingSchedule(1e5, gap_s, nodes)
     reason = explain(PRIVATE, 1.0, schedule=schedule, now_s=now_s)
