@@ -284,22 +284,17 @@ class OwnerProtocol:
         digests = self._digests.get(member, AssignmentDigests())
         differing = {bucket for bucket, own in enumerate(digests.by_bucket(len(held))) if own != held[bucket]}
         count = max(len(held), digests.suitable_buckets)
-        by_bucket: dict[int, list[Assignment]] = {
-            bucket: [] for bucket in range(count) if bucket % len(held) in differing
-        }
+        buckets = [bucket for bucket in range(count) if bucket % len(held) in differing]
+        by_bucket: dict[int, list[Assignment]] = {bucket: [] for bucket in buckets}
         for channel, owned in self._channels.items():
             if member in owned.members and (found := by_bucket.get(bucket_of(channel, count))) is not None:
                 found.append(self._assignment(channel, owned, owned.members.index(member)))
-        assignments: list[Assignment] = []
-        buckets: list[int] = []
-        for bucket, some in by_bucket.items():
-            if buckets and len(assignments) + len(some) > _SCHEDULE_BATCH:
-                yield Send(member, Assign(self._view.version, tuple(assignments), count, tuple(buckets)))
-                assignments, buckets = [], []
-            assignments += some
-            buckets.append(bucket)
-        if buckets:
-            yield Send(member, Assign(self._view.version, tuple(assignments), count, tuple(buckets)))
+        # About ``_SCHEDULE_BATCH`` assignments in each message.
+        step = max(1, _SCHEDULE_BATCH * count // max(1, digests.count))
+        for start in range(0, len(buckets), step):
+            some = tuple(buckets[start : start + step])
+            assignments = tuple(assignment for bucket in some for assignment in by_bucket[bucket])
+            yield Send(member, Assign(self._view.version, assignments, count, some))
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Repeat unanswered requests to the store, send assignments that have changed, and confirm the others.
