@@ -12,15 +12,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from service.clash.key_groups import KeyGroup, Keyspace
-from service.clash.load_policy import (
-    HalfLives,
-    LoadLimits,
-    choose_merge,
-    choose_recall,
-    choose_split,
-    lone_right_children,
-    sibling_pairs,
-)
+from service.clash.load_policy import HalfLives, LoadLimits, choose_merge, choose_split, sibling_pairs
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
 from service.clash.server_table import MoveKind, ServerTable, empty_table
 from service.errors import BadKey, MoveRefused, UnknownKeyspace
@@ -50,7 +42,6 @@ class KeyGroupBalancer:
         self._interval_s = interval_s
         self._half_lives = HalfLives.for_interval(interval_s)
         self._tasks = tasks
-        self._ring = RingView(0, ())
         self._owned: tuple[Keyspace, ...] = ()
         self._measured_s: dict[Keyspace, float] = {}
         self._moving: set[Keyspace] = set()
@@ -62,9 +53,6 @@ class KeyGroupBalancer:
 
     def on_ring_changed(self, ring: RingView) -> None:
         """From now on, balance exactly the keyspaces of which this node is the nearest node in ``ring``."""
-        change, self._ring = ring.change_since(self._ring), ring
-        if not change.affects_ownership(self._node_id):
-            return
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
         self._owned = tuple(
@@ -140,7 +128,6 @@ class KeyGroupBalancer:
             resume_step(table)
             or choose_split(keyspace, loads.loads[keyspace], self._limits)
             or choose_merge(keyspace, peak[keyspace], sibling_pairs(table, tables, peak), self._limits)
-            or choose_recall(keyspace, peak[keyspace], lone_right_children(table, tables, peak), self._limits)
         )
 
     async def _move(self, keyspace: Keyspace, step: Step, fleet_s: float) -> None:

@@ -274,7 +274,7 @@ class Node:
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
-        if changed := plans.changed_gaps(_RATES_PER_WRITE):
+        if changed := plans.find_changed_gaps(_RATES_PER_WRITE):
             await self._store.poll_rate_history.record(changed)
             plans.record_gaps(changed)
 

@@ -12,9 +12,9 @@ its own groups, and clients search for depths.
 
 - ``key_groups``    identifier keys, key groups, and the map from a virtual key to its keyspace
 - ``server_table``  a keyspace's table, and its form in a Redis hash
-- ``transitions``   splits, merges and AcceptObject as transitions of tables, each one script in one keyspace's slot
+- ``table_transitions``  splits, merges and AcceptObject as transitions of tables, each a script in one keyspace's slot
 - ``move_steps``    the steps of a split or merge between two keyspaces, and their order
-- ``group_search``  the client's search for a key's depth, and for all leaf groups under a prefix; the cache of depths
+- ``group_search``  the client's search for a key's leaf group, and its cache of leaf groups
 - ``prefix_query``  subscription records, and queries for those under a prefix, page by page
 - ``load_policy``   the load of a group, and which groups to split and merge
 

@@ -9,10 +9,6 @@ if ``merge_limit < overload · (1 - x) / (1 + x)``.
 
 Deviation: the paper merges where a server's load is below 54 %. But two halves of 55 and 30 % do not need two servers,
 and a server below 54 % may not have the capacity for the other half: the criterion here is the load after the merge.
-
-Deviation: the paper leaves a cold group where it is as long as its sibling is hot and split, so that a keyspace may
-have almost no load. Here, a right child that is the only group in its keyspace is recalled if its parent's keyspace can
-carry it.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,8 +17,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.clash.key_groups import KeyGroup, Keyspace
-from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup
-from service.clash.server_table import LEAF_STATES, SETTLED_STATES, GroupState, ServerTable
+from service.clash.move_steps import MergeGroup, SplitGroup
+from service.clash.server_table import GroupState, ServerTable
 
 SUBSCRIPTIONS_PER_DELIVERY_S = 1000.0
 """Number of idle subscriptions whose load equals one delivery per second."""
@@ -59,6 +55,11 @@ class HalfLives(msgspec.Struct, frozen=True):
         """
         return cls(3 * interval_s, 15 * interval_s)
 
+    def remaining_shares(self, age_s: float) -> tuple[float, float]:
+        """Return the shares that are left of the current and of the long-term rate after ``age_s`` seconds."""
+        age_s = max(age_s, 0.0)
+        return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
+
 
 class DeliveryRate(msgspec.Struct, frozen=True):
     """Deliveries per second, as two exponentially decaying means with the half-lives of :class:`HalfLives`.
@@ -74,25 +75,16 @@ class DeliveryRate(msgspec.Struct, frozen=True):
 
         A negative age, which occurs when a clock was set back, counts as zero.
         """
-        return DeliveryRate(
-            self.current * _remaining_share(age_s, half_lives.current_s),
-            self.long_term * _remaining_share(age_s, half_lives.long_term_s),
-        )
+        current, long_term = half_lives.remaining_shares(age_s)
+        return DeliveryRate(self.current * current, self.long_term * long_term)
 
     def with_measured(self, per_s: float, elapsed_s: float, half_lives: HalfLives) -> "DeliveryRate":
         """Return the rate after an interval of ``elapsed_s`` seconds with ``per_s`` deliveries per second.
 
         This rate must already have decayed by ``elapsed_s`` seconds (:meth:`after`).
         """
-        now, long_term = (
-            _remaining_share(elapsed_s, half_lives.current_s),
-            _remaining_share(elapsed_s, half_lives.long_term_s),
-        )
-        return DeliveryRate(self.current + per_s * (1 - now), self.long_term + per_s * (1 - long_term))
-
-
-def _remaining_share(age_s: float, half_life_s: float) -> float:
-    return float(0.5 ** (max(age_s, 0.0) / half_life_s))
+        current, long_term = half_lives.remaining_shares(elapsed_s)
+        return DeliveryRate(self.current + per_s * (1 - current), self.long_term + per_s * (1 - long_term))
 
 
 def split_rates(
@@ -183,29 +175,10 @@ def sibling_pairs(
         child = entry.right_child
         if child is None or table.state(group.left) is not GroupState.ACTIVE:
             continue
-        if tables[child].state(group.right) in SETTLED_STATES:
+        if tables[child].state(group.right) is GroupState.ACTIVE:
             left = loads.get(table.keyspace, {}).get(group.left, 0.0)
             right = loads.get(child, {}).get(group.right, 0.0)
             found.append(SiblingPair(group, left, right, local=child == table.keyspace))
-    return found
-
-
-def lone_right_children(
-    table: ServerTable, tables: Mapping[Keyspace, ServerTable] | Sequence[ServerTable], loads: LoadsByKeyspace
-) -> dict[KeyGroup, float]:
-    """Return the groups of a keyspace whose right child could be recalled, with the load of the right child.
-
-    These are the split groups whose left child is split too, and whose right child is the only leaf of another
-    keyspace. The arguments are those of :func:`sibling_pairs`.
-    """
-    found = {}
-    for group, entry in table.entries.items():
-        child = entry.right_child
-        if child is None or child == table.keyspace or table.state(group.left) is not GroupState.SPLIT:
-            continue
-        leaves = [leaf for leaf, other in tables[child].entries.items() if other.state in LEAF_STATES]
-        if leaves == [group.right] and tables[child].state(group.right) is GroupState.ACTIVE:
-            found[group] = loads.get(child, {}).get(group.right, 0.0)
     return found
 
 
@@ -232,17 +205,3 @@ def choose_merge(
     fitting = (pair for pair in pairs if (0.0 if pair.local else pair.right) <= most)
     coldest = min(fitting, key=lambda pair: pair.left + pair.right, default=None)
     return MergeGroup(keyspace, coldest.group) if coldest else None
-
-
-def choose_recall(
-    keyspace: Keyspace, leaves: Mapping[KeyGroup, float], lone_rights: Mapping[KeyGroup, float], limits: LoadLimits
-) -> RecallGroup | None:
-    """Return the recall of a right child that a keyspace should begin.
-
-    The result is None if no recall leaves its load below the limit. ``leaves`` has the long-term load of each leaf
-    group of the keyspace, and ``lone_rights`` is the result of :func:`lone_right_children` for long-term loads.
-    """
-    most = limits.merge_limit * limits.capacity - sum(leaves.values())
-    fitting = (group for group, right in lone_rights.items() if right <= most)
-    coldest = min(fitting, key=lone_rights.__getitem__, default=None)
-    return RecallGroup(keyspace, coldest) if coldest else None

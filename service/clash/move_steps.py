@@ -2,7 +2,7 @@
 
     split   SplitGroup* ─ AcceptKeyGroup ─ Fetch ⇄ Put ─ Settle ─ Finish
     merge   MergeGroup ─ GiveKeyGroup* ─ TakeBack ─ Fetch ⇄ Put ─ Forget ─ Finish
-    recall  RecallGroup ┘     └ declined: Abandon
+                              └ declined: Abandon
 
 Each step is carried out in one of two keyspaces: in that of the parent group, or in that of its right child (the
 child). The *donor* is the keyspace that the records leave, the *taker* the one that receives them.
@@ -19,37 +19,23 @@ from collections.abc import Callable
 
 import msgspec
 
-from service.clash import transitions
+from service.clash import table_transitions
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap
 from service.clash.prefix_query import Record
-from service.clash.server_table import SETTLED_STATES, Move, MoveKind, MoveStage, ServerTable
+from service.clash.server_table import GroupState, Move, MoveKind, MoveStage, ServerTable
 
 
-class SplitGroup(msgspec.Struct, frozen=True):
-    """Step SPLIT: split a leaf of this keyspace, or send a recalled leaf to the keyspace that it maps to.
-
-    The answer is :class:`MoveStarted`.
-    """
-
+class _FirstStep(msgspec.Struct, frozen=True):
     keyspace: Keyspace
     group: KeyGroup
 
 
-class MergeGroup(msgspec.Struct, frozen=True):
+class SplitGroup(_FirstStep, frozen=True):
+    """Step SPLIT: split a leaf of this keyspace. The answer is :class:`MoveStarted`."""
+
+
+class MergeGroup(_FirstStep, frozen=True):
     """Step that plans to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
-
-    keyspace: Keyspace
-    group: KeyGroup
-
-
-class RecallGroup(msgspec.Struct, frozen=True):
-    """Step that plans to take back the right child of a group whose left child is split.
-
-    The answer is :class:`MoveStarted`.
-    """
-
-    keyspace: Keyspace
-    group: KeyGroup
 
 
 class _MoveStep(msgspec.Struct, frozen=True):
@@ -109,7 +95,7 @@ class Fetch(msgspec.Struct, frozen=True):
     """Step in the keyspace that the records leave: delete the ``transferred`` records, and return the next records.
 
     The answer is a :class:`FetchedRecords`. If no records are left, the same script records this in the table
-    (:func:`service.clash.transitions.mark_emptied`).
+    (:func:`service.clash.table_transitions.mark_emptied`).
     """
 
     move: Move
@@ -127,7 +113,7 @@ class Put(msgspec.Struct, frozen=True):
 
 
 MoveStep = AcceptKeyGroup | Settle | GiveKeyGroup | Abandon | TakeBack | Forget | Finish
-InitialStep = SplitGroup | MergeGroup | RecallGroup
+InitialStep = SplitGroup | MergeGroup
 """Steps that begin a move."""
 Step = InitialStep | MoveStep | Fetch | Put
 
@@ -173,20 +159,20 @@ Outcome = MoveStarted | GiveResult | FetchedRecords | PutResult | StepDone
 
 
 _TRANSITIONS: dict[type, Callable[[ServerTable, Move], ServerTable]] = {
-    AcceptKeyGroup: transitions.accept_key_group,
-    Settle: transitions.settle,
-    GiveKeyGroup: transitions.give_key_group,
-    Abandon: transitions.abandon,
-    TakeBack: transitions.take_back,
-    Forget: transitions.forget,
-    Finish: transitions.finish,
+    AcceptKeyGroup: table_transitions.accept_key_group,
+    Settle: table_transitions.settle,
+    GiveKeyGroup: table_transitions.give_key_group,
+    Abandon: table_transitions.abandon,
+    TakeBack: table_transitions.take_back,
+    Forget: table_transitions.forget,
+    Finish: table_transitions.finish,
 }
 
 
 def keyspace_of(step: Step) -> Keyspace:
     """Return the keyspace in whose slot a step is carried out."""
     match step:
-        case SplitGroup() | MergeGroup() | RecallGroup():
+        case SplitGroup() | MergeGroup():
             return step.keyspace
         case AcceptKeyGroup() | Settle() | GiveKeyGroup() | Forget():
             return step.move.child
@@ -201,16 +187,13 @@ def keyspace_of(step: Step) -> Keyspace:
 def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable:
     """Return the table of a keyspace after a step; the same object if the step changes nothing.
 
-    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is impossible, or if the
-    step belongs to another keyspace.
+    ``keyspaces`` maps groups to keyspaces. Raises :class:`MoveRefused` if a split or merge is impossible.
     """
     match step:
         case SplitGroup():
-            return transitions.split(table, step.group, keyspaces)
+            return table_transitions.split(table, step.group, keyspaces)
         case MergeGroup():
-            return transitions.merge(table, step.group)
-        case RecallGroup():
-            return transitions.recall(table, step.group)
+            return table_transitions.merge(table, step.group)
         case Fetch() | Put():
             return table
         case _:
@@ -226,14 +209,10 @@ def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
     The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
     there.
     """
-    match step:
-        case Settle(move=move):
-            leaf = move.group
-        case Finish(move=move) if move.kind is MoveKind.MERGE:
-            leaf = transitions.target_leaf(after, move)
-        case _:
-            return None
-    return leaf if after.state(leaf) in SETTLED_STATES else None
+    if isinstance(step, Settle) or (isinstance(step, Finish) and step.move.kind is MoveKind.MERGE):
+        leaf = step.move.leaf
+        return leaf if after.state(leaf) is GroupState.ACTIVE else None
+    return None
 
 
 def resume_step(table: ServerTable) -> Step | None:
@@ -256,7 +235,8 @@ def next_step(step: Step, outcome: Outcome) -> Step | None:
         case PutResult(taking=taking) if isinstance(step, Put):
             return Fetch(step.move, step.records) if taking else None
         case FetchedRecords(records=records) if isinstance(step, Fetch):
-            return Put(step.move, records) if records else _after_transfer(step.move)
+            after_transfer = Settle if step.move.kind is MoveKind.SPLIT else Forget
+            return Put(step.move, records) if records else after_transfer(step.move)
     after = _AFTER.get(type(step))
     return None if after is None or isinstance(step, InitialStep) else after(step.move)
 
@@ -266,7 +246,3 @@ _AFTER: dict[type, type[Fetch | Finish]] = {AcceptKeyGroup: Fetch, TakeBack: Fet
 
 def _first_step(move: Move) -> Step:
     return AcceptKeyGroup(move) if move.kind is MoveKind.SPLIT else GiveKeyGroup(move)
-
-
-def _after_transfer(move: Move) -> Step:
-    return Settle(move) if move.kind is MoveKind.SPLIT else Forget(move)

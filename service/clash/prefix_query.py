@@ -14,14 +14,12 @@ filled leaves a record that is not ``present`` (a tombstone), because an older v
 once the leaf is filled, tombstones are dropped.
 """
 
-from collections.abc import Iterable, Sequence
-
 import msgspec
 
 from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyspaceMap
 from service.clash.server_table import Move
-from service.clash.transitions import Accepted, AcceptObjectReply
+from service.clash.table_transitions import Accepted, AcceptObjectReply
 
 Position = tuple[int, str]
 """A key and an id: the place of a record in the order, and of a reader."""
@@ -76,11 +74,6 @@ def merge_pages(earlier: Page, later: Page) -> Page:
     return Page(tuple(found[position] for position in sorted(found)), complete=end is None)
 
 
-def without_tombstones(records: Iterable[Record]) -> Sequence[Record]:
-    """Return the records of subscriptions that have not ended."""
-    return [record for record in records if record.present]
-
-
 class ReadLeaf(msgspec.Struct, frozen=True):
     """Request to process ``probe`` and, if its key is accepted, to read a page of the records of the key's leaf group.
 
@@ -107,9 +100,6 @@ class ReadDonor(msgspec.Struct, frozen=True):
     count: int
 
 
-ReadRequest = ReadLeaf | ReadDonor
-
-
 class PrefixQuery:
     """A query for all records under a prefix.
 
@@ -130,7 +120,7 @@ class PrefixQuery:
         """All records before this position have been read."""
         self.records: tuple[Record, ...] = ()
         """The page that the last result completed; often empty."""
-        self.request: ReadRequest | None = None
+        self.request: ReadLeaf | ReadDonor | None = None
         self._donor: tuple[Move, Page] | None = None
         self._start_search(prefix.key if place is None else place[0])
 
@@ -142,8 +132,6 @@ class PrefixQuery:
         """
         self.records = ()
         leaf = self._search.on_answer(answer)
-        if leaf is not None:
-            self._depths.record(leaf.group, self._search.depth)
         if leaf is None:
             self._donor = None
             self._request_leaf()
@@ -163,7 +151,7 @@ class PrefixQuery:
         self._request_leaf()
 
     def _advance(self, leaf: Accepted, page: Page) -> None:
-        self.records = tuple(without_tombstones(page.records))
+        self.records = tuple(record for record in page.records if record.present)
         following = leaf.group.last + 1
         if not page.complete:
             self.position = page.records[-1].position
@@ -176,7 +164,7 @@ class PrefixQuery:
             self.request = None
 
     def _start_search(self, key: int) -> None:
-        self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths.depth(key))
+        self._search = DepthSearch(key, self._prefix.bits, self._keyspaces, self._depths)
         self._donor = None
         self._request_leaf()
 

@@ -7,10 +7,8 @@ A group is in one of these states:
     RETURNING  a leaf that was merged: some records of its right half are still in that half's keyspace
     SPLIT      not a leaf: its left child is here, its right child in ``right_child``
     LEAVING    given back to its parent's keyspace: the remaining records are waiting to be fetched
-    RECALLED   a leaf, complete: a right child that came back to its parent's keyspace whole, as its sibling is split
 
-All leaves except recalled ones are in the keyspace that their virtual key maps to. A recalled group is not split while
-it is recalled. Deviation: the paper leaves a right child where it is until its sibling is a leaf too.
+All leaves are in the keyspace that their virtual key maps to.
 
 A keyspace carries out one *move* at a time: the split or merge of a group of its own, whose right child is in another
 keyspace, the *child* of the move. A keyspace can be the child in moves of several others. A keyspace numbers its moves,
@@ -44,13 +42,10 @@ class GroupState(StrEnum):
     RETURNING = "returning"
     SPLIT = "split"
     LEAVING = "leaving"
-    RECALLED = "recalled"
 
 
-LEAF_STATES = (GroupState.ACTIVE, GroupState.ARRIVING, GroupState.RETURNING, GroupState.RECALLED)
+LEAF_STATES = (GroupState.ACTIVE, GroupState.ARRIVING, GroupState.RETURNING)
 """States of leaves."""
-SETTLED_STATES = (GroupState.ACTIVE, GroupState.RECALLED)
-"""States of leaves that have all their records."""
 
 
 class TableEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -113,12 +108,9 @@ class Move(msgspec.Struct, frozen=True):
         return self.child if self.kind is MoveKind.SPLIT else self.keyspace
 
     @property
-    def depth(self) -> int:
-        """The depth with which a client's search finds the keyspace that receives the records.
-
-        It is the depth of the right child in a split, and the depth of the right child's parent in a merge.
-        """
-        return self.group.depth if self.kind is MoveKind.SPLIT else self.group.depth - 1
+    def leaf(self) -> KeyGroup:
+        """The leaf group that receives the records: the right child in a split, and its parent in a merge."""
+        return self.group if self.kind is MoveKind.SPLIT else self.group.parent
 
 
 class ServerTable(msgspec.Struct, frozen=True):
@@ -168,7 +160,7 @@ def root_table(keyspace: Keyspace, bits: int) -> ServerTable:
     return ServerTable(keyspace, bits, {KeyGroup(0, 0, bits): TableEntry(GroupState.ACTIVE)})
 
 
-_ENTRY = r"(active|arriving|returning|split|leaving|recalled)(?: parent=(\d+))?(?: right=(\d+))?"
+_ENTRY = r"(active|arriving|returning|split|leaving)(?: parent=(\d+))?(?: right=(\d+))?"
 _MOVE = r"(\d+) (split|merge) (\d+) ([01]*\*?) (giving|emptied|planned|taking)"
 
 

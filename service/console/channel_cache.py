@@ -20,7 +20,7 @@ import structlog
 from cachetools import TTLCache
 
 from service.corona.polling_limits import PollingLimits
-from service.corona.rhythm import publishing_clock
+from service.corona.weekly_rhythm import publishing_clock
 from service.errors import CoronetError
 from service.feeds.urls import host_of
 from service.model import ChannelId

@@ -5,6 +5,7 @@ publishers ask for, back-off of failing channels, budgets of sites, whole pollin
 leaves out polls that fail or are late, and pauses of whole sites.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,11 +17,11 @@ from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, scale_for_budget
 from service.corona.optimizer.node_optimizer import ChannelFactors, FactorTable, factor_table
 from service.corona.optimizer.objectives import Floats, detection_s
-from service.corona.optimizer.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint, binding_constraints
 from service.corona.optimizer.polling_levels import LevelChoices, RingLevels
 from service.corona.polling_limits import LimitReason
-from service.corona.rhythm import decode_rates, delay_factors, encode_speeds, polling_speeds, weight_factors
 from service.corona.site_budgets import POLL_BUDGET_SHARE
+from service.corona.weekly_rhythm import decode_rates, delay_factors, encode_speeds, polling_speeds, weight_factors
 from service.model import ChannelId
 from service.overlay.ring import RingView
 
@@ -165,8 +166,10 @@ class PolicyModel:
         subscriptions = np.maximum(table["subscribers"].astype(np.float64), 1.0)
         bounds: Mapping[BindingConstraint, int] = {}
         if scale is not None:
-            bounds = node_optimizer.count_by_constraint(
-                policy, self._nodes, table, scale, choices, reason=lambda row: self._channels[row].limit_reason
+            bounds = Counter(
+                binding_constraints(
+                    policy, self._nodes, table, scale, choices, reason=lambda row: self._channels[row].limit_reason
+                )
             )
         return Outcome(
             polls_per_minute=float(size.sum()) / policy.poll_interval_s * SECONDS_PER_MINUTE,
@@ -200,7 +203,7 @@ class PolicyModel:
         """Return the constraint that determines the number of polls of the channel in a ``row`` of the table."""
         channel, levels = self._channels[row], policy.objective.levels
         choices = RingLevels(self._ring, levels.base).choices([channel.id]) if levels.are_whole else None
-        (bound,) = node_optimizer.count_by_constraint(
+        (bound,) = binding_constraints(
             policy, self._nodes, table[row : row + 1], scale, choices, reason=lambda _: channel.limit_reason
         )
         return bound

@@ -14,14 +14,16 @@ has to agree.
 - ``optimizer``         the package that computes c and n, and explains them
 - ``aggregation``       the exchange of nodes' summaries of their channels, in which each channel counts exactly once
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
-- ``rhythm``            at which hours of the week a channel publishes, and the clocks by which its polls follow
+- ``weekly_rhythm``     at which hours of the week a channel publishes, and the clocks by which its polls follow
 - ``update_rates``      the update interval of a channel, estimated from its polls
 - ``polling_limits``    what a publisher, or the failures of its polls, allow
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
+- ``fleet_scale``       the scale c as one node knows it
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
+- ``plan_table``        the numbers of these plans, as arrays
 - ``assignment_digests``  digests by which owners and members confirm that they agree
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
-- ``member``            a member of polling sets: polls as assigned and sends candidates to owners
+- ``polling_set_member``  a member of polling sets: polls as assigned and sends candidates to owners
 - ``protocol``          owner and member of one node together
 - ``events``, ``messages``  inputs and outputs of a node, and what nodes send each other
 

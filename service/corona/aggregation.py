@@ -20,7 +20,15 @@ from math import inf
 
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS
-from service.corona.messages import MIXED, Aggregate, Summary, SummaryConfirmation, SummaryRequest, aggregate_digest
+from service.corona.messages import (
+    MIXED,
+    Aggregate,
+    Summary,
+    SummaryConfirmation,
+    SummaryMessage,
+    SummaryRequest,
+    aggregate_digest,
+)
 from service.corona.optimizer.polling_levels import LevelSteps, decode_steps
 from service.corona.optimizer.tradeoff_clusters import decode, encode, merge
 from service.model import NodeId
@@ -64,14 +72,12 @@ def is_valid(aggregate: Aggregate) -> bool:
 class _SiblingAggregate:
     sender: NodeId
     aggregate: Aggregate
-    digest: bytes
     received_s: float
 
 
 @dataclass(slots=True)
 class _SentAggregate:
     aggregate: Aggregate
-    digest: bytes
     at_s: float
     """When it was sent or confirmed last."""
 
@@ -95,7 +101,12 @@ class Aggregation:
         ``validate`` is called in place of :func:`is_valid`: a simulation caches its results, because one aggregate is
         sent to many nodes.
         """
-        self._own: Aggregate | None = None
+        self.own: Aggregate | None = None
+        """The aggregate of the node's own channels; set it whenever these change.
+
+        While it is None, because the node does not know yet which channels it owns, nothing is sent, and the node is
+        not covered by others' aggregates.
+        """
         self._node_id = node_id
         self._own_point = from_hex(node_id)
         self._silence_s = soft_state_ttl_s
@@ -108,34 +119,17 @@ class Aggregation:
         """Aggregates of sibling subtrees, by row and digit."""
         self._sums: dict[int, tuple[tuple[Aggregate, ...], Aggregate]] = {}
         """The last sum of each row: its addends and the result."""
-        self._aggregates: list[Aggregate] | None = None
-        """The result of :meth:`_subtree_aggregates`; None after a change."""
         self._sent: dict[NodeId, _SentAggregate] = {}
         """The aggregate that each recipient was sent last."""
 
-    @property
-    def own(self) -> Aggregate | None:
-        """The aggregate of the node's own channels; set it whenever these change.
-
-        While it is None, because the node does not know yet which channels it owns, nothing is sent, and the node is
-        not covered by others' aggregates.
-        """
-        return self._own
-
-    @own.setter
-    def own(self, aggregate: Aggregate | None) -> None:
-        self._own, self._aggregates = aggregate, None
-
     def on_ring_changed(self, view: RingView) -> None:
         """Adopt the ring, and drop the aggregates received from nodes that are no longer on it."""
-        self._view, self._aggregates = view, None
+        self._view = view
         self._recipients = None  # computed on demand, because the ring may change often between two ticks
         self._siblings = {place: sibling for place, sibling in self._siblings.items() if sibling.sender in view}
         self._sent = {}
 
-    def on_message(
-        self, sender: NodeId, message: Summary | SummaryConfirmation | SummaryRequest, now_s: float
-    ) -> list[Send]:
+    def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
         """Process another node's message, and return the messages that answer it.
 
         An invalid message is ignored, and so is a summary of a node that is not a contact of this node.
@@ -160,8 +154,7 @@ class Aggregation:
         if known is not None and known.aggregate == aggregate:
             known.sender, known.received_s = sender, now_s
         elif self._validate(aggregate):
-            self._siblings[place] = _SiblingAggregate(sender, aggregate, aggregate_digest(aggregate), now_s)
-            self._aggregates = None
+            self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
     def _is_confirmed(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
         """Keep the aggregate that a contact confirms; return False if this node has another one, or none."""
@@ -169,7 +162,7 @@ class Aggregation:
         if place is None:
             return True
         known = self._siblings.get(place)
-        if known is None or known.digest != message.digest:
+        if known is None or aggregate_digest(known.aggregate) != message.digest:
             return False
         known.sender, known.received_s = sender, now_s
         return True
@@ -179,11 +172,10 @@ class Aggregation:
 
         An aggregate is confirmed if it has not changed since it was sent in this maintenance interval.
         """
-        expired = [place for place, sibling in self._siblings.items() if now_s - sibling.received_s >= self._silence_s]
-        for place in expired:
-            del self._siblings[place]
-            self._aggregates = None
-        if self._own is None:
+        self._siblings = {
+            place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
+        }
+        if self.own is None:
             return
         aggregates = self._subtree_aggregates()
         for row, nodes in enumerate(self._rows()):
@@ -194,10 +186,10 @@ class Aggregation:
                     yield self._send(node, row, aggregate, now_s)
                 elif now_s - sent.at_s >= self._silence_s / SOFT_STATE_INTERVALS - _ROUNDING_S:
                     sent.at_s = now_s
-                    yield Send(node, SummaryConfirmation(row + 1, sent.digest))
+                    yield Send(node, SummaryConfirmation(row + 1, aggregate_digest(aggregate)))
 
     def _send(self, node: NodeId, row: int, aggregate: Aggregate, now_s: float) -> Send:
-        self._sent[node] = _SentAggregate(aggregate, aggregate_digest(aggregate), now_s)
+        self._sent[node] = _SentAggregate(aggregate, now_s)
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
@@ -224,29 +216,18 @@ class Aggregation:
 
         The index of an aggregate is the number of leading digits that the subtree's nodes have in common.
         """
-        if self._aggregates is None:
-            self._aggregates = self._join_subtrees()
-        return self._aggregates
-
-    def _join_subtrees(self) -> list[Aggregate]:
-        aggregate = self._own or EMPTY_AGGREGATE
+        aggregate = self.own or EMPTY_AGGREGATE
         aggregates = [aggregate]
         for row in reversed(range(len(self._rows()))):
             by_digit = {place[1]: sibling.aggregate for place, sibling in self._siblings.items() if place[0] == row}
             by_digit[digit(self._own_point, row, self._base)] = aggregate
-            aggregate = self._join_cached(row, tuple(by_digit[at] for at in sorted(by_digit)))
+            addends = tuple(by_digit[at] for at in sorted(by_digit))
+            known = self._sums.get(row)
+            if known is None or known[0] != addends:
+                known = self._sums[row] = addends, self._join(addends)
+            aggregate = known[1]
             aggregates.append(aggregate)
         return aggregates[::-1]
-
-    def _join_cached(self, row: int, addends: tuple[Aggregate, ...]) -> Aggregate:
-        """Return the sum of ``addends``, the aggregates for the routing row ``row``.
-
-        The sum is cached until the row's aggregates change.
-        """
-        known = self._sums.get(row)
-        if known is None or known[0] != addends:
-            known = self._sums[row] = addends, self._join(addends)
-        return known[1]
 
 
 def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tuple[NodeId, ...], ...]:
@@ -255,12 +236,12 @@ def summary_recipients(view: RingView, node_id: NodeId, base: int) -> tuple[tupl
     A row is a number of leading digits, of base ``base``, that two nodes have in common. A node's contact for another
     digit in the next place is the node nearest to the node's own id with that digit.
     """
-    if node_id not in view:
+    branchings = view.branchings(node_id)
+    if branchings is None:
         return ()
-    point, width = from_hex(node_id), (base - 1).bit_length()
-    branchings, rows = view.branchings(node_id), list[tuple[NodeId, ...]]()
+    point, width, rows = from_hex(node_id), (base - 1).bit_length(), list[tuple[NodeId, ...]]()
     while (below := (1 << BITS - width * len(rows)) - 1) & branchings:
         # Nodes that share all digits before the row's, and all bits behind it at which the path to this node branches.
         mask = ~below | branchings & below >> width
-        rows.append(tuple(node for node in view.with_bits(mask, point) if node != node_id))
+        rows.append(tuple(node for node in view.nodes_with_bits(mask, point) if node != node_id))
     return tuple(rows)

@@ -33,7 +33,7 @@ def fingerprint(assignment: Assignment) -> int:
 def version_fingerprint(channel: ChannelId, version: int) -> int:
     """Return the part of a fingerprint that depends on the channel's version.
 
-    The XOR of a fingerprint with this part for the former and for the new version is that of the new version.
+    To change the version in a fingerprint, XOR the fingerprint with this part for the former and for the new version.
     """
     return _hash(f"{channel} {version}".encode())
 
@@ -44,7 +44,7 @@ def bucket_of(channel: ChannelId, buckets: int) -> int:
 
 
 def is_bucket_count(buckets: int) -> bool:
-    """Return whether channels can be divided into so many buckets: a power of two up to ``MAX_BUCKETS``."""
+    """Return whether ``buckets`` is a possible number of buckets: a power of two up to ``MAX_BUCKETS``."""
     return 1 <= buckets <= MAX_BUCKETS and buckets.bit_count() == 1
 
 
@@ -76,7 +76,7 @@ class AssignmentDigests:
         return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
 
     def by_bucket(self, buckets: int) -> list[int]:
-        """Return the digests of so many buckets, a power of two up to ``MAX_BUCKETS``."""
+        """Return the digests of all buckets, if there are ``buckets`` of them, a power of two up to ``MAX_BUCKETS``."""
         digests = [0] * buckets
         for bucket, digest in self._by_bucket.items():
             digests[bucket % buckets] ^= digest
@@ -89,7 +89,7 @@ def encode_digests(digests: list[int]) -> bytes:
 
 
 def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
-    """Return the digests of a member's buckets; None if that many buckets are not possible."""
+    """Return the digests of a member's buckets; None if their number is not a possible number of buckets."""
     buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
     return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)
 

@@ -15,6 +15,7 @@ from math import inf
 
 import msgspec
 
+from service.corona import events
 from service.corona.assignment_digests import (
     AssignmentDigests,
     bucket_of,
@@ -22,18 +23,7 @@ from service.corona.assignment_digests import (
     fingerprint,
     version_fingerprint,
 )
-from service.corona.events import (
-    ChannelsChanged,
-    ChannelsListed,
-    Effect,
-    ListedChannel,
-    OwnershipTaken,
-    Publish,
-    PublishRefused,
-    ReleaseOwnership,
-    Send,
-    TakeOwnership,
-)
+from service.corona.events import Effect, ListedChannel, Publish, ReleaseOwnership, Send, TakeOwnership
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
@@ -87,8 +77,8 @@ class _OwnedChannel(msgspec.Struct, gc=False):
     def base_of(self, version: int, digest: bytes) -> VersionBase | None:
         """Return the :class:`VersionBase` of ``version``, which members need for their next polls.
 
-        ``digest`` is its content's. The result is None if members have to load the base from the store: this node did
-        not store the version, or the version is more than a change of entries.
+        ``digest`` identifies the version's content. The result is None if members have to load the base from the store:
+        this node did not store the version, or the version is more than a change of entries.
         """
         if self.candidate is None or version != self.version:
             return None
@@ -99,8 +89,8 @@ class _OwnedChannel(msgspec.Struct, gc=False):
         return VersionBase(candidate.validators, delta.detected_s, self.subscribers, digest)
 
 
-class Owner:
-    """The owner half of a node's protocol.
+class OwnerProtocol:
+    """The half of a node's protocol that assigns polling sets and stores versions, for the channels that it owns.
 
     ``now_s`` is monotonic time and ``fleet_s`` fleet time (Unix seconds of the store's clock), both in seconds.
     """
@@ -111,8 +101,6 @@ class Owner:
         self._view = RingView(0, ())
         self._plans = plans
         self._channels: dict[ChannelId, _OwnedChannel] = {}
-        self._largest_set = 0
-        """A size that no polling set exceeds."""
         self._digests: dict[NodeId, AssignmentDigests] = {}
         """The digests of each member's assignments by this node."""
         self._outdated: set[ChannelId] = set()
@@ -125,10 +113,8 @@ class Owner:
         """Unwanted channels in the last registry walk; a candidate of a forgotten member does not revive them."""
         self._registry_walk: tuple[float, set[ChannelId]] = -inf, set()
         """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
-        self._has_listed = False
-        """Whether a registry walk has been completed since the start."""
-        self._to_list = 0
-        """The number of channels that the first registry walk is going to find; 0 if it is not known."""
+        self._to_list: int | None = 0
+        """The number of channels that the first registry walk is going to find; 0 if unknown, None once it is over."""
 
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
@@ -136,27 +122,24 @@ class Owner:
         Only members whose place in a polling set has changed get an assignment.
         """
         change, self._view = view.change_since(self._view), view
-        least, concerned = change.least_count(self._node_id), list[ChannelId]()
-        if least <= max(1, self._largest_set):
-            self._largest_set = max((len(owned.members) for owned in self._channels.values()), default=0)
-            for channel, owned in self._channels.items():
-                size = max(1, len(owned.members))
-                if size >= least and change.concerns(channel, size):
-                    concerned.append(channel)
-                    owned.are_members_current = False
+        concerned = list[ChannelId]()
+        for channel, owned in self._channels.items():
+            if change.concerns(channel, max(1, len(owned.members))):
+                concerned.append(channel)
+                owned.are_members_current = False
         for channel in [each for each in concerned if not view.is_among_nearest(each, self._node_id, 1)]:
             self._remove(channel)
             yield ReleaseOwnership(channel)
         yield from self._update_assignments([each for each in concerned if each in self._channels], fleet_s)
 
-    def on_channels_listed(self, event: ChannelsListed, now_s: float) -> Iterator[Effect]:
+    def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
         A channel is unwanted if nobody has wanted it since the batches were requested.
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
-        if not self._has_listed:
+        if self._to_list is not None:
             self._to_list = event.total
         for entry in event.channels:
             if entry.is_wanted:
@@ -164,13 +147,12 @@ class Owner:
             else:
                 self._registry_walk[1].add(entry.channel)
         if event.complete:
-            self._has_listed, self._to_list = True, 0
-            self._unwanted = self._registry_walk[1]
+            self._to_list, self._unwanted = None, self._registry_walk[1]
             unwanted = [channel for channel, owned in self._channels.items() if owned.last_wanted_s < event.requested_s]
             for channel in unwanted:
                 yield from self.release(channel)
 
-    def on_channels_changed(self, event: ChannelsChanged, now_s: float) -> Iterator[Effect]:
+    def on_channels_changed(self, event: events.ChannelsChanged, now_s: float) -> Iterator[Effect]:
         """Take ownership of the channels in this event that are wanted, and release the others."""
         for entry in event.channels:
             if entry.is_wanted:
@@ -184,7 +166,7 @@ class Owner:
 
     def count_channels(self) -> int | None:
         """Return the number of channels that this node owns or is about to own; None before the first registry walk."""
-        return len(self._channels) if self._has_listed else None
+        return len(self._channels) if self._to_list is None else None
 
     def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:
         self._plans.set_subscribers(entry.channel, entry.subscribers)
@@ -213,7 +195,7 @@ class Owner:
             yield ReleaseOwnership(channel)
 
     def on_ownership_taken(
-        self, event: OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
+        self, event: events.OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
         """Register the channel's epoch and state, and process the candidate that was waiting for them.
 
@@ -225,15 +207,7 @@ class Owner:
             return
         owned.epoch = event.epoch
         self._set_version(event.channel, owned, event.version)
-        self._plans.add_channel(
-            event.channel,
-            owned.subscribers,
-            event.updates,
-            known,
-            private=event.private,
-            site=event.site,
-            limits=event.limits,
-        )
+        self._plans.add_channel(event, owned.subscribers, known)
         self._acquired.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
@@ -267,12 +241,12 @@ class Owner:
         elif owned.candidate is None or candidate.base_version < owned.version:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
-    def on_version_published(self, channel: ChannelId, version: int, digest: bytes) -> Iterator[Effect]:
-        """Announce the stored version, whose content has this digest, to the channel's polling set."""
-        owned = self._channels.get(channel)
+    def on_version_published(self, event: events.VersionPublished) -> Iterator[Effect]:
+        """Announce the stored version to the channel's polling set."""
+        channel, owned = event.channel, self._channels.get(event.channel)
         if owned is not None:
-            self._set_version(channel, owned, max(owned.version, version))
-            announcement = VersionAnnouncement(channel, owned.version, owned.base_of(version, digest))
+            self._set_version(channel, owned, max(owned.version, event.version))
+            announcement = VersionAnnouncement(channel, owned.version, owned.base_of(event.version, event.digest))
             owned.candidate = None
             if owned.updates is not None:
                 self._plans.set_history(channel, owned.updates)
@@ -281,12 +255,15 @@ class Owner:
                 yield Send(member, announcement)
 
     def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Plan a channel's polls by a limit that a member has reported, at once; other channels are ignored."""
+        """Plan a channel's polls by a limit that a member has reported, at once.
+
+        A limit of a channel that this node does not own is ignored.
+        """
         if limit.channel in self._channels and self._plans.set_limit(limit):
             self._outdated.add(limit.channel)
             yield from self._update_assignments([limit.channel], fleet_s)
 
-    def on_publish_refused(self, event: PublishRefused, now_s: float) -> Iterator[Effect]:
+    def on_publish_refused(self, event: events.PublishRefused, now_s: float) -> Iterator[Effect]:
         """Load a channel's state again, because the store has refused to store a candidate based on the present one.
 
         The state was changed by another node, or by an earlier attempt of this node whose answer was lost. The refusal
@@ -297,7 +274,7 @@ class Owner:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send a member, which has reported these digests, all of its assignments in the buckets that differ.
+        """Send a member all of its assignments in the buckets in which its reported digests differ from this node's.
 
         Nothing is sent if the two nodes' rings differ: their polling sets differ as well then.
         """
@@ -307,38 +284,28 @@ class Owner:
         digests = self._digests.get(member, AssignmentDigests())
         differing = {bucket for bucket, own in enumerate(digests.by_bucket(len(held))) if own != held[bucket]}
         count = max(len(held), digests.suitable_buckets)
-        by_bucket: dict[int, list[Assignment]] = {
-            bucket: [] for bucket in range(count) if bucket % len(held) in differing
-        }
+        buckets = [bucket for bucket in range(count) if bucket % len(held) in differing]
+        by_bucket: dict[int, list[Assignment]] = {bucket: [] for bucket in buckets}
         for channel, owned in self._channels.items():
             if member in owned.members and (found := by_bucket.get(bucket_of(channel, count))) is not None:
-                assignment = self._assignment(channel, owned, owned.members.index(member))
-                if assignment is not None:
-                    found.append(assignment)
-        assignments: list[Assignment] = []
-        buckets: list[int] = []
-        for bucket, some in by_bucket.items():
-            if buckets and len(assignments) + len(some) > _SCHEDULE_BATCH:
-                yield Send(member, Assign(self._view.version, tuple(assignments), count, tuple(buckets)))
-                assignments, buckets = [], []
-            assignments += some
-            buckets.append(bucket)
-        if buckets:
-            yield Send(member, Assign(self._view.version, tuple(assignments), count, tuple(buckets)))
+                found.append(self._assignment(channel, owned, owned.members.index(member)))
+        # About ``_SCHEDULE_BATCH`` assignments in each message.
+        step = max(1, _SCHEDULE_BATCH * count // max(1, digests.count))
+        for start in range(0, len(buckets), step):
+            some = tuple(buckets[start : start + step])
+            assignments = tuple(assignment for bucket in some for assignment in by_bucket[bucket])
+            yield Send(member, Assign(self._view.version, assignments, count, some))
 
     def maintain(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Repeat unanswered requests to the store, send assignments that have changed, and confirm the others.
 
         Each member gets one digest of all its assignments by this node.
         """
-        self._waiting = {
-            channel
-            for channel in self._waiting
-            if (owned := self._channels.get(channel)) is not None and owned.is_waiting
-        }
-        for channel in self._waiting:
-            owned = self._channels[channel]
-            if now_s - owned.requested_s >= self._policy.maintenance_interval_s:
+        for channel in list(self._waiting):
+            owned = self._channels.get(channel)
+            if owned is None or not owned.is_waiting:
+                self._waiting.remove(channel)
+            elif now_s - owned.requested_s >= self._policy.maintenance_interval_s:
                 yield self._take_ownership_again(channel, owned, now_s)
         yield from self.update_schedules(fleet_s)
         for member, digests in self._digests.items():
@@ -389,7 +356,7 @@ class Owner:
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
         # Without it, the first channels of a node that starts would share the budget of all, and be polled too often.
-        count = max(len(self._channels), self._to_list)
+        count = max(len(self._channels), self._to_list or 0)
         for start in range(0, len(adopted), _SCHEDULE_BATCH):
             some = adopted[start : start + _SCHEDULE_BATCH]
             by_member: dict[NodeId, list[Assignment]] = {}
@@ -401,18 +368,19 @@ class Owner:
                 if not owned.are_members_current or schedule.size != len(former):
                     owned.members = self._view.nearest(channel, schedule.size)
                     owned.are_members_current = True
-                    self._largest_set = max(self._largest_set, len(owned.members))
                 is_changed = schedule is not former_schedule or channel in self._outdated
                 if not is_changed and owned.members == former:
                     continue
                 if schedule.size != len(former):
                     kept_s = former_schedule.next_channel_poll_s(fleet_s) if former_schedule else inf
                     handed_over_s = kept_s if kept_s < schedule.first_s else 0.0
-                    yield from self._unassign(channel, former, owned.members, handed_over_s)
+                    unassign = Unassign(self._view.version, channel, handed_over_s)
+                    leaving = [member for member in former if member in self._view and member not in owned.members]
+                    yield from (Send(member, unassign) for member in leaving)
                 found: list[int] = []
                 for rank, member in enumerate(owned.members):
                     if is_changed or former[rank : rank + 1] != (member,):
-                        assignment = self._new_assignment(channel, owned, rank, schedule)
+                        assignment = self._assignment(channel, owned, rank)
                         by_member.setdefault(member, []).append(assignment)
                         found.append(fingerprint(assignment))
                     else:
@@ -422,23 +390,10 @@ class Owner:
             for member, assignments in by_member.items():
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
-    def _unassign(
-        self, channel: ChannelId, former: tuple[NodeId, ...], present: tuple[NodeId, ...], last_poll_s: float
-    ) -> Iterator[Send]:
-        """Make the ``former`` members that are not ``present`` ones stop polling after a poll at ``last_poll_s``."""
-        for member in former:
-            if member in self._view and member not in present:
-                yield Send(member, Unassign(self._view.version, channel, last_poll_s))
-
-    def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment | None:
-        """Return the assignment of the member of this rank; None if the channel has no schedule yet."""
-        schedule = self._plans.schedule(channel)
-        return None if schedule is None else self._new_assignment(channel, owned, rank, schedule)
-
-    def _new_assignment(
-        self, channel: ChannelId, owned: _OwnedChannel, rank: int, schedule: PollingSchedule
-    ) -> Assignment:
-        return Assignment(channel, rank, schedule, owned.version, owned.subscribers, self._plans.limits(channel))
+    def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
+        """Return the assignment of the member of this rank."""
+        schedule, limits = self._plans.schedule_and_limits(channel)
+        return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 
     def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
         """Set the channel's version, also in the fingerprints of its assignments: members follow its announcement."""

@@ -59,7 +59,7 @@ class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
     All goals except Fast distribute ``demand_factor`` times the demand of all channels
-    (``node_optimizer.imposed_loads``). From 1 on, all public channels can be polled as often as politeness allows, so
+    (``node_optimizer.channel_demands``). From 1 on, all public channels can be polled as often as politeness allows, so
     that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
     ``budget_polls_per_minute`` limits the whole fleet under any goal; None means no limit. No channel's mean wait
     exceeds ``longest_wait_s``, unless the limits of publishers require it, or a quarter of this budget does not pay for

@@ -122,7 +122,10 @@ class FleetScale:
         return moved
 
     def take_change(self) -> bool:
-        """Return whether schedules must be compared with the scale, ring and policy; the caller then compares them."""
+        """Return whether the scale, the ring or the policy has changed since the last call.
+
+        If so, the caller compares all schedules with them.
+        """
         if not self.has_changed:
             return False
         self.has_changed, self._compared = False, self.scale

@@ -238,6 +238,9 @@ class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
     digits: int
 
 
+SummaryMessage = Summary | SummaryConfirmation | SummaryRequest
+
+
 class SiteShare(msgspec.Struct, frozen=True, array_like=True):
     """The channels of one ``site`` that one node owns, summarised as encoded tradeoff ``clusters``."""
 
@@ -269,7 +272,7 @@ class SiteScales(msgspec.Struct, frozen=True, tag=True):
 
 Message = (
     Assign | AssignmentDigest | BucketDigests | Unassign | Candidate | VersionAnnouncement | Rejection | ChannelAdded
-    | ChannelRemoved | Summary | SummaryConfirmation | SummaryRequest | SiteShares | SiteScales | PollingLimit
+    | ChannelRemoved | SummaryMessage | SiteShares | SiteScales | PollingLimit
 )  # fmt: skip
 
 

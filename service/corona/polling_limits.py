@@ -73,13 +73,8 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         For a pause ``until_s`` is its end in fleet time, for the other kinds ``interval_s`` is the shortest interval in
         seconds. The value 0 removes the limit.
         """
-        match reason:
-            case LimitReason.HINT:
-                return msgspec.structs.replace(self, hint_s=interval_s)
-            case LimitReason.FAILURE:
-                return msgspec.structs.replace(self, failure_s=interval_s)
-            case LimitReason.PAUSE:
-                return msgspec.structs.replace(self, paused_until_s=until_s)
+        value = until_s if reason is LimitReason.PAUSE else interval_s
+        return msgspec.structs.replace(self, **{_FIELDS[reason]: value})
 
     def is_outdated(self, reason: LimitReason, interval_s: int, until_s: int, fleet_s: float) -> bool:
         """Return whether the limit of kind ``reason`` in this object differs notably from a newly observed one.
@@ -92,5 +87,7 @@ class PollingLimits(msgspec.Struct, frozen=True, array_like=True, gc=False):
         known_s = self.hint_s if reason is LimitReason.HINT else self.failure_s
         return not HINT_FALL * known_s <= interval_s <= HINT_RISE * known_s
 
+
+_FIELDS = {LimitReason.HINT: "hint_s", LimitReason.FAILURE: "failure_s", LimitReason.PAUSE: "paused_until_s"}
 
 NO_LIMITS = PollingLimits()

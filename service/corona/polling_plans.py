@@ -11,7 +11,6 @@ The node's aggregate is made anew when the polls of its channels have changed by
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from heapq import heappop, heappush
 from math import ceil, inf
 from sys import intern
 
@@ -19,46 +18,30 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.events import Send
+from service.corona import weekly_rhythm
+from service.corona.events import OwnershipTaken, Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
-from service.corona.messages import (
-    Aggregate,
-    PollingLimit,
-    SiteScales,
-    SiteShares,
-    Summary,
-    SummaryConfirmation,
-    SummaryRequest,
-)
+from service.corona.messages import Aggregate, PollingLimit, SiteScales, SiteShares, SummaryMessage
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
 from service.corona.optimizer.node_optimizer import (
-    FACTORS_ROW,
-    POLL_COST,
     ChannelFactors,
     FactorTable,
-    PlanTable,
     factor_table,
 )
 from service.corona.optimizer.objectives import Floats
-from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, explain_polling
+from service.corona.optimizer.poll_explanation import (
+    BindingConstraint,
+    PollExplanation,
+    binding_constraints,
+    explain_polling,
+)
 from service.corona.optimizer.polling_levels import LevelChoices, level_of
+from service.corona.plan_table import PlanTable
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.polling_schedule import PollingSchedule, new_schedule, polling_set_size, revised_schedule
-from service.corona.rhythm import (
-    HOUR_S,
-    are_similar,
-    are_within,
-    decode_rates,
-    decode_speeds,
-    delay_factors,
-    encode_speeds,
-    hourly_speeds,
-    polling_speeds,
-    weight_factors,
-)
-from service.corona.site_budgets import CrowdedSites, SiteBudgets
+from service.corona.site_budgets import SiteBudgets
 from service.corona.update_rates import UpdateHistory, history_after_delta
 from service.model import ChannelId, Delta, NodeId
 from service.overlay.ring import RingView
@@ -85,10 +68,6 @@ class _ChannelPlan(msgspec.Struct, gc=False):
     limits: PollingLimits
     row: int
     """The channel's row in the plan table."""
-    planned_rhythm: bytes = b""
-    """The rhythm from which the speeds of the schedule's clock were computed."""
-    pause_end_s: float = 0.0
-    """The end of the channel's pause, in fleet time, if it is known when to review the channel; else 0."""
 
 
 class PollingPlans:
@@ -105,8 +84,6 @@ class PollingPlans:
         """Channels whose factors have to be read again."""
         self._outdated: set[ChannelId] = set()
         """Channels whose schedule may not fit their factors, the scale or the ring."""
-        self._pause_ends: list[tuple[float, ChannelId]] = []
-        """The ends of pauses in fleet time, as a heap; an entry may be outdated."""
         self._reviewed_rows = 0
         """The row at which the next review begins."""
         self._reviewed_s = -inf
@@ -124,12 +101,17 @@ class PollingPlans:
 
         None if no factor has changed.
         """
+        self._hours = 0.0, 0.0
+        """The hours of fleet time for whose speeds this node's shares were made."""
         self._present_hours: tuple[float, float] | None = None
         """The hours of fleet time for which the table has present speeds; None if all of them are 1."""
         self._sites = SiteBudgets(node_id, policy)
-        self._crowded = CrowdedSites()
-        self._share_hours = 0.0, 0.0
-        """The hours of fleet time for whose speeds this node's shares were made."""
+        self._crowded: set[str] = set()
+        """The sites about which shares are exchanged, because their budget may be exceeded."""
+        self._can_crowd_change = False
+        """Whether channels, subscribers, the ring or budgets have changed since ``_crowded`` was found."""
+        self._outdated_shares: set[str] = set()
+        """Sites whose channels have changed since this node's share was made."""
         self._bounds: Mapping[ChannelId, ChannelBounds] = {}
         """Bounds that admins have set for single channels of the fleet."""
 
@@ -156,7 +138,7 @@ class PollingPlans:
             self._plans[channel].bounds = bounds.get(channel, NO_BOUNDS)
         self._stale.update(changed)
         if changed or self._sites.set_rates(site_rates):
-            self._crowded.mark_all_changed()
+            self._can_crowd_change = True
         if changed or objective != self._policy.objective:
             if objective.goal.depends_on_updates is not self._policy.objective.goal.depends_on_updates:
                 self._stale.update(self._plans)
@@ -169,23 +151,18 @@ class PollingPlans:
         self._fleet.on_ring_changed(view, now_s)
         self._sites.on_ring_changed(view)
         self._is_aggregate_current = False
-        self._crowded.mark_all_changed()
+        self._can_crowd_change = True
 
-    def on_message(
-        self,
-        sender: NodeId,
-        message: Summary | SummaryConfirmation | SummaryRequest | SiteShares | SiteScales,
-        now_s: float,
-    ) -> list[Send]:
+    def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares | SiteScales, now_s: float) -> list[Send]:
         """Process a message of another node, about summaries or sites' scales; return the messages that answer it."""
         match message:
-            case Summary() | SummaryConfirmation() | SummaryRequest():
-                return self._fleet.aggregation.on_message(sender, message, now_s)
             case SiteShares():
                 self._sites.on_shares(sender, message, now_s)
             case SiteScales():
                 for site in self._sites.on_scales(sender, message, now_s):
                     self._on_site_scale_changed(site)
+            case _:
+                return self._fleet.aggregation.on_message(sender, message, now_s)
         return []
 
     def send_summaries(
@@ -201,11 +178,14 @@ class PollingPlans:
         if is_maintenance:
             self._choose_reviewed(now_s, fleet_s)
             self._update_present_speeds(fleet_s)
-        self._update_crowded_sites()
-        if is_maintenance or not self._is_aggregate_current:
+        is_due = is_maintenance or not self._is_aggregate_current
+        if is_due:
             self._review(fleet_s)
-            self._update_shares(fleet_s)
-        yield from self._sites.send(is_maintenance=is_maintenance)
+        if self._can_crowd_change:
+            self._update_crowded_sites()
+        if is_due:
+            self._update_shares()
+        yield from self._sites.send_shares(is_maintenance=is_maintenance)
         for site in self._sites.expire(now_s):
             self._on_site_scale_changed(site)
         yield from self._sites.send_scales(is_maintenance=is_maintenance)
@@ -239,39 +219,28 @@ class PollingPlans:
         self._review(fleet_s)
         return frozenset(self._outdated)
 
-    def add_channel(
-        self,
-        channel: ChannelId,
-        subscribers: int,
-        updates: UpdateHistory,
-        known: PollingSchedule | None,
-        *,
-        private: bool,
-        site: str,
-        limits: PollingLimits = NO_LIMITS,
-    ) -> None:
-        """Add a channel, or replace ``private``, ``updates`` and ``limits`` of a channel that is present already.
+    def add_channel(self, taken: OwnershipTaken, subscribers: int, known: PollingSchedule | None) -> None:
+        """Add the channel of an event, or replace what may have changed of a channel that is present already.
 
-        Args:
-            channel: The channel.
-            subscribers: Its number of subscribers.
-            updates: Its update history.
-            known: The schedule by which its previous owner had it polled; None if it is not known.
-            private: Whether it is exempt from the limit on polls of public channels.
-            site: The registrable domain or address whose request budget it shares; empty if there is none.
-            limits: What its publisher and its failures allow.
+        ``subscribers`` is the channel's number of subscribers. ``known`` is the schedule by which its previous owner
+        had it polled; None if it is not known.
         """
-        plan = self._plans.get(channel)
+        channel, plan = taken.channel, self._plans.get(taken.channel)
         if plan is None:
-            bounds = self._bounds.get(channel, NO_BOUNDS)
-            row = self._table.add(channel)
-            self._plans[channel] = _ChannelPlan(subscribers, private, updates, known, intern(site), bounds, limits, row)
-            self._crowded.add(site, channel, self._policy.most_polls_per_hour(subscribers))
-            if bounds.longest_wait_s:
-                self._crowded.mark_all_changed()
+            self._plans[channel] = _ChannelPlan(
+                subscribers,
+                taken.private,
+                taken.updates,
+                known,
+                intern(taken.site),
+                self._bounds.get(channel, NO_BOUNDS),
+                taken.limits,
+                row=self._table.add(channel, taken.site),
+            )
+            self._can_crowd_change = True
             self._is_aggregate_current = False
         else:
-            plan.private, plan.updates, plan.limits = private, updates, limits
+            plan.private, plan.updates, plan.limits = taken.private, taken.updates, taken.limits
         self._stale.add(channel)
         self._outdated.add(channel)
 
@@ -284,27 +253,26 @@ class PollingPlans:
             self._outdated.discard(channel)
             if (moved := self._table.remove(plan.row)) is not None:
                 self._plans[moved].row = plan.row
-            self._crowded.remove(plan.site, channel, self._policy.most_polls_per_hour(plan.subscribers))
+            self._can_crowd_change = True
+            self._outdated_shares.add(plan.site)
 
     def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
         """Set a channel's number of subscribers; an unknown channel is ignored."""
         plan = self._plans.get(channel)
         if plan is not None and plan.subscribers != subscribers:
-            before, after = map(self._policy.most_polls_per_hour, (plan.subscribers, subscribers))
-            self._crowded.change(plan.site, after - before)
             plan.subscribers = subscribers
+            self._can_crowd_change = True
             self._stale.add(channel)
             self._is_aggregate_current = False
 
-    def limits(self, channel: ChannelId) -> PollingLimits:
-        """Return what a channel's publisher and its failures allow, as far as this node knows."""
-        plan = self._plans.get(channel)
-        return plan.limits if plan is not None else NO_LIMITS
+    def schedule_and_limits(self, channel: ChannelId) -> tuple[PollingSchedule, PollingLimits]:
+        """Return a channel's schedule, and what its publisher and its failures allow, as far as this node knows.
 
-    def schedule(self, channel: ChannelId) -> PollingSchedule | None:
-        """Return a channel's schedule as it was last computed; None for an unknown channel or before that."""
-        plan = self._plans.get(channel)
-        return plan.schedule if plan is not None else None
+        :meth:`update_schedules` must have been called for the channel.
+        """
+        plan = self._plans[channel]
+        assert plan.schedule is not None  # noqa: S101 - it was computed
+        return plan.schedule, plan.limits
 
     def set_limit(self, limit: PollingLimit) -> bool:
         """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored.
@@ -381,7 +349,7 @@ class PollingPlans:
         if self.scale is None:
             return Counter()
         channels = self._table.channels
-        return node_optimizer.count_by_constraint(
+        found = binding_constraints(
             self._policy,
             self._nodes,
             self._table.rows,
@@ -389,16 +357,18 @@ class PollingPlans:
             self._choices(None, self._policy.objective.levels),
             reason=lambda row: self._plans[channels[row]].limits.shortest_interval(fleet_s)[1],
         )
+        return Counter(found)
 
-    def changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
+    def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
         """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
 
         Each channel comes with its present time between polls in seconds.
         """
         if self.scale is None:
             return []
-        rows = self._table.find_notable_gap_changes(NOTABLE_GAP_CHANGE)[:most].tolist()
-        return [(self._table.channels[row], float(self._table.rows["gap_s"][row])) for row in rows]
+        gaps_s, recorded_s = self._table.rows["gap_s"], self._table.rows["recorded_gap_s"]
+        is_notable = (gaps_s > 0) & (np.abs(gaps_s - recorded_s) > NOTABLE_GAP_CHANGE * recorded_s)
+        return [(self._table.channels[row], float(gaps_s[row])) for row in np.flatnonzero(is_notable)[:most].tolist()]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
         """Mark these channels' times between polls, in seconds, as recorded in the channels' history."""
@@ -415,24 +385,17 @@ class PollingPlans:
         plan = self._plans.get(channel)
         if plan is None or plan.schedule is None or self.scale is None:
             return None
-        (row,) = self._read_factors([plan], fleet_s)
-        factors, clock = ChannelFactors(*row.item()), plan.schedule.clock
         return explain_polling(
             channel,
-            weight=node_optimizer.channel_weight(self._policy, factors),
-            cost=POLL_COST,
-            scale=self.scale,
-            limits=node_optimizer.limits_with_site(self._policy, self._nodes, factors),
-            poll_interval_s=self._policy.poll_interval_s,
-            update_interval_s=plan.updates.interval_s(fleet_s),
+            self._policy,
+            self._nodes,
+            self._read_factors([plan], fleet_s),
+            self.scale,
+            updates=plan.updates,
+            limits=plan.limits,
             polling_set=polling_set,
             schedule=plan.schedule,
             now_s=fleet_s,
-            ring_nodes=self._nodes,
-            polling_limits=plan.limits,
-            subscribers=plan.subscribers,
-            delay_factor=float(delay_factors([plan.updates.rhythm], [plan.schedule.speeds])[0]),
-            present_speed=1.0 if clock is None else clock.speed(fleet_s),
             choices=self._choices(np.array([plan.row]), self._fleet.applied_levels),
         )
 
@@ -442,15 +405,12 @@ class PollingPlans:
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
             self._outdated.update(self._plans)
         self._ahead_s = ahead_s
-        while self._pause_ends and self._pause_ends[0][0] <= fleet_s:
-            channel = heappop(self._pause_ends)[1]
-            if channel in self._plans:
-                self._stale.add(channel)
+        ends_s = self._table.rows["paused_until_s"]
+        self._mark_stale(np.flatnonzero((ends_s > 0) & (ends_s <= fleet_s)))
         total = len(self._table.channels)
         share = min(1.0, (now_s - self._reviewed_s) / REVIEW_INTERVAL_S)
         begin, reviewed = min(self._reviewed_rows, total), min(total, max(_LEAST_REVIEWED, ceil(total * share)))
-        self._stale.update(self._table.channels[begin : begin + reviewed])
-        self._stale.update(self._table.channels[: max(0, begin + reviewed - total)])
+        self._mark_stale(np.arange(begin, begin + reviewed) % max(1, total))
         self._reviewed_rows = (begin + reviewed) % max(1, total)
         self._reviewed_s = now_s
 
@@ -459,16 +419,9 @@ class PollingPlans:
         stale = [channel for channel in self._stale if channel in self._plans]
         self._stale.clear()
         if stale:
-            plans = [self._plans[channel] for channel in stale]
-            for plan, channel in zip(plans, stale, strict=True):
-                until_s = plan.limits.paused_until_s
-                if until_s > fleet_s and until_s != plan.pause_end_s:
-                    heappush(self._pause_ends, (until_s, channel))
-                    plan.pause_end_s = until_s
-            changed = self._write_factors(plans, fleet_s)
+            changed = self._write_factors([self._plans[channel] for channel in stale], fleet_s)
             if len(changed):
-                sites = {self._plans[self._table.channels[row]].site for row in changed.tolist()}
-                self._crowded.mark_share_outdated(*sites)
+                self._outdated_shares |= {self._plans[self._table.channels[row]].site for row in changed.tolist()}
                 before = self._table.rows["rate"][changed]
                 self._compare_schedules(changed)
                 drift = float(np.abs(self._table.rows["rate"][changed] - before).sum())
@@ -492,7 +445,7 @@ class PollingPlans:
         if self._present_hours is not None:
             found["present_speed"] = self._present_speeds(plans, self._present_hours)
         is_changed = table["planned_interval_s"][rows] != planned_s
-        for name in FACTORS_ROW.names or ():
+        for name in ChannelFactors._fields:
             before, after = table[name][rows], found[name]
             is_estimate = name in {"update_interval_s", "publisher_interval_s"}
             differs = np.abs(after - before) > 2 * GAP_TOLERANCE * before if is_estimate else before != after
@@ -500,9 +453,11 @@ class PollingPlans:
                 self._drift = inf  # costs or bounds change, but perhaps no present polls
             is_changed |= differs
         changed: NDArray[np.intp] = rows[is_changed]
-        for name in FACTORS_ROW.names or ():
+        for name in ChannelFactors._fields:
             table[name][changed] = found[name][is_changed]
         table["planned_interval_s"][changed] = planned_s[is_changed]
+        ends_s = np.array([plan.limits.paused_until_s for plan in plans])
+        table["paused_until_s"][rows] = np.where(ends_s > fleet_s, ends_s, 0)
         return changed
 
     def _compare_schedules(self, rows: NDArray[np.intp]) -> None:
@@ -563,31 +518,33 @@ class PollingPlans:
         """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
-            table["weight_factor"] = weight_factors(decode_rates([plan.updates.rhythm for plan in plans]))
+            table["weight_factor"] = weekly_rhythm.weight_factors(
+                weekly_rhythm.decode_rates([plan.updates.rhythm for plan in plans])
+            )
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Write the speeds of the present hour into the table, if a budget has to be kept in each hour."""
-        has_budget = self._policy.objective.budget_polls_per_minute is not None
-        hours = self._hours_until_changes_apply(fleet_s) if has_budget else None
-        if hours != self._present_hours:
-            self._present_hours = hours
-            self._table.rows["present_speed"] = 1.0 if hours is None else self._present_speeds(self._in_rows(), hours)
+        """Use the speeds of the present hour in shares and, if a budget has to be kept in each hour, in the table."""
+        # The hours of this time and of the time when changed schedules apply, counted since the epoch.
+        until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
+        hours = fleet_s // weekly_rhythm.HOUR_S, until_s // weekly_rhythm.HOUR_S
+        if hours != self._hours:
+            self._hours = hours
+            self._outdated_shares |= self._crowded
+        present_hours = None if self._policy.objective.budget_polls_per_minute is None else hours
+        if present_hours != self._present_hours:
+            self._present_hours = present_hours
+            plans = (self._plans[channel] for channel in self._table.channels)
+            self._table.rows["present_speed"] = 1.0 if present_hours is None else self._present_speeds(plans, hours)
             self._drift = inf
-
-    def _hours_until_changes_apply(self, fleet_s: float) -> tuple[float, float]:
-        """Return the hours, counted since the epoch, of ``fleet_s`` and of the time when changed schedules apply."""
-        until_s = fleet_s + min(self._policy.soft_state_ttl_s, HOUR_S)
-        return fleet_s // HOUR_S, until_s // HOUR_S
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
         """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
-        return [1.0 if clock is None else max(clock.speed(hour * HOUR_S) for hour in hours) for clock in clocks]
-
-    def _in_rows(self) -> Iterator[_ChannelPlan]:
-        """Yield the plans in the order of the table's rows."""
-        return (self._plans[channel] for channel in self._table.channels)
+        return [
+            1.0 if clock is None else max(clock.speed(hour * weekly_rhythm.HOUR_S) for hour in hours)
+            for clock in clocks
+        ]
 
     def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
         """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
@@ -605,30 +562,20 @@ class PollingPlans:
         if not rows:
             return found
         table = self._planned_rows(numbers[rows])
-        size = table["rate"]
-        lowest, highest = (bound / size for bound in node_optimizer.size_bounds(self._policy, self._nodes, table))
-        present = decode_speeds([found[row] for row in rows])
-        is_within = are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
-        is_current = [self._is_speed_current(plans[row], size[place]) for place, row in enumerate(rows)]
-        changed = np.flatnonzero(~(is_within & is_current))
-        wanted = polling_speeds(
-            decode_rates([plans[rows[place]].updates.rhythm for place in changed]), lowest[changed], highest[changed]
-        )
-        is_kept = is_within[changed] & are_similar(wanted, present[changed])
-        for place, speeds, kept in zip(changed.tolist(), encode_speeds(wanted), is_kept.tolist(), strict=True):
-            plans[rows[place]].planned_rhythm = plans[rows[place]].updates.rhythm
-            if not kept:
-                found[rows[place]] = speeds
-        hourly = hourly_speeds(decode_speeds([found[row] for row in rows]))
+        bounds = node_optimizer.size_bounds(self._policy, self._nodes, table)
+        lowest, highest = (bound / table["rate"] for bound in bounds)
+        present = weekly_rhythm.decode_speeds([found[row] for row in rows])
+        rates = weekly_rhythm.decode_rates([plans[row].updates.rhythm for row in rows])
+        wanted = weekly_rhythm.polling_speeds(rates, lowest, highest)
+        is_within = weekly_rhythm.are_within(present, lowest * (1 - GAP_TOLERANCE), highest * (1 + GAP_TOLERANCE))
+        is_kept = is_within & weekly_rhythm.are_similar(wanted, present)
+        speeds = np.where(is_kept[:, None], present, wanted)
+        for row, encoded in zip(rows, weekly_rhythm.encode_speeds(speeds), strict=True):
+            found[row] = encoded
+        hourly = weekly_rhythm.hourly_speeds(speeds)
         self._table.rows["slowest"][numbers[rows]] = hourly.min(axis=1)
         self._table.rows["fastest"][numbers[rows]] = hourly.max(axis=1)
         return found
-
-    def _is_speed_current(self, plan: _ChannelPlan, size: float) -> bool:
-        """Return whether the speeds of a channel's clock were computed from its present rhythm and for this size."""
-        if plan.schedule is None or plan.planned_rhythm is not plan.updates.rhythm:
-            return False
-        return abs(self._policy.poll_interval_s / size / plan.schedule.gap_s - 1) <= GAP_TOLERANCE
 
     def _factors(self, plan: _ChannelPlan, fleet_s: float) -> ChannelFactors:
         interval_s = plan.updates.interval_s(fleet_s) if self._policy.objective.goal.depends_on_updates else 0.0
@@ -636,44 +583,46 @@ class PollingPlans:
             plan.subscribers,
             interval_s,
             plan.private,
-            self._sites.scale(plan.site) if plan.site in self._crowded else UNBOUNDED_SCALE,
+            self._sites.scale(plan.site),
             plan.bounds.longest_wait_s or 0.0,
             plan.bounds.shortest_interval_s or 0.0,
             plan.limits.shortest_interval(fleet_s)[0] if plan.limits is not NO_LIMITS else 0.0,
         )
 
     def _on_site_scale_changed(self, site: str) -> None:
-        self._stale.update(self._crowded.channels(site))
+        self._mark_stale(self._table.rows_of_site(site))
         self._is_aggregate_current = False
+
+    def _mark_stale(self, rows: NDArray[np.intp]) -> None:
+        self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
         """Find the sites whose budget may be exceeded."""
-        if not self._crowded.is_update_due:
-            return
+        self._can_crowd_change = False
+        rows, sites = self._table.rows, self._table.sites
+        most = np.bincount(rows["site"], node_optimizer.polite_sizes(self._policy, rows), len(sites)).astype(np.float64)
         # A channel's own longest wait may require more polls than other channels get.
         urgent = {
             plan.site
             for channel, bounds in self._bounds.items()
-            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None
+            if bounds.longest_wait_s and (plan := self._plans.get(channel)) is not None and plan.site
         }
-        sites = ((channel, plan.site) for channel, plan in self._plans.items())
-        affected, left = self._crowded.update(self._sites, self._policy.poll_interval_s, urgent, sites)
-        self._stale.update(affected)
-        for site in left:
+        crowded = self._sites.find_crowded(sites, most) | urgent
+        for site in self._crowded - crowded:
             self._sites.set_share(site, None)
+        self._outdated_shares |= crowded - self._crowded
+        self._crowded = crowded
 
-    def _update_shares(self, fleet_s: float) -> None:
+    def _update_shares(self) -> None:
         """Summarise this node's channels of the crowded sites whose channels, or the present hour, have changed."""
-        hours = self._hours_until_changes_apply(fleet_s)
-        if hours != self._share_hours:
-            self._share_hours = hours
-            self._crowded.mark_share_outdated()
-        for site in self._crowded.take_outdated_shares():
-            plans = [self._plans[channel] for channel in self._crowded.channels(site)]
-            table: FactorTable = self._table.rows[[plan.row for plan in plans]]
+        for site in self._outdated_shares & self._crowded:
+            rows = self._table.rows_of_site(site)
+            table: FactorTable = self._table.rows[rows]
             table["site_scale"] = UNBOUNDED_SCALE
-            table["present_speed"] = self._present_speeds(plans, hours)
+            plans = (self._plans[self._table.channels[row]] for row in rows.tolist())
+            table["present_speed"] = self._present_speeds(plans, self._hours)
             self._sites.set_share(site, node_optimizer.allocation_problem(self._policy, self._nodes, table))
+        self._outdated_shares.clear()
 
     @property
     def _nodes(self) -> int:

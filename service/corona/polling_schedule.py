@@ -11,8 +11,9 @@ The number n of polls per τ may be any real number (see ``honeycomb``): the nex
 polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring changes, the next
 schedule continues the current one.
 
-The polls of a channel that has a weekly rhythm (:mod:`service.corona.rhythm`) are even by a clock that runs faster and
-slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a week.
+The polls of a channel that has a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are even by a clock that runs
+faster and slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a
+week.
 """
 
 from math import ceil, floor
@@ -20,7 +21,7 @@ from typing import Annotated
 
 import msgspec
 
-from service.corona.rhythm import SPEEDS_BYTES, WeeklyClock, weekly_clock
+from service.corona.weekly_rhythm import SPEEDS_BYTES, WeeklyClock, weekly_clock
 from service.model import ChannelId
 from service.overlay.id_space import BITS, from_hex
 
@@ -35,14 +36,6 @@ HANDOVER_S = 3.0
 
 OWNER_BITS = 24
 """Leading bits of a channel's id that determine its owner; an owner's channels have most of them in common."""
-
-
-def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
-    """Return the number n of polls per τ whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1).
-
-    ``poll_interval_s`` is τ. A channel needs at least this many polls to keep its longest wait, given in seconds.
-    """
-    return poll_interval_s / (2 * longest_wait_s)
 
 
 def polling_set_size(polls_per_interval: float, nodes: int) -> int:
@@ -62,8 +55,8 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     or whose ring changes, derives the next schedule from the current one. A new owner that does not know the current
     schedule starts a new one, at the cost of one irregular gap.
 
-    ``speeds`` are the speeds of the :class:`~service.corona.rhythm.WeeklyClock` by which the gaps are counted. If
-    they are empty, or of another length than a clock's, gaps are of real time.
+    ``speeds`` are the speeds of the :class:`~service.corona.weekly_rhythm.WeeklyClock` by which the gaps are counted.
+    If they are empty, or of another length than a clock's, gaps are of real time.
     """
 
     first_s: float
@@ -87,15 +80,12 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self._poll_s(self._turn(rank))
 
     def next_poll_s(self, rank: int, after_s: float) -> float:
-        """Return the fleet time of the next poll after ``after_s`` by the node of this rank."""
-        return self._next_s(self._turn(rank), self.size, after_s)
+        """Return the fleet time of the next poll after ``after_s`` by the node of this rank.
 
-    def next_poll_after_reset_s(self, rank: int, after_s: float) -> float:
-        """Return :meth:`next_poll_s`, but allow for a fleet clock that was set back after the schedule was made.
-
-        A schedule that begins more than two intervals after ``after_s`` is treated as if it had begun before.
+        If the schedule begins more than two intervals later, the fleet's clock was set back after the schedule was
+        made, which is then treated as if it had begun before.
         """
-        due_s = self.next_poll_s(rank, after_s)
+        due_s = self._next_s(self._turn(rank), self.size, after_s)
         if self.gaps_between(after_s, due_s) <= 2 * self.size:
             return due_s
         return self._next_s(self._turn(rank), self.size, after_s, is_begun=True)

@@ -1,52 +1,22 @@
 """The polling protocol of one node without I/O: events in, effects out (Corona §3.3).
 
-A node has two halves: :class:`~service.corona.channel_owner.Owner` and :class:`~service.corona.member.Member`. They
-communicate by the same messages as nodes do; messages of a node to itself are processed here and never reach the shell.
+A node has two halves: it is the owner of some channels (:class:`~service.corona.channel_owner.OwnerProtocol`), and a
+member of the polling sets of others (:class:`~service.corona.polling_set_member.MemberProtocol`). The halves
+communicate by the same messages as nodes do. Messages of a node to itself are processed here and never reach the shell,
+which is the process around the protocol.
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from service.corona.channel_owner import Owner
-from service.corona.events import (
-    CandidateFound,
-    ChannelsChanged,
-    ChannelsListed,
-    Effect,
-    Event,
-    LimitObserved,
-    ListOwnedChannels,
-    LoadObjective,
-    MessageReceived,
-    ObjectiveLoaded,
-    OwnershipTaken,
-    PublishRefused,
-    RingChanged,
-    Send,
-    Tick,
-    VersionPublished,
-)
+from service.corona import events, messages
+from service.corona.channel_owner import OwnerProtocol
+from service.corona.events import Effect, Event, ListOwnedChannels, LoadObjective, MessageReceived, Send
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.member import Member
-from service.corona.messages import (
-    Assign,
-    AssignmentDigest,
-    BucketDigests,
-    Candidate,
-    ChannelAdded,
-    ChannelRemoved,
-    PollingLimit,
-    Rejection,
-    SiteScales,
-    SiteShares,
-    Summary,
-    SummaryConfirmation,
-    SummaryRequest,
-    Unassign,
-    VersionAnnouncement,
-)
+from service.corona.messages import Message
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.corona.polling_plans import PollingPlans
+from service.corona.polling_set_member import MemberProtocol
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
 
@@ -64,13 +34,13 @@ class NodeProtocol:
         self._policy = policy
         self.plans = PollingPlans(node_id, policy)
         """Polling plans of this node's own channels; changed only by events and :meth:`PollingPlans.record_gaps`."""
-        self._owner = Owner(node_id, policy, self.plans)
-        self._member = Member(node_id, policy)
+        self._owner = OwnerProtocol(node_id, policy, self.plans)
+        self._member = MemberProtocol(node_id, policy)
         self._maintained_s: float | None = None
         self._registry_walk_due = False
         """Whether the ring has changed since the last registry walk was requested."""
 
-    def handle(self, events: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
+    def handle(self, occurred: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
         """Return the effects of these events, in the order in which the shell (the process around it) carries them out.
 
         ``now_s`` is the time of a monotonic clock, and ``fleet_s`` is fleet time (Unix seconds of the store's clock),
@@ -78,7 +48,7 @@ class NodeProtocol:
         exception.
         """
         effects: list[Effect] = []
-        waiting = deque(events)
+        waiting = deque(occurred)
         while waiting:
             reaction = [*self._on_event(waiting.popleft(), now_s, fleet_s)]
             if not waiting:
@@ -97,72 +67,58 @@ class NodeProtocol:
         """
         return self._owner.explain(channel, fleet_s)
 
-    def _on_event(self, event: Event, now_s: float, fleet_s: float) -> Iterator[Effect]:
+    def _on_event(self, event: Event, now_s: float, fleet_s: float) -> Iterator[Effect]:  # noqa: C901 - one arm per event
         match event:
-            case Tick():
+            case events.Tick():
                 yield from self._on_tick(now_s, fleet_s)
             case MessageReceived():
-                yield from self._on_message(event, now_s, fleet_s)
-            case RingChanged():
+                yield from self._on_message(event.sender, event.message, now_s, fleet_s)
+            case events.RingChanged():
                 yield from self._on_ring_changed(event.view, now_s, fleet_s)
-            case ChannelsChanged():
+            case events.ChannelsChanged():
                 yield from self._owner.on_channels_changed(event, now_s)
-            case ChannelsListed():
+            case events.ChannelsListed():
                 yield from self._owner.on_channels_listed(event, now_s)
-            case OwnershipTaken() | VersionPublished() | PublishRefused():
-                yield from self._on_store_answer(event, now_s, fleet_s)
-            case CandidateFound():
-                yield from self._member.on_candidate(event.candidate)
-            case LimitObserved():
-                yield from self._member.on_limit_observed(event.limit, fleet_s)
-            case ObjectiveLoaded():
-                yield from self._owner.update_schedules(
-                    fleet_s, self.plans.set_objective(event.objective, event.site_rates, event.bounds)
-                )
-
-    def _on_store_answer(
-        self, event: OwnershipTaken | VersionPublished | PublishRefused, now_s: float, fleet_s: float
-    ) -> Iterator[Effect]:
-        match event:
-            case OwnershipTaken():
+            case events.OwnershipTaken():
                 instruction = self._member.instruction(event.channel)
                 known = instruction.schedule if instruction else None
                 yield from self._owner.on_ownership_taken(event, known, now_s, fleet_s)
-            case VersionPublished():
-                yield from self._owner.on_version_published(event.channel, event.version, event.digest)
-            case PublishRefused():
+            case events.VersionPublished():
+                yield from self._owner.on_version_published(event)
+            case events.PublishRefused():
                 yield from self._owner.on_publish_refused(event, now_s)
+            case events.CandidateFound():
+                yield from self._member.on_candidate(event.candidate)
+            case events.LimitObserved():
+                yield from self._member.on_limit_observed(event.limit, fleet_s)
+            case events.ObjectiveLoaded():
+                changed = self.plans.set_objective(event.objective, event.site_rates, event.bounds)
+                yield from self._owner.update_schedules(fleet_s, changed)
 
-    def _on_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        match event.message:
-            case Assign() | AssignmentDigest() | Unassign() | VersionAnnouncement() | Rejection():
-                yield from self._on_owners_message(event, now_s, fleet_s)
-            case Candidate() as candidate:
-                yield from self._owner.on_candidate(event.sender, candidate, now_s, fleet_s)
-            case BucketDigests() as message:
-                yield from self._owner.on_bucket_digests(event.sender, message)
-            case ChannelAdded(channel=channel):
-                yield from self._owner.ensure_owned(channel, now_s)
-            case ChannelRemoved(channel=channel):
-                yield from self._owner.release(channel)
-            case PollingLimit() as limit:
-                yield from self._owner.on_polling_limit(limit, fleet_s)
-            case Summary() | SummaryConfirmation() | SummaryRequest() | SiteShares() | SiteScales() as message:
-                yield from self.plans.on_message(event.sender, message, now_s)
-
-    def _on_owners_message(self, event: MessageReceived, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Process a message of an owner to this node as a member of polling sets."""
-        match event.message:
-            case Assign() as message:
-                yield from self._member.on_assign(event.sender, message, now_s)
-            case AssignmentDigest() as message:
-                yield from self._member.on_digest(event.sender, message, now_s)
-            case Unassign() as message:
+    def _on_message(self, sender: NodeId, message: Message, now_s: float, fleet_s: float) -> Iterator[Effect]:  # noqa: C901 - one arm per message
+        match message:
+            case messages.Assign():
+                yield from self._member.on_assign(sender, message, now_s)
+            case messages.AssignmentDigest():
+                yield from self._member.on_digest(sender, message, now_s)
+            case messages.Unassign():
                 yield from self._member.on_unassign(message, fleet_s)
-            case VersionAnnouncement() as message:
+            case messages.VersionAnnouncement():
                 yield from self._member.on_announcement(message)
-            case Rejection() as message:
+            case messages.Rejection():
                 yield from self._member.on_rejection(message)
+            case messages.Candidate():
+                yield from self._owner.on_candidate(sender, message, now_s, fleet_s)
+            case messages.BucketDigests():
+                yield from self._owner.on_bucket_digests(sender, message)
+            case messages.ChannelAdded():
+                yield from self._owner.ensure_owned(message.channel, now_s)
+            case messages.ChannelRemoved():
+                yield from self._owner.release(message.channel)
+            case messages.PollingLimit():
+                yield from self._owner.on_polling_limit(message, fleet_s)
+            case _:
+                yield from self.plans.on_message(sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring, and take over the channels that this node polls and whose owner has failed.
@@ -173,7 +129,7 @@ class NodeProtocol:
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)
-        concerned = self._member.concerned(view)
+        concerned = self._member.find_concerned(view)
         for instruction in concerned:
             yield from self._owner.ensure_owned(instruction.channel, now_s, instruction.subscribers)
         yield from self._member.on_ring_changed(view, concerned)

@@ -12,19 +12,20 @@ Shares and scales are sent when they have changed, and repeated once per mainten
 Most sites have so few channels that their polls cannot exceed the budget. Nothing is exchanged about these sites.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha1
 
 import msgspec
+import numpy as np
 
 from service.corona.events import Send
-from service.corona.fleet_policy import SECONDS_PER_HOUR, FleetPolicy
+from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
 from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem
+from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import decode, encode, merge, summarise
-from service.model import ChannelId, NodeId
+from service.model import NodeId
 from service.overlay.ring import RingView
 
 POLL_BUDGET_SHARE = 0.9
@@ -35,13 +36,17 @@ SCALE_TOLERANCE = 1e-4
 """Relative change of a site's scale from which its channels' polls follow it."""
 _TTL_INTERVALS = 2
 """Maintenance intervals after which shares and scales expire. Other soft state lives longer, but c depends on these."""
+_CACHED_SOLUTIONS = 4_096
+"""Number of sites whose scale is not solved for again while their shares are the same."""
 _MAX_IMBALANCE = 4
 """An owner is assumed to have at least the mean number of a site's channels per owner divided by this."""
 
 
 class _OwnerShare(msgspec.Struct):
-    clusters: bytes
-    received_s: float
+    clusters: bytes = b""
+    received_s: float = 0.0
+    sent_scale: float | None = None
+    """The scale that was sent to the owner; None if none was sent on the present ring."""
 
 
 class _KnownScale(msgspec.Struct):
@@ -68,10 +73,6 @@ class SiteBudgets:
         """The clusters of this node's own channels of each site that is exchanged."""
         self._unsent: set[Site] = set()
         """Sites whose share has changed, or their coordinator, since the share was sent."""
-        self._solutions: dict[Site, tuple[tuple[bytes, ...], float, float]] = {}
-        """For each site that this node coordinates, the shares and the budget of the last solution, and the scale."""
-        self._sent_scales: dict[tuple[Site, NodeId], float] = {}
-        """The scales that this node has sent, by site and owner."""
 
     def set_rates(self, rates: Mapping[Site, float]) -> bool:
         """Set the requests per second that admins allow for single sites; return whether any has changed.
@@ -85,12 +86,13 @@ class SiteBudgets:
         """Adopt the ring; drop shares of nodes that have left it, and of sites that another node coordinates now."""
         self._view = view
         self._unsent = set(self._own)
-        self._sent_scales.clear()
-        for site, shares in list(self._shares.items()):
-            if view.owner(_site_point(site)) != self._node_id:
-                del self._shares[site]
-            else:
-                self._shares[site] = {node: share for node, share in shares.items() if node in view}
+        self._shares = {
+            site: {
+                node: _OwnerShare(share.clusters, share.received_s) for node, share in shares.items() if node in view
+            }
+            for site, shares in self._shares.items()
+            if view.owner(_site_point(site)) == self._node_id
+        }
 
     def scale(self, site: Site) -> float:
         """Return a site's scale, which limits the polls of its channels.
@@ -100,12 +102,18 @@ class SiteBudgets:
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
 
-    def can_exceed_budget(self, site: Site, own_polls: float) -> bool:
-        """Return whether all nodes' channels of a site may together exceed the site's budget.
+    def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
+        """Return the *crowded* sites, those whose budget all nodes' channels of the site may together exceed.
 
-        ``own_polls`` is the number of polls per τ that this node's channels of the site need at most.
+        ``own_polls`` has the number of polls per τ that this node's channels of each site need at most, at the site's
+        place in ``numbers``. The first place is that of channels without a site.
         """
-        return own_polls * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= self._budget(site)
+        budgets = np.full(len(own_polls), self._budget(""))
+        for site in self._rates.keys() & numbers.keys():
+            budgets[numbers[site]] = self._budget(site)
+        is_crowded = own_polls * max(1, len(self._view.nodes)) * _MAX_IMBALANCE >= budgets
+        sites = list(numbers)
+        return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
         """Set this node's channels of a site, as a problem without the site's own bound.
@@ -120,7 +128,7 @@ class SiteBudgets:
             self._own[site] = clusters
             self._unsent.add(site)
 
-    def send(self, *, is_maintenance: bool) -> Iterator[Send]:
+    def send_shares(self, *, is_maintenance: bool) -> Iterator[Send]:
         """Send this node's shares to the coordinators of their sites: those that have changed, or all for maintenance.
 
         A share is the summary of this node's channels of one site.
@@ -140,7 +148,8 @@ class SiteBudgets:
             return
         for share in message.shares:
             if self._view.owner(_site_point(share.site)) == self._node_id and decode(share.clusters) is not None:
-                self._shares.setdefault(share.site, {})[sender] = _OwnerShare(share.clusters, now_s)
+                known = self._shares.setdefault(share.site, {}).setdefault(sender, _OwnerShare())
+                known.clusters, known.received_s = share.clusters, now_s
 
     def on_scales(self, sender: NodeId, message: SiteScales, now_s: float) -> list[Site]:
         """Store the scales in a coordinator's message, received at ``now_s``; return the sites whose scale has changed.
@@ -168,7 +177,6 @@ class SiteBudgets:
                 del shares[node]
             if not shares:
                 del self._shares[site]
-                self._solutions.pop(site, None)
         return expired
 
     def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
@@ -178,27 +186,15 @@ class SiteBudgets:
         """
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in self._shares.items():
-            scale = self._solve_scale(site)
-            for node in shares:
+            scale = _solve_scale(tuple(share.clusters for share in shares.values()), self._budget(site))
+            for node, share in shares.items():
                 if scale == UNBOUNDED_SCALE:
-                    self._sent_scales.pop((site, node), None)
-                elif is_maintenance or self._sent_scales.get((site, node)) != scale:
+                    share.sent_scale = None
+                elif is_maintenance or share.sent_scale != scale:
                     by_owner.setdefault(node, []).append(SiteScale(site, scale))
-                    self._sent_scales[site, node] = scale
+                    share.sent_scale = scale
         for node, scales in by_owner.items():
             yield Send(node, SiteScales(tuple(scales)))
-
-    def _solve_scale(self, site: Site) -> float:
-        """Return the scale of a site that this node coordinates; it is solved for anew if a share has changed."""
-        shares, budget = tuple(share.clusters for share in self._shares[site].values()), self._budget(site)
-        known = self._solutions.get(site)
-        if known is not None and known[:2] == (shares, budget):
-            return known[2]
-        together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
-        is_kept = float(together.most_cost.sum()) <= budget
-        scale = UNBOUNDED_SCALE if is_kept else together.scale_for_budget(budget)
-        self._solutions[site] = shares, budget, scale
-        return scale
 
     def _budget(self, site: Site) -> float:
         """Return the number of polls per τ that are planned for a site."""
@@ -210,114 +206,12 @@ class SiteBudgets:
         return now_s - received_s < _TTL_INTERVALS * self._policy.maintenance_interval_s
 
 
-class CrowdedSites:
-    """The sites of one owner's channels, and which of them are *crowded*.
-
-    A site is crowded if the polls of all nodes' channels of it may exceed its budget. Of the other sites, which are
-    most, only a sum is kept. A channel without a site has the site "".
-    """
-
-    def __init__(self) -> None:
-        self._channels_per_site: Counter[str] = Counter()
-        self._polls_per_hour: defaultdict[str, float] = defaultdict(float)
-        """The most polls per hour of the channels of each site, by the limit on each channel."""
-        self._crowded: dict[str, set[ChannelId]] = {}
-        """The channels of the crowded sites."""
-        self._changed: set[str] | None = None
-        """Sites that may have become crowded, or no longer are; None for all sites."""
-        self._outdated_shares: set[str] = set()
-        """Crowded sites whose channels have changed since this node's share was made."""
-
-    def __contains__(self, site: str) -> bool:
-        return site in self._crowded
-
-    def channels(self, site: str) -> AbstractSet[ChannelId]:
-        """Return the channels of a site; empty if the site is not crowded."""
-        return self._crowded.get(site, frozenset())
-
-    def add(self, site: str, channel: ChannelId, polls_per_hour: float) -> None:
-        """Add a channel, which is polled at most ``polls_per_hour`` times."""
-        self._channels_per_site[site] += 1
-        self.change(site, polls_per_hour)
-        if site in self._crowded:
-            self._crowded[site].add(channel)
-
-    def change(self, site: str, polls_per_hour: float) -> None:
-        """Add this number, which may be negative, to the most polls of a site's channels."""
-        self._polls_per_hour[site] += polls_per_hour
-        self._outdated_shares.add(site)
-        if self._changed is not None:
-            self._changed.add(site)
-
-    def remove(self, site: str, channel: ChannelId, polls_per_hour: float) -> None:
-        """Remove a channel that was added."""
-        self.change(site, -polls_per_hour)
-        self._channels_per_site[site] -= 1
-        if not self._channels_per_site[site]:
-            del self._channels_per_site[site], self._polls_per_hour[site]
-        if site in self._crowded:
-            self._crowded[site].discard(channel)
-
-    def mark_all_changed(self) -> None:
-        """Examine all sites in the next :meth:`update`, because the ring, budgets or bounds have changed."""
-        self._changed = None
-
-    def mark_share_outdated(self, *sites: str) -> None:
-        """Make the shares of these sites anew, if they are crowded; those of all crowded sites without arguments."""
-        self._outdated_shares.update(sites or self._crowded)
-
-    def take_outdated_shares(self) -> list[str]:
-        """Return the crowded sites whose shares are outdated; they are taken to be made anew."""
-        outdated = [site for site in self._outdated_shares if site in self._crowded]
-        self._outdated_shares.clear()
-        return outdated
-
-    @property
-    def is_update_due(self) -> bool:
-        """Whether a site may have become crowded, or no longer is."""
-        return self._changed is None or bool(self._changed)
-
-    def update(
-        self,
-        budgets: SiteBudgets,
-        poll_interval_s: float,
-        urgent: Collection[str],
-        channels: Iterable[tuple[ChannelId, str]],
-    ) -> tuple[list[ChannelId], list[str]]:
-        """Find out which of the changed sites are crowded.
-
-        Args:
-            budgets: The budgets of sites.
-            poll_interval_s: τ, in seconds.
-            urgent: Sites that count as crowded in any case.
-            channels: All channels with their sites.
-
-        Returns:
-            The channels whose site has become crowded or no longer is, and the sites that no longer are.
-        """
-        changed = {*self._channels_per_site, *self._crowded} if self._changed is None else self._changed
-        self._changed = set()
-        intervals_per_hour = SECONDS_PER_HOUR / poll_interval_s
-        crowded = {
-            site
-            for site in changed
-            if site
-            and site in self._channels_per_site
-            and (site in urgent or budgets.can_exceed_budget(site, self._polls_per_hour[site] / intervals_per_hour))
-        }
-        affected: list[ChannelId] = []
-        left = [site for site in changed - crowded if site in self._crowded]
-        for site in left:
-            affected += self._crowded.pop(site)
-        if new := crowded - self._crowded.keys():
-            self._crowded.update((site, set()) for site in new)
-            self._outdated_shares |= new
-            for channel, site in channels:
-                if site in new:
-                    self._crowded[site].add(channel)
-                    affected.append(channel)
-        return affected, left
-
-
 def _site_point(site: Site) -> str:
     return sha1(site.encode(), usedforsecurity=False).hexdigest()
+
+
+@lru_cache(_CACHED_SOLUTIONS)
+def _solve_scale(shares: tuple[bytes, ...], budget: float) -> float:
+    """Return the scale at which the channels in these encoded shares need at most ``budget`` polls per τ."""
+    together = merge([clusters for share in shares if (clusters := decode(share)) is not None])
+    return UNBOUNDED_SCALE if float(together.most_cost.sum()) <= budget else together.scale_for_budget(budget)

@@ -6,8 +6,8 @@ updates in that time. The estimate is the number of updates per time observed, w
 correct for channels that are polled slower or faster than they publish. In statistical terms, it is the rate of a
 Poisson process with a gamma prior and exponential forgetting.
 
-Time is observed by the channel's publishing clock (:mod:`service.corona.rhythm`), so that a silent night is not taken
-for a sign that the channel has become less active.
+Time is observed by the channel's publishing clock (:mod:`service.corona.weekly_rhythm`), so that a silent night is not
+taken for a sign that the channel has become less active.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from math import exp
 
 import msgspec
 
-from service.corona.rhythm import DAY_S, HOUR_S, learn, publishing_clock
+from service.corona.weekly_rhythm import DAY_S, HOUR_S, learn_rhythm, publishing_clock
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
@@ -109,7 +109,7 @@ class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
 
     ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if
     the channel has not been observed yet. ``estimate`` is the estimate as it was at that time. ``rhythm`` is the
-    channel's weekly rhythm (:mod:`service.corona.rhythm`), empty if it is unknown.
+    channel's weekly rhythm (:mod:`service.corona.weekly_rhythm`), empty if it is unknown.
     """
 
     estimate: UpdateEstimate = UpdateEstimate()
@@ -142,7 +142,7 @@ def history_from_dates(published_s: Sequence[float], now_s: float) -> UpdateHist
     past_s = [at_s for at_s in published_s if at_s <= now_s]
     exact_s = [at_s for at_s in past_s if _is_exact(at_s)]
     # The observation begins with the oldest entry, which would be a biased sample.
-    rhythm = learn(b"", sorted(exact_s)[1:], min(exact_s), now_s) if len(exact_s) > 1 else b""
+    rhythm = learn_rhythm(b"", sorted(exact_s)[1:], min(exact_s), now_s) if len(exact_s) > 1 else b""
     return UpdateHistory(estimate_from_dates(past_s, now_s), now_s, rhythm)
 
 
@@ -163,7 +163,7 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
     return UpdateHistory(
         estimate_after_poll(updates.estimate, len(times_s), updates.observed_s(fleet_s)),
         fleet_s,
-        learn(updates.rhythm, times_s, updates.since_s, fleet_s) if times_s else updates.rhythm,
+        learn_rhythm(updates.rhythm, times_s, updates.since_s, fleet_s) if times_s else updates.rhythm,
     )
 
 

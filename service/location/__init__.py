@@ -9,7 +9,7 @@ nothing matches; a deterministic algorithm is then used instead. When a document
 an *update* propagates them, one row deeper per hop, up to row d.
 
 - ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
-- ``wire``           the messages between nodes, their encoding, and ordered streams of batches
+- ``messages``       the messages between nodes, their encoding, and ordered streams of batches
 - ``location_node``  a node: documents, links and messages in, messages out
 - ``neighbours``     the choice of neighbours by measured round-trip times, without a centre
 - ``content_cache``  channel contents, the documents that are located, and a worker's cache of them

@@ -131,7 +131,8 @@ class LocalFilter:
         self.shape = shape
         self.bits = 0
         self._documents: set[str] = set()
-        self._extra_counts: dict[int, int] = {}
+        self._extra_counts: Counter[int] = Counter()
+        """By position of a bit, the number of documents that set it besides the first."""
         self.change(documents, ())
 
     @property
@@ -151,30 +152,21 @@ class LocalFilter:
             if document not in self._documents:
                 self._documents.add(document)
                 for position in positions(document, shape):
-                    self._set_bit(field, position)
+                    place, bit = position >> 3, 1 << (position & 7)
+                    if field[place] & bit:
+                        self._extra_counts[position] += 1
+                    field[place] |= bit
         for document in removed:
             if document in self._documents:
                 self._documents.remove(document)
                 for position in positions(document, shape):
-                    self._clear_bit(field, position)
+                    self._extra_counts[position] -= 1
+                    if self._extra_counts[position] < 0:
+                        field[position >> 3] &= ~(1 << (position & 7))
+                    if self._extra_counts[position] <= 0:
+                        del self._extra_counts[position]
         self.bits = bits = int.from_bytes(field, "little")
         return bits & ~before, before & ~bits
-
-    def _set_bit(self, field: bytearray, position: int) -> None:
-        bit = 1 << (position & 7)
-        if field[position >> 3] & bit:
-            self._extra_counts[position] = self._extra_counts.get(position, 0) + 1
-        else:
-            field[position >> 3] |= bit
-
-    def _clear_bit(self, field: bytearray, position: int) -> None:
-        more = self._extra_counts.get(position, 0)
-        if more > 1:
-            self._extra_counts[position] = more - 1
-        elif more:
-            del self._extra_counts[position]
-        else:
-            field[position >> 3] &= ~(1 << (position & 7))
 
 
 class Link:

@@ -31,7 +31,7 @@ from service.location.bloom_filters import (
     next_hop,
     union_of_received,
 )
-from service.location.wire import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SendToNeighbour, SourcesLost
+from service.location.messages import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SendToNeighbour, SourcesLost
 from service.model import NodeId
 
 NO_ROW = 1 << 30

@@ -172,13 +172,10 @@ class Neighbourhood:
         self.links.discard(peer)
         return [LinkRemoved(peer)]
 
-    def _is_near(self, peer: NodeId) -> bool:
-        return self._rtt_s[peer] <= self._limits.near_s
-
     def _sort_peers(self) -> None:
         self._order = {True: [], False: []}
         for peer in sorted(self._rtt_s, key=lambda peer: (self._rtt_s[peer], peer)):
-            self._order[self._is_near(peer)].append(peer)
+            self._order[self._rtt_s[peer] <= self._limits.near_s].append(peer)
 
     def _nearest_with_lesser_id(self) -> NodeId | None:
         """Return this node's anchor: the nearest known peer whose id is less than this node's.

@@ -7,8 +7,7 @@ import msgspec
 from service.clash.key_groups import KeyGroup, Keyspace
 from service.clash.load_policy import HalfLives
 from service.clash.move_steps import MergeGroup, SplitGroup
-from service.clash.server_table import LEAF_STATES, GroupState, MoveKind, ServerTable
-from service.clash.transitions import target_leaf
+from service.clash.server_table import LEAF_STATES, GroupState, ServerTable
 from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store
@@ -102,10 +101,6 @@ async def split(store: Store, label: str) -> str:
     """
     group = KeyGroup.from_label(label, store.keyspaces.bits)
     table = _find_table(await _tables(store), group, LEAF_STATES)
-    if table.state(group) is GroupState.RECALLED:
-        # A recalled group first moves to its own keyspace as a whole.
-        await _execute(store, SplitGroup(table.keyspace, group))
-        table = _find_table(await _tables(store), group, LEAF_STATES)
     await _execute(store, SplitGroup(table.keyspace, group))
     return await _halves(store, group, table.keyspace)
 
@@ -174,9 +169,8 @@ def _move_text(table: ServerTable) -> str:
     move = table.move
     if move is None:
         return ""
-    leaf = target_leaf(table, move)
-    kind = "recall" if move.kind is MoveKind.MERGE and leaf == move.group else move.kind
-    return f"{kind} of {leaf.label}: {move.group.label} goes from {move.donor} to {move.taker} ({table.stage})"
+    route = f"{move.group.label} goes from {move.donor} to {move.taker}"
+    return f"{move.kind} of {move.leaf.label}: {route} ({table.stage})"
 
 
 async def _tables(store: Store) -> list[ServerTable]:

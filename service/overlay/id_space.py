@@ -17,14 +17,6 @@ def to_hex(point: int) -> str:
     return f"{point:040x}"
 
 
-def distance(a: int, b: int) -> int:
-    """Return the XOR distance of two points, which depends most on the first bit in which they differ.
-
-    It is symmetric, and no two points have the same distance from a third.
-    """
-    return a ^ b
-
-
 def digit(point: int, index: int, base: int) -> int:
     """Return the digit of ``point`` at ``index`` in a number system with this base.
 
@@ -36,7 +28,7 @@ def digit(point: int, index: int, base: int) -> int:
 
 def shared_digits(a: int, b: int, base: int) -> int:
     """Return the number of leading digits, in this base, that two points have in common."""
-    return (BITS - distance(a, b).bit_length()) // _digit_bits(base)
+    return (BITS - (a ^ b).bit_length()) // _digit_bits(base)
 
 
 def _digit_bits(base: int) -> int:

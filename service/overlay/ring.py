@@ -18,7 +18,6 @@ from itertools import islice
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 
-_MAX_CACHED_SETS = 1_000
 _MANY = 8
 """More changes than this are not considered one by one."""
 
@@ -30,41 +29,22 @@ class RingView:
     version: int
     nodes: tuple[NodeInfo, ...]
 
-    def changed(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
+    def with_changes(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
         """Return the ring of a later version, given what has changed since this one.
 
         ``present`` are the nodes that have joined, also those that replace a node with the same id; ``left`` are the
-        ids of those that have left. A join or departure takes the time to copy a list of all nodes, without sorting.
+        ids of those that have left.
         """
-        ids, points, nodes = list(self.ids), list(self.points), list(self.nodes)
-        members, joined, lost = dict(self._members), set[NodeId](), set[NodeId]()
+        members = {**self._members}
         for node in left:
-            place = bisect_left(ids, node)
-            if ids[place : place + 1] == [node]:
-                del ids[place], points[place], nodes[place], members[node]
-                lost.add(node)
-        for info in present:
-            place = bisect_left(ids, info.id)
-            members[info.id] = info
-            if ids[place : place + 1] == [info.id]:
-                nodes[place] = info
-            else:
-                ids.insert(place, info.id)
-                points.insert(place, from_hex(info.id))
-                nodes.insert(place, info)
-                joined.add(info.id)
-        view = RingView(version, tuple(nodes))
-        # Known already, so these properties need not be computed.
-        predecessor = self.version, frozenset(joined), frozenset(lost)
-        view.__dict__.update(ids=tuple(ids), points=tuple(points), _members=members, _predecessor=predecessor)
-        return view
+            members.pop(node, None)
+        members.update((node.id, node) for node in present)
+        return RingView(version, tuple(members[node] for node in sorted(members)))
 
     def change_since(self, former: "RingView") -> "RingChange":
         """Return the change from the ring ``former`` to this one."""
-        if self._predecessor is not None and self._predecessor[0] == former.version:
-            return RingChange(former, self, *self._predecessor[1:])
-        before, after = frozenset(former.ids), frozenset(self.ids)
-        return RingChange(former, self, after - before, before - after)
+        before, after = former._members.keys(), self._members.keys()  # noqa: SLF001 - of the same class
+        return RingChange(former, self, frozenset(after - before), frozenset(before - after))
 
     @cached_property
     def ids(self) -> tuple[NodeId, ...]:
@@ -89,8 +69,7 @@ class RingView:
 
     def nearest(self, point: ChannelId | NodeId, count: int) -> tuple[NodeId, ...]:
         """Return the ``count`` nodes nearest to ``point`` by XOR, nearest first; all nodes if there are fewer."""
-        found = tuple(islice(self._by_distance(point), count))
-        return self._sets.setdefault(found, found) if len(self._sets) < _MAX_CACHED_SETS else found
+        return tuple(islice(self._by_distance(point), count))
 
     def is_among_nearest(self, point: ChannelId | NodeId, node: NodeId, count: int) -> bool:
         """Return whether ``node`` is one of the ``count`` nodes nearest to ``point`` by XOR.
@@ -108,7 +87,7 @@ class RingView:
                     return False
         return nearer < count
 
-    def with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
+    def nodes_with_bits(self, mask: int, bits: int) -> Iterator[NodeId]:
         """Yield the nodes whose ids have the same bits as ``bits`` where ``mask`` has ones, in the order of ``ids``."""
         points = self.points
         ranges = [(0, len(points))] if points else []
@@ -128,28 +107,13 @@ class RingView:
             if not mask & bit or not bits & bit:
                 ranges.append((low, middle))
 
-    def branchings(self, node: NodeId) -> int:
+    def branchings(self, node: NodeId) -> int | None:
         """Return the bits at which the trie of ids branches on the path from its root to ``node``, as a mask.
 
-        The node is the nearest to all points that have these bits in common with it.
+        The node is the nearest to exactly those points that have these bits in common with it. The result is None if
+        the node is not a member.
         """
-        return sum(bit for bit, _, _ in self._path(node))
-
-    def smaller_side(self, a: NodeId, b: NodeId) -> int:
-        """Return the number of nodes on one side of the branching of the trie between two ids: the side with fewer."""
-        first = from_hex(a)
-        bit = 1 << (first ^ from_hex(b)).bit_length() - 1
-        start = first & -(bit << 1)
-        low, middle, high = (bisect_left(self.points, start + place * bit) for place in range(3))
-        return min(middle - low, high - middle)
-
-    @cached_property
-    def _sets(self) -> dict[tuple[NodeId, ...], tuple[NodeId, ...]]:
-        """The tuples that :meth:`nearest` has returned, so that equal results share one tuple.
-
-        In small fleets, tens of thousands of channels have the same polling set.
-        """
-        return {}
+        return sum(bit for bit, _, _ in self._path(node)) if node in self else None
 
     @cached_property
     def _paths(self) -> dict[NodeId, list[tuple[int, int, int]]]:
@@ -177,11 +141,6 @@ class RingView:
     @cached_property
     def _members(self) -> dict[NodeId, NodeInfo]:
         return {node.id: node for node in self.nodes}
-
-    @cached_property
-    def _predecessor(self) -> tuple[int, frozenset[NodeId], frozenset[NodeId]] | None:
-        """The version of the ring from which this one was made, and who joined and left since; None if unknown."""
-        return None
 
     def _by_distance(self, point: ChannelId | NodeId) -> Iterator[NodeId]:
         target, points = from_hex(point), self.points
@@ -218,29 +177,14 @@ class RingChange:
             or any(self.former.is_among_nearest(point, node, count) for node in self.left)
         )
 
-    def least_count(self, node: NodeId) -> int:
-        """Return the least ``count`` for which the change may concern a point with ``node`` among its nearest nodes.
-
-        For smaller counts, :meth:`concerns` is False for all points that had ``node`` among their ``count`` nearest
-        nodes: where the id space branches between ``node`` and a node that joined or left, either side has more nodes.
-        """
-        changes = len(self.joined) + len(self.left)
-        if changes > _MANY or node in self.joined or node in self.left:
-            return 0
-        sides = [self.present.smaller_side(node, other) for other in self.joined]
-        sides += [self.former.smaller_side(node, other) for other in self.left]
-        return min(sides, default=len(self.present.nodes) + 1 + changes) - changes
-
-    def affects_ownership(self, node: NodeId) -> bool:
-        """Return whether ``node`` may have gained or lost points of which it is the nearest node."""
-        return self.least_count(node) <= 1 + len(self.left)
-
 
 def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[str, ...]:
     """Return all prefixes of ``digits`` hex digits with which points owned by ``node_id`` can begin."""
     shift = BITS - 4 * digits
-    own, branchings = from_hex(node_id) >> shift, view.branchings(node_id) >> shift
-    found = (prefix for prefix in range(1 << 4 * digits) if node_id in view and not (prefix ^ own) & branchings)
+    own, branchings = from_hex(node_id) >> shift, view.branchings(node_id)
+    if branchings is None:
+        return ()
+    found = (prefix for prefix in range(1 << 4 * digits) if not (prefix ^ own) & branchings >> shift)
     return tuple(f"{prefix:0{digits}x}" for prefix in found)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from service.corona.optimizer.objectives import Goal
+from service.corona.fleet_policy import Goal
 from service.simulate.clash.servers import MapKind
 from service.simulate.corona.workload import BinLayout, IdAssignment, PollPhases
 from service.simulate.schedulers.publication_trace import Publishers

@@ -17,7 +17,7 @@ from random import Random
 from service.location.bloom_filters import FilterShape, LocalFilter, next_shape
 from service.location.content_cache import Content, ContentCache, digest_of
 from service.location.location_node import LocationNode
-from service.location.wire import FilterUpdate, Hello
+from service.location.messages import FilterUpdate, Hello
 from workers.peers.neighbour_overlay import DEPTH, FALSE_POSITIVES
 
 CHANNELS = (1_000, 5_000)

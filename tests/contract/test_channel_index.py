@@ -7,7 +7,7 @@ from itertools import count, cycle
 import pytest
 
 from service.clash.key_groups import KeyGroup
-from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup, Step, next_step
+from service.clash.move_steps import MergeGroup, SplitGroup, Step, next_step
 from service.errors import MoveRefused
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, UserId
@@ -75,7 +75,7 @@ async def test_channels_with_the_same_keys_are_distinguished(store: Store) -> No
 async def test_all_subscribers_are_found_counted_and_written_during_moves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A channel's group is split over several keyspaces; some groups are recalled, and all are merged again."""
+    """A channel's group is split over several keyspaces, and all are merged again."""
     monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
@@ -85,12 +85,6 @@ async def test_all_subscribers_are_found_counted_and_written_during_moves(
         await _carried_through(SplitGroup(place(group), group), people, checks=group.depth >= prefix.depth)
     used = [number for number in range(store.keyspaces.map.count) if await _holds(store, number)]
     assert len(used) == len(path[prefix.depth :]) + 1
-    recalling = path[prefix.depth : -1]
-    for group in recalling:
-        await _carried_through(RecallGroup(place(group), group), people, checks=True)
-    recalled = [number for number in range(store.keyspaces.map.count) if await _holds(store, number)]
-    assert set(recalled) == set(used) - {place(group.right) for group in recalling}
-    await _carried_through(SplitGroup(place(path[prefix.depth]), recalling[0].right), people, checks=True)
     for group in reversed(path):
         await _carried_through(MergeGroup(place(group), group), people, checks=group.depth >= prefix.depth)
     assert [number for number in range(store.keyspaces.map.count) if await _holds(store, number)] == [place(path[0])]

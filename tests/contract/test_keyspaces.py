@@ -12,7 +12,7 @@ from service.clash.group_search import Probe
 from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces
 from service.clash.prefix_query import Page, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import Move, MoveKind
-from service.clash.transitions import Accepted, AcceptObjectReply
+from service.clash.table_transitions import Accepted, AcceptObjectReply
 from service.errors import BadKey, CoronetError, MoveRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store

@@ -5,21 +5,13 @@ from hypothesis import strategies as st
 
 from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspaces, shape
-from service.clash.load_policy import (
-    LoadLimits,
-    SiblingPair,
-    choose_merge,
-    choose_recall,
-    choose_split,
-    group_load,
-    lone_right_children,
-)
-from service.clash.move_steps import MergeGroup, RecallGroup, SplitGroup
+from service.clash.load_policy import LoadLimits, SiblingPair, choose_merge, choose_split, group_load
+from service.clash.move_steps import MergeGroup, SplitGroup
 from service.clash.prefix_query import Page, Record, merge_pages
-from service.clash.server_table import GroupState, from_fields, to_fields
-from service.clash.transitions import Accepted, IncorrectDepth, accept_object
+from service.clash.server_table import from_fields, to_fields
+from service.clash.table_transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
-from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, find_leaf_groups, make_page
+from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, make_page
 
 BITS = 8
 KEYS = st.integers(0, (1 << BITS) - 1)
@@ -28,23 +20,16 @@ GROUPS = st.builds(KeyGroup.containing, KEYS, st.integers(0, BITS), st.just(BITS
 
 @st.composite
 def trees(draw: st.DrawFn) -> MemoryKeyspaces:
-    """Return a store at rest after any splits and recalls; some right children map to their parent's keyspace."""
+    """Return a store at rest after any splits; some right children map to their parent's keyspace."""
     store = MemoryKeyspaces(draw(st.integers(2, 6)), BITS)
-    for key, recalls in draw(st.lists(st.tuples(KEYS, st.booleans()), max_size=16)):
+    for key in draw(st.lists(KEYS, max_size=16)):
         leaf = next(group for group in store.leaves() if key in group)
-        whole = leaf.parent if recalls and leaf.depth else leaf
-        keyspace = next(table.keyspace for table in store.tables if whole in table.entries)
+        keyspace = next(table.keyspace for table in store.tables if leaf in table.entries)
         try:
-            complete_move(store, RecallGroup(keyspace, whole) if recalls else SplitGroup(keyspace, leaf))
+            complete_move(store, SplitGroup(keyspace, leaf))
         except MoveRefused:
             continue
     return store
-
-
-def depth_leading_to(store: MemoryKeyspaces, leaf: KeyGroup) -> int:
-    """Return the depth whose keyspace has a leaf: for a recalled one, its parent's."""
-    table = next(table for table in store.tables if leaf in table.entries)
-    return leaf.depth - (table.state(leaf) is GroupState.RECALLED)
 
 
 @given(KEYS, st.integers(0, BITS))
@@ -86,14 +71,13 @@ def test_domain_groups_contain_channel_groups_and_these_contain_keys(
 @given(trees(), KEYS, st.integers(0, BITS))
 def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, guess: int) -> None:
     """Theorem 1 for any keyspace; Theorem 2 for the keyspace that the guess leads to."""
-    leaf = next(leaf for leaf in store.leaves() if key in leaf)
-    true = leaf.depth
+    true = next(leaf for leaf in store.leaves() if key in leaf).depth
     for table in store.tables:
         match accept_object(table, key):
             case IncorrectDepth(min_depth=least, moved=None):
                 assert least + 1 <= true
                 if table.keyspace == store.map.keyspace_of(KeyGroup.containing(key, guess, BITS)) and least < guess:
-                    assert depth_leading_to(store, leaf) < guess
+                    assert true < guess
             case Accepted(group=group):
                 assert (group.depth, key in group) == (true, True)
             case _:
@@ -104,37 +88,32 @@ def test_prefix_matches_bound_the_true_depth(store: MemoryKeyspaces, key: int, g
 def test_a_search_finds_the_leaf_in_logarithmically_many_probes(
     store: MemoryKeyspaces, key: int, hint: int | None
 ) -> None:
-    search = DepthSearch(key, BITS, store.map, hint)
+    depths = DepthCache()
+    if hint is not None:
+        depths.record(KeyGroup.containing(key, hint, BITS))
+    search = DepthSearch(key, BITS, store.map, depths)
     while (found := search.on_answer(accept_object(store.tables[search.probe.keyspace], key))) is None:
         pass
     assert found.group == next(leaf for leaf in store.leaves() if key in leaf)
     assert search.probes <= (4 if hint is None else 7)
-    assert search.depth == depth_leading_to(store, found.group)
 
 
 @given(trees(), st.lists(KEYS, min_size=1))
 def test_a_cached_leaf_is_found_by_one_probe(store: MemoryKeyspaces, keys: list[int]) -> None:
     depths = DepthCache()
     for key in keys:
-        leaf = next(leaf for leaf in store.leaves() if key in leaf)
-        depths.record(leaf, depth_leading_to(store, leaf))
+        depths.record(next(leaf for leaf in store.leaves() if key in leaf))
     for key in keys:
-        search = DepthSearch(key, BITS, store.map, depths.depth(key))
+        search = DepthSearch(key, BITS, store.map, depths)
         assert search.on_answer(accept_object(store.tables[search.probe.keyspace], key)) is not None
     assert len(depths) <= len(store.leaves())
-
-
-@given(trees(), GROUPS)
-def test_leaf_group_search_finds_all_leaf_groups_under_a_prefix(store: MemoryKeyspaces, prefix: KeyGroup) -> None:
-    shared = [leaf.intersection(prefix) for leaf in store.leaves()]
-    assert find_leaf_groups(store, prefix, DepthCache()) == [unit for unit in shared if unit is not None]
 
 
 @given(st.lists(GROUPS), KEYS)
 def test_cached_groups_never_overlap(groups: list[KeyGroup], key: int) -> None:
     depths, kept = DepthCache(), list[KeyGroup]()
     for group in groups:
-        depths.record(group, group.depth)
+        depths.record(group)
         kept = [old for old in kept if old.intersection(group) is None] + [group]
     assert len(depths) == len(kept)
     holding = [group.depth for group in kept if key in group]
@@ -188,40 +167,6 @@ def test_a_merge_never_causes_a_split(leaves: dict[KeyGroup, float], left: float
     if sum(leaves.values()) > limits.overload * limits.capacity and any(group.depth < BITS for group in leaves):
         assert isinstance(step, SplitGroup)
         assert leaves[step.group] == max(load for group, load in leaves.items() if group.depth < BITS)
-
-
-@given(trees(), st.lists(st.floats(0, 50), min_size=1))
-def test_a_recall_frees_a_keyspace_and_never_causes_a_split(store: MemoryKeyspaces, weights: list[float]) -> None:
-    limits = LoadLimits(capacity=100.0)
-    loads = {
-        table.keyspace: {
-            group: weights[place % len(weights)]
-            for place, (group, entry) in enumerate(table.entries.items())
-            if entry.state is not GroupState.SPLIT
-        }
-        for table in store.tables
-    }
-    for table in store.tables:
-        own, lone = loads[table.keyspace], lone_right_children(table, store.tables, loads)
-        step = choose_recall(table.keyspace, own, lone, limits)
-        assert (step is None) == all(sum(own.values()) + right > 70 for right in lone.values())
-        if step is not None:
-            child = table.entries[step.group].right_child
-            assert child not in (None, table.keyspace)
-            before, used = store.leaves(), _used(store)
-            complete_move(store, step)
-            assert store.leaves() == before
-            assert _used(store) == used - {child}
-            assert choose_split(table.keyspace, {**own, step.group.right: lone[step.group]}, limits) is None
-            return
-
-
-def _used(store: MemoryKeyspaces) -> set[int]:
-    return {
-        table.keyspace
-        for table in store.tables
-        if any(entry.state is not GroupState.SPLIT for entry in table.entries.values())
-    }
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1e9), st.floats(0, 1e9))

@@ -29,7 +29,7 @@ class OneServerPerGroup:
 
 
 class CountingServers(SimulatedServers):
-    """Servers that count how often each group was split, merged or recalled."""
+    """Servers that count how often each group was split or merged."""
 
     def __init__(self, keyspaces: KeyspaceMap, servers: int) -> None:
         super().__init__(keyspaces, servers, LoadLimits(100.0))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import PeerProtocolError
-from service.location.wire import Stream, StreamBatch
+from service.location.messages import Stream, StreamBatch
 
 _names = count()
 

@@ -29,10 +29,10 @@ from service.corona.optimizer.polling_levels import (
     LevelChoices,
     LevelSteps,
     RingLevels,
+    below_first_step,
     decode_steps,
     highest_level,
     level_of,
-    line_part,
 )
 from service.model import ChannelId
 from service.overlay.id_space import from_hex, shared_digits
@@ -102,11 +102,11 @@ def test_summaries_of_parts_are_that_of_the_whole(problem: AllocationProblem, ba
         assert found is not None
         summaries.append(found)
     whole, together = LevelSteps.of(problem, choices), LevelSteps.merge(summaries)
-    assert together.count.sum() == whole.count.sum()
+    assert together.steps.sum() == whole.steps.sum()
     assert together.cost.sum() == pytest.approx(whole.cost.sum(), rel=1e-5)
     assert together.saving.sum() == pytest.approx(whole.saving.sum(), rel=1e-5)
     assert (np.diff(together.threshold) >= 0).all()
-    assert len(together.count) <= MAX_BINS
+    assert len(together.steps) <= MAX_BINS
 
 
 @given(st.binary(max_size=200))
@@ -163,7 +163,7 @@ class _Fleet:
     def optimum(self, budget: float) -> float:
         """Return Σ w/n of the exact optimum at this budget in polls per τ."""
         choices = RingLevels(self.view, self.policy.objective.levels.base).choices(self.channels)
-        lines = line_part(self.problem)
+        lines = below_first_step(self.problem)
         before, after, _ = choices.steps(self.problem)
         taken = after > before
         cost, saving = (after - before)[taken], (self.problem.weights[:, None] * (1 / before - 1 / after))[taken]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.corona.optimizer.objectives import Goal
+from service.corona.fleet_policy import Goal
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.polls import PollObservations, PollSimulation, Scheduler
 from service.simulate.schedulers.publication_trace import (

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from service.corona.polling_schedule import PollingSchedule, new_schedule, revised_schedule
-from service.corona.rhythm import FACTORS, HOUR_S, SPEEDS_BYTES, WEEK_S, WeeklyClock
+from service.corona.weekly_rhythm import FACTORS, HOUR_S, SPEEDS_BYTES, WEEK_S, WeeklyClock
 from service.model import ChannelId
 from tests.support.ring_strategies import points
 
@@ -89,7 +89,7 @@ def test_a_node_polls_within_two_intervals_after_the_fleets_clock_was_set_back(
 ) -> None:
     schedule = PollingSchedule(now_s + 1e6, gap_s, size, 0, raw)
     assume(size * gap_s < 2e5)
-    due_s = schedule.next_poll_after_reset_s(0, now_s)
+    due_s = schedule.next_poll_s(0, now_s)
     assert due_s > now_s
     assert schedule.gaps_between(now_s, due_s) <= 2 * size + 1e-6
     assert schedule.rank_at(due_s) == 0

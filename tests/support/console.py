@@ -14,8 +14,7 @@ from yarl import URL
 
 from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
-from service.corona.optimizer.poll_explanation import PollExplanation, SizeLimits, explain_polling
-from service.corona.polling_schedule import PollingSchedule
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import NoWorker, to_fault
 from service.model import ChannelId, NodeId, NodeInfo
 from service.net.http_server import serve_http
@@ -42,6 +41,7 @@ from service.store.coordination.requests import (
 )
 from service.store.delivery.dry_runs import DryRunReply, DryRunRequest, MessagePreviewReply, MessagePreviewRequest
 from service.tasks import cancel_and_wait
+from tests.support.poll_explanations import explanation
 from tests.support.waiting import until
 
 TOKEN = "an-api-token-for-tests"
@@ -151,20 +151,7 @@ async def rehearsing(
 
 def explained(cid: ChannelId, polling_set: Sequence[NodeId], *, ring_nodes: int, now_s: float = 0.0) -> PollExplanation:
     """Why a channel is polled by these of so many nodes, each every 10 minutes from the Unix epoch on."""
-    nodes = len(polling_set)
-    return explain_polling(
-        cid,
-        weight=4.0,
-        cost=1.0,
-        scale=9.0,
-        limits=SizeLimits(nodes=nodes),
-        poll_interval_s=600.0,
-        update_interval_s=7_200.0,
-        polling_set=polling_set,
-        schedule=PollingSchedule(0.0, 600.0 / nodes, nodes),
-        now_s=now_s,
-        ring_nodes=ring_nodes,
-    )
+    return explanation(cid, polling_set, 0.0, 600.0, BindingConstraint.NODES, now_s=now_s, ring_nodes=ring_nodes)
 
 
 @asynccontextmanager

@@ -9,12 +9,11 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch
+from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import (
     InitialStep,
     MergeGroup,
-    RecallGroup,
     SplitGroup,
     Step,
     keyspace_of,
@@ -22,14 +21,13 @@ from service.clash.move_steps import (
     resume_step,
 )
 from service.clash.prefix_query import Position, PrefixQuery, Record
-from service.clash.server_table import SETTLED_STATES, GroupState
+from service.clash.server_table import GroupState
 from service.errors import MoveRefused
 from tests.support.memory_keyspaces import (
     PAGE,
     MemoryKeyspaces,
     advance_query,
     complete_move,
-    next_leaf_groups,
     query_all,
     search,
 )
@@ -41,15 +39,7 @@ IDS = st.sampled_from(PEOPLE)
 STEPS = st.one_of(st.integers(1, 4), st.just(100))
 PLACES = st.integers(0, 100)
 CLIENTS = 2
-BEGINNINGS: tuple[type[InitialStep], ...] = (SplitGroup, SplitGroup, MergeGroup, RecallGroup)
-
-
-class _RunningDivision:
-    """A search for the leaf groups under a prefix in progress, and the keys that it has covered."""
-
-    def __init__(self, prefix: KeyGroup, units: LeafGroupSearch) -> None:
-        self.prefix, self.units = prefix, units
-        self.found: list[int] = []
+BEGINNINGS: tuple[type[InitialStep], ...] = (SplitGroup, SplitGroup, MergeGroup)
 
 
 class _RunningQuery:
@@ -77,7 +67,6 @@ class Moves(RuleBasedStateMachine):
         self.balancers: list[Step] = []
         self.writes: list[tuple[DepthSearch, Record, int]] = []
         self.queries: list[_RunningQuery] = []
-        self.divisions: list[_RunningDivision] = []
 
     @rule(key=KEYS, identity=IDS, subscribes=st.booleans(), client=st.integers(0, CLIENTS - 1))
     def start_write(self, key: int, identity: str, subscribes: bool, client: int) -> None:  # noqa: FBT001 - a drawn value
@@ -94,7 +83,6 @@ class Moves(RuleBasedStateMachine):
         found = searching.on_answer(self.store.write(searching.probe, record))
         if found is None:
             return
-        self.depths[client].record(found.group, searching.depth)
         self.writes.remove((searching, record, client))
         for query in self.queries:
             if record.present:
@@ -109,7 +97,7 @@ class Moves(RuleBasedStateMachine):
             begins(table.keyspace, group)
             for table in self.store.tables
             for group, entry in table.entries.items()
-            if (entry.state in SETTLED_STATES if begins is SplitGroup else entry.state is GroupState.SPLIT)
+            if entry.state is (GroupState.ACTIVE if begins is SplitGroup else GroupState.SPLIT)
         ]
         at_rest = [step for step in possible_steps if self.store.tables[step.keyspace].move is None]
         if choice := at_rest or possible_steps:
@@ -156,21 +144,6 @@ class Moves(RuleBasedStateMachine):
             assert len(query.found) == len(set(query.found))
             assert query.must <= set(query.found) <= query.may
 
-    @rule(key=KEYS, depth=st.integers(0, BITS), client=st.integers(0, CLIENTS - 1))
-    def start_division(self, key: int, depth: int, client: int) -> None:
-        prefix = KeyGroup.containing(key, depth, BITS)
-        self.divisions.append(_RunningDivision(prefix, LeafGroupSearch(prefix, self.store.map, self.depths[client])))
-
-    @precondition(lambda self: self.divisions)
-    @rule(place=PLACES)
-    def continue_division(self, place: int) -> None:
-        division = self.divisions[place % len(self.divisions)]
-        for unit in next_leaf_groups(self.store, division.units):
-            division.found += range(unit.key, unit.last + 1)
-        if division.units.probe is None:
-            self.divisions.remove(division)
-            assert division.found == list(range(division.prefix.key, division.prefix.last + 1))
-
     @invariant()
     def leaves_partition_the_keys(self) -> None:
         keys = [key for leaf in self.store.leaves() for key in range(leaf.key, leaf.last + 1)]
@@ -191,7 +164,7 @@ class Moves(RuleBasedStateMachine):
             complete_move(self.store, resume_step(self.store.tables[move.keyspace]))
         assert self.store.moves() == []
         for table, records in zip(self.store.tables, self.store.records, strict=True):
-            assert {entry.state for entry in table.entries.values()} <= {*SETTLED_STATES, GroupState.SPLIT}
+            assert {entry.state for entry in table.entries.values()} <= {GroupState.ACTIVE, GroupState.SPLIT}
             assert all(record.present and table.leaf(record.key) for record in records.values())
         assert sorted(position for held in self.store.records for position in held) == sorted(self.present)
 
@@ -247,11 +220,7 @@ def _random_read(moves: Moves, kind: int, prefix: KeyGroup, place: int, client: 
     match kind:
         case 10:
             moves.start_query(prefix.key, prefix.depth, client)
-        case 11:
-            moves.start_division(prefix.key, prefix.depth, client)
         case 12 if place < 30:
             moves.all_records_are_found_once(client)
-        case 13 if moves.divisions:
-            moves.continue_division(place)
         case _ if moves.queries:
             moves.continue_query(place)

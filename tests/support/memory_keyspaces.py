@@ -3,17 +3,16 @@
 from collections.abc import Iterable
 
 from service.clash import move_steps
-from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch, Probe
+from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, Keyspaces
 from service.clash.move_steps import next_step
 from service.clash.prefix_query import Page, Position, PrefixQuery, ReadDonor, ReadLeaf, Record, newer
 from service.clash.server_table import LEAF_STATES, Move, MoveKind, MoveStage, empty_table, root_table
-from service.clash.transitions import (
+from service.clash.table_transitions import (
     Accepted,
     AcceptObjectReply,
     accept_object,
     apply_proof,
-    has_given,
     is_giving,
     is_taking,
     mark_emptied,
@@ -43,10 +42,10 @@ class MemoryKeyspaces:
         after = move_steps.apply(before, step, self.map)
         self.tables[keyspace] = after
         match step:
-            case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
+            case move_steps.SplitGroup() | move_steps.MergeGroup():
                 return move_steps.MoveStarted(after.move)
             case move_steps.GiveKeyGroup():
-                return move_steps.GiveResult(has_given(after, step.move))
+                return move_steps.GiveResult(is_giving(after, step.move))
             case move_steps.Fetch():
                 return self._fetch(step)
             case move_steps.Put():
@@ -94,7 +93,7 @@ class MemoryKeyspaces:
         """Return whether the donor gave the group and the recipient has not noticed it."""
         if move.kind is MoveKind.SPLIT:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
-        return has_given(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
+        return is_giving(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
 
     def ask(self, probe: Probe) -> AcceptObjectReply:
         """Execute AcceptObject without changes."""
@@ -132,15 +131,14 @@ class MemoryKeyspaces:
 
 
 def search(store: MemoryKeyspaces, key: int, depths: DepthCache) -> DepthSearch:
-    return DepthSearch(key, store.bits, store.map, depths.depth(key))
+    return DepthSearch(key, store.bits, store.map, depths)
 
 
 def write(store: MemoryKeyspaces, record: Record, depths: DepthCache) -> int:
     """Write a record, and return the number of probes."""
     search_state = search(store, record.key, depths)
-    while (found := search_state.on_answer(store.write(search_state.probe, record))) is None:
+    while search_state.on_answer(store.write(search_state.probe, record)) is None:
         pass
-    depths.record(found.group, search_state.depth)
     return search_state.probes
 
 
@@ -164,21 +162,6 @@ def query_all(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> l
         if walk.request is None:
             return found
     raise AssertionError("A reader goes round in circles.")
-
-
-def find_leaf_groups(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> list[KeyGroup]:
-    """Return the leaf groups under a prefix."""
-    search_state, found = LeafGroupSearch(prefix, store.map, depths), list[KeyGroup]()
-    for _ in range(MAX_STEPS):
-        found += next_leaf_groups(store, search_state)
-    assert search_state.probe is None
-    return found
-
-
-def next_leaf_groups(store: MemoryKeyspaces, search_state: LeafGroupSearch) -> list[KeyGroup]:
-    """Send one probe, and return the leaf group that it found, if any."""
-    found = None if search_state.probe is None else search_state.on_answer(store.ask(search_state.probe))
-    return [] if found is None else [found]
 
 
 def complete_move(store: MemoryKeyspaces, step: move_steps.Step | None) -> int:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from random import Random
 
 from service.errors import PeerProtocolError
-from service.location import wire
+from service.location import messages
 from service.location.bloom_filters import FilterShape, LocationQuery
 from service.location.location_node import Filtering, LocationNode
-from service.location.wire import SendToNeighbour
+from service.location.messages import SendToNeighbour
 
 
 def name(number: int) -> str:
@@ -64,7 +64,7 @@ class Network:
                 del self._under_way[way]
             sender, receiver = way
             try:
-                self._sent(receiver, self.nodes[receiver].on_message(name(sender), wire.decode(data)))
+                self._sent(receiver, self.nodes[receiver].on_message(name(sender), messages.decode(data)))
             except PeerProtocolError as refused:
                 self.refused.append(refused.reason)
 
@@ -105,6 +105,6 @@ class Network:
 
     def _sent(self, sender: int, sends: list[SendToNeighbour]) -> None:
         for send in sends:
-            data = wire.encode(send.message)
-            assert len(data) == wire.encoded_size(send.message)
+            data = messages.encode(send.message)
+            assert len(data) == messages.encoded_size(send.message)
             self._under_way.setdefault((sender, int(send.to, 16)), deque()).append(data)

@@ -93,8 +93,8 @@ class ChannelOwner:
 
         If these parts may have changed, the next listing of the registry is a full one.
         """
-        change, self._ring = ring.change_since(self._ring), ring
-        if change.affects_ownership(self._node_id):
+        before, self._ring = self._ring.branchings(self._node_id), ring
+        if ring.branchings(self._node_id) != before:
             self._prefixes = owned_prefixes(ring, self._node_id)
             self._last_change = None
 

@@ -14,8 +14,8 @@ from aiohttp import web
 from service.clock import Clock
 from service.errors import PeerProtocolError
 from service.location.content_cache import ContentCache, encode
+from service.location.messages import StreamBatch
 from service.location.neighbours import NeighbourLimits
-from service.location.wire import StreamBatch
 from service.model import ChannelId, NodeId
 from service.net.http_server import client_of
 from service.net.peer_client import MAX_REQUEST_BYTES, REFUSED, RESTART_STREAM, Peer, PeerClient, peer_of

@@ -18,11 +18,11 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
-from service.location import wire
+from service.location import messages
 from service.location.bloom_filters import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
 from service.location.location_node import LocationNode
+from service.location.messages import MAX_FRAMES, SendToNeighbour, Stream, StreamBatch
 from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
-from service.location.wire import MAX_FRAMES, SendToNeighbour, Stream, StreamBatch
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS
@@ -276,7 +276,7 @@ class NeighbourOverlay:
     def _on_frame(self, sender: NodeId, frame: bytes) -> None:
         kind, rest = frame[:1], frame[1:]
         if kind == _MESSAGE:
-            self._send(self._node.on_message(sender, wire.decode(rest)))
+            self._send(self._node.on_message(sender, messages.decode(rest)))
             if not self._ready.is_set():
                 asyncio.get_running_loop().call_later(_READY_AFTER_MESSAGE_S, self._ready.set)
             return
@@ -390,7 +390,7 @@ class NeighbourOverlay:
 
     def _send(self, sends: Iterable[SendToNeighbour]) -> None:
         for send in sends:
-            self._send_frames(send.to, _MESSAGE + wire.encode(send.message))
+            self._send_frames(send.to, _MESSAGE + messages.encode(send.message))
 
     def _send_frames(self, to: NodeId, *frames: bytes) -> None:
         if to in self.peers:

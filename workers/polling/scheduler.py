@@ -368,7 +368,7 @@ class PollScheduler:
     def _schedule(self, channel: _ScheduledChannel) -> None:
         """Set the time of a channel's next poll according to its schedule."""
         assignment, after_s = channel.assignment, max(self._clock.wall_s(), channel.begun_s)
-        due_s = assignment.schedule.next_poll_after_reset_s(assignment.rank, after_s)
+        due_s = assignment.schedule.next_poll_s(assignment.rank, after_s)
         self._queue.schedule(assignment.channel, due_s)
         self._queue_changed.set()
 

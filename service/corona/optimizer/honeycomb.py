@@ -15,9 +15,8 @@ scale, from -1 (no polls) upwards.
 """
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from math import inf
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,8 +27,7 @@ UNBOUNDED_SCALE = inf
 """The scale of a site whose budget does not bind."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AllocationProblem:
+class AllocationProblem(NamedTuple):
     """The input of the optimiser for M channels; all arrays have shape (M,) and are 64-bit floats.
 
     ``weights`` are the channels' weights under a goal, finite and not negative. ``costs`` are the costs of one poll,
@@ -50,16 +48,9 @@ class AllocationProblem:
         """
         spread = np.broadcast_arrays(*(np.asarray(given, dtype=np.float64) for given in (weights, costs, least, most)))
         problem = cls(*map(np.ascontiguousarray, spread))
-        fine = (
-            np.isfinite(problem.weights).all()
-            and np.isfinite(problem.costs).all()
-            and np.isfinite(problem.least).all()
-            and (problem.weights >= 0).all()
-            and (problem.costs > 0).all()
-            and (problem.least >= 0).all()
-            and (problem.most >= 0).all()
-        )
-        if not fine:
+        finite = (problem.weights, problem.costs, problem.least)
+        is_valid = all(np.isfinite(part).all() for part in finite) and all((part >= 0).all() for part in problem)
+        if not is_valid or not (problem.costs > 0).all():
             raise ValueError("Weights and bounds must not be negative, costs be positive, and only most be infinite.")
         return problem
 
@@ -103,7 +94,7 @@ def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationP
     least = np.where(bound, least * np.clip(1 + scales, 0.0, 1.0), problem.least)
     site_sizes = np.where(bound, scales, 0.0) * problem.slopes()
     most = np.where(bound, np.minimum(np.maximum(site_sizes, least), problem.most), problem.most)
-    return AllocationProblem(problem.weights, problem.costs, least, most)
+    return problem._replace(least=least, most=most)
 
 
 def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
@@ -175,9 +166,7 @@ def _clipped_lines(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> tup
     At scale c, the polls of such a channel cost rise·clip(c, start, end) per τ.
     """
     if not chosen.all():
-        problem = AllocationProblem(
-            *(part[chosen] for part in (problem.weights, problem.costs, problem.least, problem.most))
-        )
+        problem = AllocationProblem(*(part[chosen] for part in problem))
     slopes = problem.slopes()
     ends = problem.most / slopes
     return problem.costs * slopes, np.minimum(problem.least / slopes, ends), ends

@@ -18,10 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from service.corona.fleet_policy import Goal
-from service.corona.polling_schedule import size_for_wait
 from service.corona.update_rates import SHORTEST_UPDATE_INTERVAL_S
-
-__all__ = ["Floats", "Goal", "detection_s", "mean_delay_s", "size_for_wait", "weights"]
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +48,14 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
             return np.asarray(counts * np.sqrt(poll_interval_s / update_s))
         case Goal.FAIR_LOG:
             return np.asarray(counts * log(max(poll_interval_s, SHORTEST_UPDATE_INTERVAL_S)) / np.log(update_s))
+
+
+def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
+    """Return the number n of polls per τ whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1).
+
+    ``poll_interval_s`` is τ. A channel needs at least this many polls to keep its longest wait, given in seconds.
+    """
+    return poll_interval_s / (2 * longest_wait_s)
 
 
 def detection_s(size: ArrayLike, poll_interval_s: float) -> Floats:

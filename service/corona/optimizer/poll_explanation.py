@@ -1,17 +1,27 @@
 """Poll explanations: why a channel is polled as often as it is, for the console, ``coronet inspect`` and chat."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from math import ceil, inf, sqrt
+from math import ceil, inf
 
 import msgspec
 import numpy as np
 
-from service.corona.fleet_policy import Levels
+from service.corona.fleet_policy import FleetPolicy, Levels
 from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.node_optimizer import (
+    FactorTable,
+    allocation_problem,
+    channel_sizes,
+    least_sizes,
+    upper_bounds,
+)
+from service.corona.optimizer.objectives import size_for_wait
 from service.corona.optimizer.polling_levels import LevelChoices, highest_level, level_of
-from service.corona.polling_limits import NO_LIMITS, LimitReason, PollingLimits
-from service.corona.polling_schedule import PollingSchedule, size_for_wait
+from service.corona.polling_limits import LimitReason, PollingLimits
+from service.corona.polling_schedule import PollingSchedule
+from service.corona.update_rates import UpdateHistory
+from service.corona.weekly_rhythm import delay_factors
 from service.model import ChannelId, NodeId
 
 ROUNDING = 1e-6
@@ -52,41 +62,6 @@ LIMIT_CONSTRAINTS = {
 """The constraint that each kind of limit is."""
 
 
-class SizeLimits(msgspec.Struct, frozen=True):
-    """The bounds of a channel's polls per τ; infinite values have no effect.
-
-    ``longest_wait_s`` is the longest mean wait in seconds, and ``own_wait`` states whether admins have set it for this
-    channel. If the fleet's budget does not suffice for the longest wait that admins have set for all channels,
-    ``wait_factor`` is how many times as long ``longest_wait_s`` is. The others are the most polls per τ:
-    ``channel_interval`` follows from the channel's shortest interval, ``publisher`` from what the publisher or failures
-    allow now, whose constraint is ``publisher_constraint``, ``nodes`` from the number of nodes, and ``channel_budget``
-    from the limit on polls of one channel. ``host_budget`` is what the request budget of the channel's site allows
-    (``honeycomb.apply_site_scales``).
-    """
-
-    longest_wait_s: float = inf
-    own_wait: bool = False
-    wait_factor: float = 1.0
-    channel_interval: float = inf
-    publisher: float = inf
-    publisher_constraint: BindingConstraint = BindingConstraint.PUBLISHER
-    nodes: float = inf
-    channel_budget: float = inf
-    host_budget: float = inf
-
-    def most(self) -> tuple[float, BindingConstraint]:
-        """Return the most polls per τ that all these bounds allow, and the constraint that sets it."""
-        most = {
-            BindingConstraint.CHANNEL_INTERVAL: self.channel_interval,
-            self.publisher_constraint: self.publisher,
-            BindingConstraint.CHANNEL_BUDGET: self.channel_budget,
-            BindingConstraint.HOST_BUDGET: self.host_budget,
-            BindingConstraint.NODES: self.nodes,
-        }
-        by = min(most, key=lambda bound: most[bound])
-        return most[by], by
-
-
 class PollingTurn(msgspec.Struct, frozen=True):
     """One node's part in a channel's schedule.
 
@@ -118,8 +93,8 @@ class PollExplanation(msgspec.Struct, frozen=True):
     ``paused_until_s`` is the end of a pause in fleet time, or 0.0 if the channel is not paused. ``subscribers`` is the
     channel's number of subscribers.
 
-    A channel that follows its weekly rhythm (:mod:`service.corona.rhythm`) is polled ``present_speed`` times as often
-    at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
+    A channel that follows its weekly rhythm (:mod:`service.corona.weekly_rhythm`) is polled ``present_speed`` times as
+    often at this hour as on average over the week. ``size`` and ``interval_s`` are these averages.
     """
 
     channel: ChannelId
@@ -162,94 +137,114 @@ class PollExplanation(msgspec.Struct, frozen=True):
         return max(first_s + skipped * self.gap_s, earliest_s)
 
 
-def limited_size(slope: float, scale: float, least: float, limits: SizeLimits) -> tuple[float, BindingConstraint]:
-    """Return a channel's number of polls per τ, and the constraint that determines it.
-
-    The number equals the result of :func:`~service.corona.optimizer.honeycomb.sizes`.
+def binding_constraints(
+    policy: FleetPolicy,
+    nodes: int,
+    channels: FactorTable,
+    scale: float,
+    choices: LevelChoices | None = None,
+    *,
+    reason: Callable[[int], LimitReason | None] = lambda _: None,
+) -> list[BindingConstraint]:
+    """Return, for each channel, the constraint that determines its number of polls.
 
     Args:
-        slope: √(weight/cost) of the channel.
-        scale: The fleet's scale, by which the slope is multiplied.
-        least: Polls per τ that keep the longest wait.
-        limits: The upper bounds.
+        policy: The fleet's policy.
+        nodes: Number of nodes on the ring.
+        channels: The channels.
+        scale: The fleet's scale.
+        choices: The channels' polling levels; None if numbers of polls are continuous.
+        reason: Returns the kind of the publisher's limit of the channel in a row of ``channels``; None is a hint.
     """
-    most, by = limits.most()
     if scale < 0:
-        return max(0.0, 1 + scale) * min(least, most), BindingConstraint.FLEET_BUDGET
-    unbounded = scale * slope
+        return [BindingConstraint.FLEET_BUDGET] * len(channels)
+    problem = allocation_problem(policy, nodes, channels)
+    least, upper = least_sizes(policy, channels), upper_bounds(policy, nodes, channels)
+    without_site = np.minimum.reduce(upper)
+    limits = {
+        BindingConstraint.CHANNEL_INTERVAL: upper.channel_interval,
+        BindingConstraint.PUBLISHER: upper.publisher,
+        BindingConstraint.CHANNEL_BUDGET: upper.channel_budget,
+        BindingConstraint.HOST_BUDGET: np.where(problem.most < without_site, problem.most, inf),
+        BindingConstraint.NODES: upper.nodes,
+    }
+    most, wanted = np.minimum(without_site, problem.most), scale * problem.slopes()
     # With budget to spare, c is the least at which all channels reach their most.
-    if max(unbounded, least) >= most * (1 - ROUNDING):
-        return most, by
-    if limits.wait_factor > 1 and unbounded < least * limits.wait_factor:
-        return max(unbounded, least), BindingConstraint.FLEET_BUDGET
-    if unbounded < least:
-        return least, BindingConstraint.CHANNEL_WAIT if limits.own_wait else BindingConstraint.LONGEST_WAIT
-    return unbounded, BindingConstraint.NONE
+    at_most = np.maximum(wanted, least) >= most * (1 - ROUNDING)
+    raised = ~at_most & (wanted < least)
+    if choices is not None:  # a channel may be kept from a larger wedge, although its size is below its upper bound
+        unlimited = AllocationProblem(problem.weights, problem.costs, problem.least, np.full(len(channels), inf))
+        at_most |= ~raised & (choices.rates(unlimited, wanted) > choices.rates(problem, wanted))
+    own_wait = channels["longest_wait_s"] > 0
+    is_late = np.zeros(len(channels), dtype=bool)
+    if policy.longest_wait_s > policy.objective.longest_wait_s:
+        is_late = ~own_wait & (wanted < size_for_wait(policy.objective.longest_wait_s, policy.poll_interval_s))
+    waits = (BindingConstraint.FLEET_BUDGET, BindingConstraint.CHANNEL_WAIT, BindingConstraint.LONGEST_WAIT)
+    constraints = (*limits, *waits, BindingConstraint.NONE)
+    places = np.select(
+        [at_most, is_late, raised & own_wait, raised],
+        [np.argmin(list(limits.values()), axis=0), *map(constraints.index, waits)],
+        constraints.index(BindingConstraint.NONE),
+    )
+    found = [constraints[place] for place in places.tolist()]
+    for row, constraint in enumerate(found):
+        if constraint is BindingConstraint.PUBLISHER:
+            found[row] = LIMIT_CONSTRAINTS[reason(row) or LimitReason.HINT]
+    return found
 
 
 def explain_polling(
     channel: ChannelId,
-    *,
-    weight: float,
-    cost: float,
+    policy: FleetPolicy,
+    nodes: int,
+    factors: FactorTable,
     scale: float,
-    limits: SizeLimits,
-    poll_interval_s: float,
-    update_interval_s: float,
+    *,
+    updates: UpdateHistory,
+    limits: PollingLimits,
     polling_set: Sequence[NodeId],
     schedule: PollingSchedule,
     now_s: float,
-    ring_nodes: int = 1,
-    polling_limits: PollingLimits = NO_LIMITS,
-    subscribers: int = 1,
-    delay_factor: float = 1.0,
-    present_speed: float = 1.0,
     choices: LevelChoices | None = None,
 ) -> PollExplanation:
     """Return why the channel is polled as often as it is.
 
     Args:
         channel: The channel.
-        weight: Its weight under the goal.
-        cost: Cost of one poll.
-        scale: The fleet's scale, which determines the polls of all channels.
-        limits: The bounds of the channel's polls per τ.
-        poll_interval_s: τ, in seconds.
-        update_interval_s: The estimated mean time between the channel's updates.
+        policy: The fleet's policy.
+        nodes: Number of nodes on the ring.
+        factors: The channel's factors, one row.
+        scale: The fleet's scale.
+        updates: The channel's update history.
+        limits: What the publisher and failures allow.
         polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
         now_s: Fleet time; the next polls in the result are after it.
-        ring_nodes: Number of nodes on the ring.
-        polling_limits: What the publisher and failures allow.
-        subscribers: Number of subscribers of the channel.
-        delay_factor: The factor of the mean wait due to polls that follow the channel's rhythm.
-        present_speed: Polls per time at ``now_s`` relative to the average over the week.
         choices: The channel's polling levels; None if numbers of polls are continuous.
     """
-    publisher_interval_s, reason = polling_limits.shortest_interval(now_s)
-    if reason is not None:
-        limits = msgspec.structs.replace(limits, publisher_constraint=LIMIT_CONSTRAINTS[reason])
-    least = size_for_wait(limits.longest_wait_s, poll_interval_s)
-    slope = sqrt(weight / cost)
+    problem = allocation_problem(policy, nodes, factors)
+    (size,) = channel_sizes(policy, nodes, factors, scale, choices).tolist()
+    publisher_interval_s, reason = limits.shortest_interval(now_s)
+    (bound,) = binding_constraints(policy, nodes, factors, scale, choices, reason=lambda _: reason)
     if choices is None:
-        base, (size, bound) = Levels.CONTINUOUS.base, limited_size(slope, scale, least, limits)
-        level, highest = level_of(size, ring_nodes, base), highest_level(ring_nodes, base)
+        base = Levels.CONTINUOUS.base
+        level, highest = level_of(size, nodes, base), highest_level(nodes, base)
     else:
-        problem = AllocationProblem.of([weight], cost, least=least, most=limits.most()[0])
-        size, bound = _size_at_level(problem, scale, limits, choices)
         level, highest = float(choices.levels(schedule.size)[0]), int(choices.levels(1)[0])
+    (delay_factor,) = delay_factors([updates.rhythm], [schedule.speeds]).tolist()
+    clock = schedule.clock
     return PollExplanation(
         channel=channel,
-        weight=weight,
-        cost=cost,
+        weight=float(problem.weights[0]),
+        cost=float(problem.costs[0]),
         scale=scale,
-        wanted=max(scale, 0.0) * slope,
-        least=least,
-        most=limits.most()[0],
+        wanted=max(scale, 0.0) * float(problem.slopes()[0]),
+        least=float(least_sizes(policy, factors)[0]),
+        most=float(problem.most[0]),
         size=size,
         bound=bound,
-        wait_s=delay_factor * poll_interval_s / (2 * size) if size > 0 else inf,
-        update_interval_s=update_interval_s,
+        wait_s=delay_factor * policy.poll_interval_s / (2 * size) if size > 0 else inf,
+        update_interval_s=updates.interval_s(now_s),
         interval_s=schedule.interval_s,
         turns=tuple(
             PollingTurn(node, rank, schedule.first_poll_s(rank) - schedule.first_s, schedule.next_poll_s(rank, now_s))
@@ -258,29 +253,10 @@ def explain_polling(
         level=level,
         highest_level=highest,
         nodes=schedule.size,
-        ring_nodes=ring_nodes,
+        ring_nodes=nodes,
         publisher_interval_s=publisher_interval_s,
         limit_reason=reason,
-        paused_until_s=float(polling_limits.paused_until_s) if polling_limits.paused_until_s > now_s else 0.0,
-        subscribers=subscribers,
-        present_speed=present_speed,
+        paused_until_s=float(limits.paused_until_s) if limits.paused_until_s > now_s else 0.0,
+        subscribers=int(factors["subscribers"][0]),
+        present_speed=1.0 if clock is None else clock.speed(now_s),
     )
-
-
-def _size_at_level(
-    problem: AllocationProblem, scale: float, limits: SizeLimits, choices: LevelChoices
-) -> tuple[float, BindingConstraint]:
-    """Return a channel's polls per τ if only whole levels are allowed, and the constraint that determines them.
-
-    ``problem`` has this channel only. The other arguments are those of :func:`limited_size`.
-    """
-    slope, least = float(problem.slopes()[0]), float(problem.least[0])
-    size, bound = limited_size(slope, scale, least, limits)
-    if scale < 0:
-        return size, bound
-    wanted = scale * problem.slopes()
-    found = float(choices.rates(problem, wanted)[0])
-    unlimited = AllocationProblem(problem.weights, problem.costs, problem.least, np.full(1, inf))
-    if bound is BindingConstraint.NONE and float(choices.rates(unlimited, wanted)[0]) > found:
-        _, bound = limits.most()
-    return found, bound

@@ -35,16 +35,15 @@ of the budget.
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import log, log2
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from service.corona.optimizer import honeycomb
 from service.corona.optimizer.honeycomb import AllocationProblem
 from service.corona.optimizer.objectives import Floats
-from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
+from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, pack_columns, unpack_columns
 from service.model import ChannelId
 from service.overlay.id_space import BITS
 from service.overlay.ring import RingView
@@ -53,10 +52,9 @@ SPREAD = 0.1
 """Range of the thresholds of equal channels, as a share of a level."""
 
 MAX_BINS = 1024
-BIN_BYTES = 16
 BUDGET_MARGIN = 3e-3
 
-_STEP_ROW = np.dtype([("count", "<u4"), ("threshold", "<f4"), ("cost", "<f4"), ("saving", "<f4")])
+_STEP_ROW = np.dtype([("steps", "<u4"), ("threshold", "<f4"), ("cost", "<f4"), ("saving", "<f4")])
 _FLOAT_MAX = float(np.finfo(np.float32).max)
 _LEAST_SHARE = 1e-3
 """Share of all steps' cost below which bins add about the same cost instead of the same proportion."""
@@ -89,8 +87,7 @@ def highest_level(nodes: int, base: int) -> int:
     return level
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LevelChoices:
+class LevelChoices(NamedTuple):
     """The wedges among which M channels choose.
 
     ``sizes``, shape (M, L), has the number of nodes in each channel's wedge at the levels 0 to L-1. It decreases from
@@ -148,22 +145,22 @@ class LevelChoices:
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
-def line_part(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem with the sizes bounded to those below each channel's first step, which are real numbers."""
+def below_first_step(problem: AllocationProblem) -> AllocationProblem:
+    """Return the problem restricted to sizes below each channel's first step, which may be any real numbers."""
     least, top = _line_bounds(problem)
-    return AllocationProblem(problem.weights, problem.costs, least, top)
+    return problem._replace(least=least, most=top)
 
 
 class RingLevels:
     """The wedges of one ring in a number system of ``base`` 2, 4 or 16."""
 
     def __init__(self, view: RingView, base: int) -> None:
-        """Divide the ring ``view``."""
+        """Compute the prefixes of the nodes of ``view`` that determine their wedges."""
         self.base = base
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the wedges of these channels."""
+        """Return the wedges among which these channels choose."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
@@ -188,16 +185,15 @@ def _line_bounds(problem: AllocationProblem) -> tuple[Floats, Floats]:
     return least, np.maximum(least, np.minimum(1.0, problem.most))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LevelSteps:
+class LevelSteps(NamedTuple):
     """K bins of steps, in the order of their thresholds; each array has shape (K,).
 
-    ``count`` is the number of steps in a bin, and ``threshold`` the mean of the scales c at which they are taken,
+    ``steps`` is the number of steps in a bin, and ``threshold`` the mean of the scales c at which they are taken,
     weighted by cost. ``cost`` is Σ s·(n'-n) over the steps from n to n' polls per τ, with the cost s of one poll, and
     ``saving`` is Σ w·(1/n-1/n') with the weights w of the channels.
     """
 
-    count: Floats
+    steps: Floats
     threshold: Floats
     cost: Floats
     saving: Floats
@@ -218,25 +214,22 @@ class LevelSteps:
     def merge(cls, parts: Sequence[Self]) -> Self:
         """Return the steps in all these summaries in at most ``MAX_BINS`` bins."""
         if not parts:
-            return cls(*(np.zeros(0) for _ in range(4)))
-        fields = zip(*((part.count, part.threshold, part.cost, part.saving) for part in parts), strict=True)
-        count, threshold, cost, saving = map(np.concatenate, fields)
-        order = np.argsort(threshold, kind="stable")
-        count, threshold, cost, saving = count[order], threshold[order], cost[order], saving[order]
-        if len(count) <= MAX_BINS:
-            return cls(count, threshold, cost, saving)
+            return cls(*(np.zeros(0) for _ in cls._fields))
+        together = cls(*map(np.concatenate, zip(*parts, strict=True)))
+        order = np.argsort(together.threshold, kind="stable")
+        steps, threshold, cost, saving = found = cls(*(column[order] for column in together))
+        if len(steps) <= MAX_BINS:
+            return found
         mass = np.log1p(np.cumsum(cost) / max(float(cost.sum()) * _LEAST_SHARE, np.finfo(float).tiny))
         _, starts = np.unique((mass / mass[-1] * (MAX_BINS - 1)).astype(np.intp), return_index=True)
-        count, weighted, total, saving = (
-            np.add.reduceat(field, starts) for field in (count, threshold * cost, cost, saving)
+        steps, weighted, total, saving = (
+            np.add.reduceat(field, starts) for field in (steps, threshold * cost, cost, saving)
         )
-        return cls(count, weighted / total, total, saving)
+        return cls(steps, weighted / total, total, saving)
 
     def encode(self) -> bytes:
-        """Return the wire format that :func:`decode_steps` reads, ``BIN_BYTES`` bytes per bin."""
-        rows = np.empty(len(self.count), dtype=_STEP_ROW)
-        for name in _STEP_ROW.names or ():
-            rows[name] = getattr(self, name)
+        """Return the wire format that :func:`decode_steps` reads, 16 bytes per bin."""
+        rows = pack_columns(_STEP_ROW, self)
         rows["threshold"] = np.nextafter(rows["threshold"], np.float32(0))  # not above that of a single step
         return rows.tobytes()
 
@@ -246,9 +239,9 @@ class LevelSteps:
         ``lines`` are the channels' clusters for the sizes below their first step. If the budget does not suffice for
         the least of all channels, the result is negative, as for :func:`honeycomb.scale_for_budget`.
         """
-        usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.count.max(initial=1) > 1 else budget)
+        usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.steps.max(initial=1) > 1 else budget)
         problem = lines.to_problem()
-        if float(lines.least_cost.sum()) >= usable or not len(self.count):
+        if float(lines.least_cost.sum()) >= usable or not len(self.steps):
             return lines.scale_for_budget(budget)
 
         def exceeds(scale: float) -> bool:
@@ -263,7 +256,7 @@ class LevelSteps:
         ``lines`` are the channels' clusters for the sizes below their first step, and ``poll_interval_s`` is τ. If the
         delay is unattainable, all channels reach their most at the resulting scale.
         """
-        if not len(self.count):
+        if not len(self.steps):
             return lines.scale_for_delay(delay_s, poll_interval_s)
         problem = lines.to_problem()
         helpable = (problem.weights > 0) & (problem.most > 0)
@@ -304,11 +297,11 @@ class LevelSteps:
         middles = (self.threshold[1:] + self.threshold[:-1]) / 2
         starts = np.concatenate((self.threshold[:1], middles))
         ends = np.concatenate((middles, self.threshold[-1:]))
-        spread = (self.count > 1) & (ends > starts)
+        spread = (self.steps > 1) & (ends > starts)
         shares = (scale - starts) / np.where(spread, ends - starts, 1.0)
-        even = np.clip(shares, 0.0, 1.0) * (1 - 1 / self.count)
+        even = np.clip(shares, 0.0, 1.0) * (1 - 1 / self.steps)
         begun = scale >= (starts if at_most else ends)
-        return np.where(spread, even + begun / self.count, scale >= self.threshold)
+        return np.where(spread, even + begun / self.steps, scale >= self.threshold)
 
 
 def decode_steps(raw: bytes) -> LevelSteps | None:
@@ -317,11 +310,5 @@ def decode_steps(raw: bytes) -> LevelSteps | None:
     A summary is invalid if its length is wrong, if it has too many bins, if a number is negative, infinite or NaN, or
     if a bin is empty.
     """
-    if len(raw) % BIN_BYTES or len(raw) > MAX_BINS * BIN_BYTES:
-        return None
-    rows = np.frombuffer(raw, dtype=_STEP_ROW)
-    with np.errstate(invalid="ignore"):  # NaNs of the signalling kind
-        found = LevelSteps(*(rows[name].astype(np.float64) for name in _STEP_ROW.names or ()))
-    numbers = np.concatenate((found.threshold, found.cost, found.saving))
-    sound = np.isfinite(numbers).all() and (numbers >= 0).all() and (found.count > 0).all()
-    return LevelSteps.merge([found]) if sound else None
+    columns = unpack_columns(_STEP_ROW, raw, MAX_BINS)
+    return LevelSteps.merge([LevelSteps(*columns)]) if columns else None

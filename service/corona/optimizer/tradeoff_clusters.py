@@ -22,9 +22,8 @@ one set suffices here, because the cost at each level follows from w and s. Ther
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +33,6 @@ from service.corona.optimizer.honeycomb import AllocationProblem
 from service.corona.optimizer.objectives import Floats
 
 MAX_CLUSTERS = 1024
-CLUSTER_BYTES = 20
 MAX_SIZE = 1e9
 """Replaces an infinite ``most`` in summaries."""
 
@@ -62,8 +60,7 @@ _CAPPING_ROUNDS = 8
 _IDLE, _ENDLESS, _SLACK = -(1 << 20), -(1 << 19), -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TradeoffClusters:
+class TradeoffClusters(NamedTuple):
     """K tradeoff clusters, at most ``MAX_CLUSTERS``; each array has shape (K,) and one sum per cluster.
 
     In the sums, w is a channel's weight, s the cost of one poll, and least and most bound its polls per τ. ``weight``
@@ -81,7 +78,7 @@ class TradeoffClusters:
     @classmethod
     def empty(cls) -> Self:
         """Return a summary of no channels."""
-        return cls(*(np.zeros(0) for _ in range(5)))
+        return cls(*(np.zeros(0) for _ in cls._fields))
 
     def scale_for_budget(self, budget: float) -> float:
         """Return the scale c at which all channels together cost at most ``budget`` per τ.
@@ -155,16 +152,12 @@ def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_b
     """
     if not parts:
         return TradeoffClusters.empty()
-    fields = zip(*((p.lines, p.weight, p.rise, p.least_cost, p.most_cost) for p in parts), strict=True)
-    return _reduce(TradeoffClusters(*map(np.concatenate, fields)), limit, log_bins)
+    return _reduce(TradeoffClusters(*map(np.concatenate, zip(*parts, strict=True))), limit, log_bins)
 
 
 def encode(clusters: TradeoffClusters) -> bytes:
     """Return the wire format that :func:`decode` reads, 20 bytes per cluster."""
-    rows = np.empty(len(clusters.rise), dtype=_ROW)
-    for name in _ROW.names or ():
-        rows[name] = getattr(clusters, name)
-    return rows.tobytes()
+    return pack_columns(_ROW, clusters).tobytes()
 
 
 def decode(raw: bytes) -> TradeoffClusters | None:
@@ -174,14 +167,34 @@ def decode(raw: bytes) -> TradeoffClusters | None:
     too many clusters, if a number is negative, infinite or NaN, if a cluster has no lines, or if its cost at the least
     exceeds its cost at the most.
     """
-    if len(raw) % CLUSTER_BYTES or len(raw) > MAX_CLUSTERS * CLUSTER_BYTES:
+    columns = unpack_columns(_ROW, raw, MAX_CLUSTERS)
+    if columns is None:
         return None
-    rows = np.frombuffer(raw, dtype=_ROW)
+    found = TradeoffClusters(*columns)
+    return found if (found.least_cost <= found.most_cost).all() else None
+
+
+def pack_columns(row: np.dtype[np.void], columns: Sequence[Floats]) -> NDArray[np.void]:
+    """Return these columns, each of the same length, as rows of a wire format."""
+    rows = np.empty(len(columns[0]), dtype=row)
+    for name, column in zip(row.names or (), columns, strict=True):
+        rows[name] = column
+    return rows
+
+
+def unpack_columns(row: np.dtype[np.void], raw: bytes, most: int) -> list[Floats] | None:
+    """Return the columns that :func:`pack_columns` has packed, or None if ``raw`` is invalid.
+
+    It is invalid if its length is wrong, if it has more than ``most`` rows, if a number is negative, infinite or NaN,
+    or if the first number of a row is zero.
+    """
+    if len(raw) % row.itemsize or len(raw) > most * row.itemsize:
+        return None
+    rows = np.frombuffer(raw, dtype=row)
     with np.errstate(invalid="ignore"):  # NaNs of the signalling kind
-        found = TradeoffClusters(*(rows[name].astype(np.float64) for name in _ROW.names or ()))
-    numbers = np.concatenate((found.weight, found.rise, found.least_cost, found.most_cost))
-    sound = np.isfinite(numbers).all() and (numbers >= 0).all() and (found.lines > 0).all()
-    return found if sound and (found.least_cost <= found.most_cost).all() else None
+        columns = [rows[name].astype(np.float64) for name in row.names or ()]
+    is_sound = all(np.isfinite(column).all() and (column >= 0).all() for column in columns) and (columns[0] > 0).all()
+    return columns if is_sound else None
 
 
 def _reduce(clusters: TradeoffClusters, limit: int, log_bins: int) -> TradeoffClusters:

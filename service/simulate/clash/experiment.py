@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
 from service.clash.load_policy import group_load
-from service.clash.server_table import GroupState
-from service.clash.transitions import accept_object
+from service.clash.table_transitions import accept_object
 from service.simulate.clash.servers import (
     CHECK_S,
     KEY_BITS,
@@ -125,37 +124,32 @@ class LookupClients:
         return self._with_memory(PrefixSums(lookups), servers), self._without(lookups, servers)
 
     def _with_memory(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
-        leaves = [(leaf, _search_depth(servers, keyspace, leaf)) for keyspace, leaf in servers.leaves()]
-        expected = np.array([lookups.of(leaf) for leaf, _ in leaves]) / self._servers
+        leaves = [leaf for _, leaf in servers.leaves()]
+        expected = np.array([lookups.of(leaf) for leaf in leaves]) / self._servers
         lookup_count = probes = 0
         for depths in self._known:
             counts = self._rng.poisson(expected)
             lookup_count += int(counts.sum())
             probes += int(counts.sum())
             for place in np.flatnonzero(counts):
-                leaf, depth = leaves[place]
+                leaf = leaves[place]
                 key = int(self._rng.integers(leaf.key, leaf.last, endpoint=True))
                 # With the right depth, the first probe reaches the leaf's server.
-                if depths.depth(key) != depth:
-                    probes += _count_probes(servers, key, depths.depth(key), depths) - 1
-                depths.record(leaf, depth)
+                if depths.depth(key) != leaf.depth:
+                    probes += _count_probes(servers, key, depths) - 1
+                depths.record(leaf)
         return probes / lookup_count if lookup_count else 1.0
 
     def _without(self, lookups: Ints, servers: SimulatedServers) -> float:
         seen = self._rng.choice(len(lookups), UNCACHED_LOOKUPS, p=lookups / lookups.sum())
         keys = seen << (KEY_BITS - PREFIX_BITS)
-        return float(np.mean([_count_probes(servers, int(key), None, DepthCache()) for key in keys]))
+        return float(np.mean([_count_probes(servers, int(key), DepthCache()) for key in keys]))
 
 
-def _search_depth(servers: SimulatedServers, keyspace: Keyspace, leaf: KeyGroup) -> int:
-    return leaf.depth - (servers.table(keyspace).state(leaf) is GroupState.RECALLED)
-
-
-def _count_probes(servers: SimulatedServers, key: int, hint: int | None, depths: DepthCache) -> int:
-    search = DepthSearch(key, KEY_BITS, servers.keyspaces, hint)
-    while (found := search.on_answer(accept_object(servers.table(search.probe.keyspace), key))) is None:
+def _count_probes(servers: SimulatedServers, key: int, depths: DepthCache) -> int:
+    search = DepthSearch(key, KEY_BITS, servers.keyspaces, depths)
+    while search.on_answer(accept_object(servers.table(search.probe.keyspace), key)) is None:
         pass
-    depths.record(found.group, search.depth)
     return search.probes
 
 
@@ -269,7 +263,6 @@ class ClashOutcome(msgspec.Struct, frozen=True):
     workloads: tuple[WorkloadResults, ...]
     splits: int
     merges: int
-    recalls: int
     checks: tuple[CheckMeasurements, ...]
 
 
@@ -308,9 +301,7 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
         _summarise(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS], hops)
         for place, workload in enumerate(WORKLOADS)
     ]
-    return ClashOutcome(
-        "clash", seed, setup, hops, tuple(results), servers.splits, servers.merges, servers.recalls, tuple(checks)
-    )
+    return ClashOutcome("clash", seed, setup, hops, tuple(results), servers.splits, servers.merges, tuple(checks))
 
 
 def _measure_minute(servers: SimulatedServers, interval: Interval) -> MinuteMeasurements:

@@ -236,7 +236,7 @@ def table(outcome: ClashOutcome) -> Table:
         loads = [found.dht[place] for found in outcome.workloads]
         shown = [f"{dht.servers_used:.0f}: {dht.mean_load:.0%}, {dht.max_load_after_transient:.0%}" for dht in loads]
         rows.append((f"DHT({bits}): servers, mean, max", *shown))
-    caption = f"{outcome.splits} splits, {outcome.merges} merges, {outcome.recalls} recalls; seed {outcome.seed}"
+    caption = f"{outcome.splits} splits, {outcome.merges} merges; seed {outcome.seed}"
     return terminal_table(("workload", *(found.workload for found in outcome.workloads)), rows, caption)
 
 

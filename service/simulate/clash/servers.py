@@ -25,15 +25,13 @@ from service.clash.load_policy import (
     HalfLives,
     LoadLimits,
     choose_merge,
-    choose_recall,
     choose_split,
     group_load,
-    lone_right_children,
     sibling_pairs,
 )
 from service.clash.move_steps import next_step
 from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
-from service.clash.transitions import has_given, mark_emptied
+from service.clash.table_transitions import is_giving, mark_emptied
 from service.corona.fleet_policy import DEFAULT_POLICY
 from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints
 
@@ -300,7 +298,7 @@ class SimulatedServers:
         self._tables[root] = root_table(root, KEY_BITS)
         self.messages = 0.0
         self.moved: list[KeyGroup] = []
-        self.splits = self.merges = self.recalls = 0
+        self.splits = self.merges = 0
 
     def table(self, keyspace: Keyspace) -> ServerTable:
         """Return the table of one server, which is identified by its keyspace."""
@@ -334,19 +332,13 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge key groups that have little load in ``interval``.
-
-        A group with little load that is the only group of its server is recalled to its parent's server instead.
-        """
-        for find in (sibling_pairs, lone_right_children):
-            self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)
+        """Merge key groups that have little load in ``interval``."""
+        self.messages += sum(len(sibling_pairs(table, self._tables, {})) for table in self._tables)
         self._repeat_until_stable(interval, self._merge_due)
 
-    def _merge_due(self, keyspace: Keyspace, loads: Measured) -> move_steps.MergeGroup | move_steps.RecallGroup | None:
-        table, own = self._tables[keyspace], loads[keyspace]
-        return choose_merge(keyspace, own, sibling_pairs(table, self._tables, loads), self.limits) or choose_recall(
-            keyspace, own, lone_right_children(table, self._tables, loads), self.limits
-        )
+    def _merge_due(self, keyspace: Keyspace, loads: Measured) -> move_steps.MergeGroup | None:
+        pairs = sibling_pairs(self._tables[keyspace], self._tables, loads)
+        return choose_merge(keyspace, loads[keyspace], pairs, self.limits)
 
     def _repeat_until_stable(self, interval: Interval, due: ChooseStep) -> None:
         packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
@@ -366,7 +358,6 @@ class SimulatedServers:
         step: move_steps.Step | None = first
         self.splits += isinstance(first, move_steps.SplitGroup)
         self.merges += isinstance(first, move_steps.MergeGroup)
-        self.recalls += isinstance(first, move_steps.RecallGroup)
         while step is not None:
             outcome = self._execute_step(step)
             if isinstance(outcome, move_steps.MoveStarted) and outcome.move is not None:
@@ -378,11 +369,11 @@ class SimulatedServers:
         keyspace = move_steps.keyspace_of(step)
         table = self._tables[keyspace] = move_steps.apply(self._tables[keyspace], step, self.keyspaces)
         match step:
-            case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
+            case move_steps.SplitGroup() | move_steps.MergeGroup():
                 return move_steps.MoveStarted(table.move)
             case move_steps.GiveKeyGroup():
                 self.messages += 2
-                return move_steps.GiveResult(has_given(table, step.move))
+                return move_steps.GiveResult(is_giving(table, step.move))
             case move_steps.Fetch():
                 self._tables[keyspace] = mark_emptied(table, step.move)
                 return move_steps.FetchedRecords(())

@@ -9,6 +9,7 @@ same as well.
 Publishers of this workload have no weekly rhythm, and polling hints are not simulated.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -18,7 +19,7 @@ from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.node_optimizer import FactorTable
 from service.corona.optimizer.objectives import mean_delay_s
-from service.corona.optimizer.poll_explanation import BindingConstraint
+from service.corona.optimizer.poll_explanation import BindingConstraint, binding_constraints
 from service.simulate.corona import experiment
 from service.simulate.corona.experiment import CoronaOutcome, poisson_updates
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels, draw_channels, setup_with_policy
@@ -117,6 +118,6 @@ def uniform_notification_delay_s(
 def share_at_one_bound(policy: FleetPolicy, nodes: int, channels: SimulatedChannels) -> float:
     """Return the share of the channels at the constraint at which most of them are; 0 if none binds any channel."""
     table = channels.factors()
-    counts = node_optimizer.count_by_constraint(policy, nodes, table, _scale(policy, nodes, table))
+    counts = Counter(binding_constraints(policy, nodes, table, _scale(policy, nodes, table)))
     del counts[BindingConstraint.NONE]
     return max(counts.values(), default=0) / len(table)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from service.corona.optimizer.objectives import Goal, mean_delay_s
+from service.corona.fleet_policy import Goal
+from service.corona.optimizer.objectives import mean_delay_s
 from service.simulate.corona.fleet import SimulatedFleet
 from service.simulate.corona.fleet_polls import FaultyPolls, RandomPhasePolls, ScheduledPolls
 from service.simulate.corona.workload import CoronaSetup, PollPhases, SimulatedChannels, draw_channels

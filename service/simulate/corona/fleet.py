@@ -24,11 +24,11 @@ import numpy as np
 
 from service.corona.aggregation import BASE, Aggregation, is_valid
 from service.corona.events import Send
-from service.corona.fleet_policy import SOFT_STATE_INTERVALS
+from service.corona.fleet_policy import SOFT_STATE_INTERVALS, Goal
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import AllocationProblem, load, sizes
-from service.corona.optimizer.objectives import Goal, size_for_wait, weights
+from service.corona.optimizer.objectives import size_for_wait, weights
 from service.corona.optimizer.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.model import NodeId
 from service.overlay.ring import RingView
@@ -207,7 +207,7 @@ class OwnerDecisions:
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
             self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
-            self._demand = node_optimizer.imposed_loads(self._setup.policy, nodes, self._factors)
+            self._demand = node_optimizer.channel_demands(self._setup.policy, nodes, self._factors)
             return
         if self._setup.base is None:
             wait_s = self._setup.longest_wait_s

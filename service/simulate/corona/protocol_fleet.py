@@ -347,7 +347,7 @@ class ProtocolFleet:
 
     def change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:
         """Add nodes to the ring and remove others, and announce the new ring to all nodes."""
-        self.view = self.view.changed(self.view.version + 1, joined, left)
+        self.view = self.view.with_changes(self.view.version + 1, joined, left)
         for node in self.alive:
             self.announce_ring(node)
 

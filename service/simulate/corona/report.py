@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR
-from service.corona.optimizer.objectives import Goal
+from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR, Goal
 from service.simulate.corona import default_policy_experiment, protocol_experiment
 from service.simulate.corona.default_policy_experiment import ShippedOutcome
 from service.simulate.corona.experiment import ChannelProfile, CoronaOutcome, Window, run

@@ -21,7 +21,7 @@ import numpy as np
 
 from service.location.bloom_filters import FilterShape, LocationQuery, document_mask
 from service.location.location_node import Filtering, LocationNode
-from service.location.wire import Message, SendToNeighbour, encoded_size
+from service.location.messages import Message, SendToNeighbour, encoded_size
 from service.model import NodeId
 from service.simulate.location.graph import ServerDistances
 

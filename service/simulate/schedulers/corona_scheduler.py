@@ -20,7 +20,8 @@ from service.corona.optimizer.node_optimizer import (
     size_bounds,
 )
 from service.corona.polling_schedule import PollingSchedule, revised_schedule
-from service.corona.rhythm import (
+from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
+from service.corona.weekly_rhythm import (
     FACTORS,
     MEMORY_S,
     SPEEDS_BYTES,
@@ -34,7 +35,6 @@ from service.corona.rhythm import (
     polling_speeds,
     weight_factors,
 )
-from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
 from service.simulate.schedulers.polls import PlannedSimulation, PollObservations
 from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints, PublicationTrace
 from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks

@@ -25,11 +25,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
+from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy, Goal
 from service.corona.optimizer.honeycomb import AllocationProblem, scale_for_budget, sizes
 from service.corona.optimizer.node_optimizer import ChannelFactors, affordable_policy, allocation_problem, factor_table
-from service.corona.optimizer.objectives import Goal
-from service.corona.rhythm import HOURS_OF_WEEK
+from service.corona.weekly_rhythm import HOURS_OF_WEEK
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy, with_budget
 from service.simulate.schedulers.polls import (
     PlannedSimulation,

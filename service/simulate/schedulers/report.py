@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-from service.corona.optimizer.objectives import Goal
+from service.corona.fleet_policy import Goal
 from service.simulate.report import SEEDS, Job, draw, render, terminal_table
 from service.simulate.schedulers.experiment import Comparison, ReaderResults, SchedulersSetup, run
 from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers

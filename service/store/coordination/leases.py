@@ -104,7 +104,7 @@ class Ring(RedisRepository):
             "ring_heartbeat", _RING, node, epoch, int(ttl_s * 1000), base.version
         )
         if version > self._view.version:  # otherwise a later reply was processed first
-            self._view = (RingView(0, ()) if whole else base).changed(version, *_changes(found))
+            self._view = (RingView(0, ()) if whole else base).with_changes(version, *_changes(found))
         return held == 1, now_ms / 1000, tuple(lost.decode() for lost in expired)
 
     async def leave(self, *nodes: NodeInfo) -> None:

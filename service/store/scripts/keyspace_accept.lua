@@ -1,11 +1,8 @@
 -- Library: AcceptObject of CLASH, for a key as a string of 0s and 1s, and a guess of its depth. KEYS[1] is the server
 -- table.
--- Return the standing of a leaf; nil if the entry is no leaf. A recalled leaf accepts like an active one.
+-- Return the standing of a leaf; nil if the entry is no leaf.
 local function leaf_standing(entry)
   local standing = entry and string.match(entry, '^%a+')
-  if standing == 'recalled' then
-    return 'active'
-  end
   return (standing == 'active' or standing == 'arriving' or standing == 'returning') and standing or nil
 end
 

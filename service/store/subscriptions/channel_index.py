@@ -13,10 +13,10 @@ from sys import intern
 
 from cachetools import LRUCache
 
-from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch, Probe
+from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
-from service.clash.transitions import Accepted
+from service.clash.table_transitions import Accepted
 from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
@@ -55,7 +55,6 @@ class ChannelIndex:
         self._layout = layout
         self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MAX_CACHED_SITES)
         self._depths = DepthCache()
-        self._keyspaces_of_leaves: LRUCache[tuple[KeyGroup, int], Keyspace] = LRUCache(_MAX_CACHED_LEAVES)
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
@@ -108,8 +107,9 @@ class ChannelIndex:
             group = self._layout.channel_group(site, cid)
             leaf = self._depths.leaf_of(group)
             if leaf is not None:
-                leaves[cid] = _label(leaf[0])
-                probes.append((Probe(self._keyspace_of(*leaf), group.key, leaf[1]), cached_channel_prefix(cid)))
+                leaves[cid] = _label(leaf)
+                probe = Probe(self._keyspaces.map.keyspace_of(leaf), group.key, leaf.depth)
+                probes.append((probe, cached_channel_prefix(cid)))
         answers = await self._keyspaces.count_at_leaves(probes)
         return {
             cid: number
@@ -117,16 +117,8 @@ class ChannelIndex:
             if answer == label
         }
 
-    def _keyspace_of(self, leaf: KeyGroup, depth: int) -> Keyspace:
-        """Return the keyspace to which ``depth`` leads for the keys of a leaf."""
-        keyspace = self._keyspaces_of_leaves.get((leaf, depth))
-        if keyspace is None:
-            keyspace = self._keyspaces.map.keyspace_of(KeyGroup.containing(leaf.key, depth, leaf.bits))
-            self._keyspaces_of_leaves[leaf, depth] = keyspace
-        return keyspace
-
-    def _search_leaves(self, site: str, cid: ChannelId) -> LeafGroupSearch:
-        return LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
+    def _search(self, key: int) -> DepthSearch:
+        return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)
 
     async def _count(self, site: str, cid: ChannelId) -> int:
         """Return the number of a channel's entries. While key groups move it may be too great, but never too small.
@@ -134,8 +126,10 @@ class ChannelIndex:
         ``site`` is the registrable domain that determines the entries' keys.
         """
         mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
-        units = self._search_leaves(site, cid)
-        while (probe := units.probe) is not None:
+        channel = self._layout.channel_group(site, cid)
+        search = self._search(channel.key)
+        while True:
+            probe = search.probe
             answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted) and answer.move is not None:
                 # A move to this leaf is in progress: entries may have moved from its donor between the two counts.
@@ -144,8 +138,11 @@ class ChannelIndex:
             if isinstance(answer, Accepted):
                 # It counts all entries of the channel in this keyspace, so it replaces an earlier reply.
                 counts[probe.keyspace] = number
-            units.on_answer(answer)
-        return sum(counts.values())
+            leaf = search.on_answer(answer)
+            if leaf is not None and leaf.group.last >= channel.last:
+                return sum(counts.values())
+            if leaf is not None:
+                search = self._search(leaf.group.last + 1)
 
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
         """Divide the entries of a channel after ``cursor``.
@@ -213,10 +210,9 @@ class ChannelIndex:
 
     async def _write(self, site: str, cid: ChannelId, uid: UserId, seq: int, *, present: bool = True) -> None:
         record = Record(self._layout.key(site, cid, uid), record_id(cid, uid), seq, present)
-        search = DepthSearch(record.key, self._layout.bits, self._keyspaces.map, self._depths.depth(record.key))
-        while (leaf := search.on_answer(await self._keyspaces.write(search.probe, record))) is None:
+        search = self._search(record.key)
+        while search.on_answer(await self._keyspaces.write(search.probe, record)) is None:
             pass
-        self._depths.record(leaf.group, search.depth)
 
     async def _run_query(self, walk: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
         """Execute the next request of a query for entries of a channel, and return the records that it has found.

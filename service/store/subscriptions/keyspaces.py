@@ -44,12 +44,11 @@ from service.clash.load_policy import DeliveryRate, HalfLives, leaf_loads, split
 from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Outcome, Step, next_step
 from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import LEAF_STATES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
-from service.clash.transitions import (
+from service.clash.table_transitions import (
     Accepted,
     AcceptObjectReply,
     accept_object,
     apply_proof,
-    has_given,
     is_giving,
     is_taking,
     mark_emptied,
@@ -364,10 +363,10 @@ class KeyspaceStore:
         elif after is not before and not await self._write_table(fields, after):
             return None
         match step:
-            case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
+            case move_steps.SplitGroup() | move_steps.MergeGroup():
                 return move_steps.MoveStarted(after.move)
             case move_steps.GiveKeyGroup():
-                return move_steps.GiveResult(has_given(after, step.move))
+                return move_steps.GiveResult(is_giving(after, step.move))
         return move_steps.StepDone()
 
     async def _drop_tombstones(self, fields: Fields, after: ServerTable, leaf: KeyGroup) -> bool:

@@ -1,4 +1,4 @@
-"""The key group balancer: hot key groups split, cold ones merge or are recalled, and successors complete moves."""
+"""The key group balancer: hot key groups split, cold ones merge, and successors complete moves."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ import pytest_asyncio
 from service.clash.key_groups import KeyGroup
 from service.clash.load_policy import HalfLives, LoadLimits
 from service.clash.move_steps import Outcome, SplitGroup, Step
-from service.clash.server_table import SETTLED_STATES, GroupState, Move
+from service.clash.server_table import GroupState, Move
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store
@@ -89,7 +89,7 @@ async def leaves(store: Store) -> dict[KeyGroup, int]:
         group: table.keyspace
         for table in tables
         for group, entry in table.entries.items()
-        if entry.state in SETTLED_STATES
+        if entry.state is GroupState.ACTIVE
     }
 
 
@@ -119,34 +119,6 @@ async def split(store: Store, group: KeyGroup) -> None:
         pass
 
 
-async def hot_left_half(store: Store, whole: KeyGroup) -> None:
-    """Split the left half of a group, and let its own two halves deliver 206 a second each, as they are measured."""
-    await split(store, whole.left)
-    for half in (whole.left.left, whole.left.right):
-        await store.keyspaces.record_deliveries((await leaves(store))[half], half, 10_000)
-
-
-async def test_a_cold_right_child_is_recalled_and_moved_when_its_keyspace_is_hot(
-    store: Store, channel: ChannelId
-) -> None:
-    """412 a second do not fit into the 280 of a merge; what delivers nothing needs no keyspace beside them."""
-    whole, node_ = KeyGroup(0, 0, store.keyspaces.bits), BalancedNode(store, LoadLimits(400.0))
-    await split(store, whole)
-    away = (await leaves(store))[whole.right]
-    await hot_left_half(store, whole)
-    await node_.balance(1_000.0)
-    found = await leaves(store)
-    assert found[whole.right] == found[whole.left.left] != away
-    (table,) = await store.keyspaces.tables([found[whole.right]])
-    assert table.state(whole.right) is GroupState.RECALLED
-    assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
-    await store.keyspaces.record_deliveries(found[whole.right], whole.right, 15_000)
-    await node_.balance(1_010.0)
-    assert (await leaves(store))[whole.right] == away
-    assert await told(store, channel) == sorted((uid, n + 1) for n, uid in enumerate(UIDS))
-    await node_.tasks.cancel()
-
-
 async def moves(store: Store) -> list[Move]:
     tables = await store.keyspaces.tables(range(store.keyspaces.map.count))
     return [table.move for table in tables if table.move is not None]
@@ -155,7 +127,7 @@ async def moves(store: Store) -> list[Move]:
 @pytest.mark.parametrize(
     "done", [pytest.param(False, id="before", marks=pytest.mark.storms), pytest.param(True, id="after")]
 )
-@pytest.mark.parametrize("kind", ["split", "merge", "recall"])
+@pytest.mark.parametrize("kind", ["split", "merge"])
 async def test_a_successor_completes_a_move_interrupted_at_any_step(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
@@ -176,8 +148,6 @@ async def test_a_successor_completes_a_move_interrupted_at_any_step(
             await store.keyspaces.record_deliveries(root, whole, 20_000)
         else:
             await split(store, whole)
-        if kind == "recall":
-            await hot_left_half(store, whole)
         doomed.keyspaces = Dying(store, survives, done=done)
         mortal = BalancedNode(doomed, cold if kind == "merge" else LoadLimits(400.0))
         await mortal.balance(1_000.0 * (survives + 1))

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from service.errors import PeerProtocolError, PeerUnreachable
-from service.location import wire
+from service.location import messages
 from service.location.bloom_filters import MAX_WIDTH, FilterShape
-from service.location.wire import FilterUpdate, Hello, StreamBatch
+from service.location.messages import FilterUpdate, Hello, StreamBatch
 from service.net.peer_client import MAX_REQUEST_BYTES, PeerClient
 from service.net.request_signatures import WINDOW_S, RequestSigner
 from service.store import Store
@@ -170,9 +170,9 @@ OTHER_WIDTH = FilterShape(0, 512, 3, 3)
         (b"\x00\x09", "malformed"),
         (b"\x09\x01", "malformed"),
         (b"\x01", "malformed"),
-        (b"\x01" + b"\x02" + wire.encode(Hello(OTHER_WIDTH))[1:], "version"),
-        (b"\x01" + b"\0" * (wire.MAX_MESSAGE_BYTES + 1), "size"),
-        (b"\x01" + wire.encode(FilterUpdate(OTHER_WIDTH, STRANGER, 1, 1, 0)), "shape"),
+        (b"\x01" + b"\x02" + messages.encode(Hello(OTHER_WIDTH))[1:], "version"),
+        (b"\x01" + b"\0" * (messages.MAX_MESSAGE_BYTES + 1), "size"),
+        (b"\x01" + messages.encode(FilterUpdate(OTHER_WIDTH, STRANGER, 1, 1, 0)), "shape"),
         (b"\x01\x01\x00" + b"\0" * 3 + b"\1" + (MAX_WIDTH + 1).to_bytes(4, "big") + b"\x03\x03", "malformed"),
     ],
 )

@@ -4,13 +4,13 @@ from msgspec import structs
 
 from bots.pubsub.atom_items import node_uri
 from service import errors
-from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation, SizeLimits, explain_polling
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
-from service.corona.polling_schedule import PollingSchedule
 from service.discovery.queries.query import Correction, SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.coordination.requests import ProbeReply
+from tests.support.poll_explanations import explanation
 from tests.unit.bots.fake_requests import NOW_S, TOPICS, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"
@@ -142,22 +142,15 @@ def polled(
     ring_nodes: int = 60,
 ) -> PollExplanation:
     """Why a channel of 1,200 subscribers is polled by so many workers of the ring, each so often."""
-    return explain_polling(
+    return explanation(
         channel_id(NEWS),
-        weight=workers**2,
-        cost=1.0,
-        scale=1.0,
-        limits=SizeLimits(
-            nodes=workers if bound is BindingConstraint.NODES else 99.0,
-            channel_budget=workers if bound is BindingConstraint.CHANNEL_BUDGET else 99.0,
-            publisher=99.0 if limits is NO_LIMITS else workers,
-        ),
-        poll_interval_s=interval_s,
-        update_interval_s=3 * 86_400.0,
-        polling_set=[f"{number:040x}" for number in range(workers)],
-        schedule=PollingSchedule(NOW_S + 95.0 if workers > 1 else NOW_S, interval_s / workers, workers),
+        [f"{number:040x}" for number in range(workers)],
+        NOW_S + 95.0 if workers > 1 else NOW_S,
+        interval_s,
+        bound,
         now_s=NOW_S - 0.5,
         ring_nodes=ring_nodes,
-        polling_limits=limits,
+        limits=limits,
         subscribers=1_200,
+        update_interval_s=3 * 86_400.0,
     )

@@ -4,21 +4,9 @@ import pytest
 
 from service.clash.group_search import MAX_PROBES, DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspaces, check_key
-from service.clash.move_steps import (
-    Abandon,
-    AcceptKeyGroup,
-    Finish,
-    Forget,
-    GiveKeyGroup,
-    MergeGroup,
-    RecallGroup,
-    Settle,
-    SplitGroup,
-    TakeBack,
-    apply,
-)
-from service.clash.server_table import Move, MoveKind, empty_table, from_fields, root_table, to_fields
-from service.clash.transitions import IncorrectDepth, accept_object
+from service.clash.move_steps import AcceptKeyGroup, MergeGroup, SplitGroup, apply
+from service.clash.server_table import empty_table, from_fields, root_table, to_fields
+from service.clash.table_transitions import IncorrectDepth, accept_object
 from service.errors import BadKey, KeyGroupMoving, MoveRefused, UnknownKeyspace, from_fault, to_fault
 
 BITS = 8
@@ -33,7 +21,7 @@ def test_a_key_of_another_length_raises(key: int) -> None:
     with pytest.raises(BadKey, match="no identifier key of 8 bits"):
         accept_object(table, key)
     with pytest.raises(BadKey):
-        DepthSearch(key, BITS, KEYSPACES)
+        DepthSearch(key, BITS, KEYSPACES, DepthCache())
 
 
 def test_the_layout_creates_keys_of_its_length() -> None:
@@ -91,12 +79,8 @@ def test_an_impossible_split_or_merge_states_the_reason() -> None:
         apply(table, SplitGroup(HOME, ROOT.left), KEYSPACES)
     with pytest.raises(MoveRefused, match=r"\* cannot be merged"):
         apply(table, MergeGroup(HOME, ROOT), KEYSPACES)
-    with pytest.raises(MoveRefused, match="cannot recall its right half: its left half is not split"):
-        apply(table, RecallGroup(HOME, ROOT), KEYSPACES)
     busy = apply(table, SplitGroup(HOME, ROOT), KEYSPACES)
     assert busy.move is not None
-    with pytest.raises(MoveRefused, match="busy with another move"):
-        apply(busy, RecallGroup(HOME, ROOT), KEYSPACES)
     leaf = next(group for group, entry in busy.entries.items() if entry.state == "active")
     with pytest.raises(MoveRefused, match="busy with another move"):
         apply(busy, SplitGroup(HOME, leaf), KEYSPACES)
@@ -110,15 +94,8 @@ def test_a_single_keyspace_cannot_split() -> None:
         apply(table, SplitGroup(0, ROOT), Keyspaces(1))
 
 
-@pytest.mark.parametrize("step", [AcceptKeyGroup, Settle, GiveKeyGroup, Forget, Abandon, TakeBack, Finish])
-def test_a_step_in_an_uninvolved_keyspace_raises(step: type[AcceptKeyGroup]) -> None:
-    move = Move(1, MoveKind.SPLIT, 0, 1, ROOT.right)
-    with pytest.raises(MoveRefused, match=r"Keyspace 2 has no part in the split of 1\*"):
-        apply(empty_table(2, BITS), step(move), KEYSPACES)
-
-
 def test_a_search_without_end_raises() -> None:
-    search = DepthSearch(5, BITS, KEYSPACES, DepthCache().depth(5))
+    search = DepthSearch(5, BITS, KEYSPACES, DepthCache())
     with pytest.raises(KeyGroupMoving, match="keeps moving"):  # noqa: PT012 - the search goes on until it raises
         for _ in range(MAX_PROBES):
             assert search.on_answer(IncorrectDepth(BITS)) is None

@@ -1,4 +1,4 @@
-"""Single splits, merges and recalls, step by step with their tables, and regressions that random histories found."""
+"""Single splits and merges, step by step with their tables, and regressions that random histories found."""
 
 from service.clash.group_search import DepthCache
 from service.clash.key_groups import KeyGroup
@@ -6,7 +6,6 @@ from service.clash.move_steps import (
     GiveKeyGroup,
     MergeGroup,
     Put,
-    RecallGroup,
     Settle,
     SplitGroup,
     Step,
@@ -15,7 +14,7 @@ from service.clash.move_steps import (
 )
 from service.clash.prefix_query import Record
 from service.clash.server_table import GroupState, Move, MoveKind, MoveStage
-from service.clash.transitions import Accepted, IncorrectDepth, accept_object
+from service.clash.table_transitions import Accepted, IncorrectDepth, accept_object
 from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, query_all, search, write
 
 BITS = 4
@@ -60,55 +59,17 @@ def test_steps_of_a_merge() -> None:
     assert made.leaves() == [ROOT]
 
 
-def with_split_left_half() -> MemoryKeyspaces:
+def test_clients_of_a_returning_key_are_redirected_after_the_commit() -> None:
+    """The balancer fails right after the child has given the group."""
     made = store()
     write(made, Record(15, "ada", 1), DepthCache())
     complete_move(made, SplitGroup(home(made), ROOT))
-    complete_move(made, SplitGroup(home(made), ROOT.left))
-    return made
-
-
-def test_steps_of_a_recall() -> None:
-    made = with_split_left_half()
-    before = made.leaves()
-    steps = step_names(made, RecallGroup(home(made), ROOT))
-    assert steps == ["RecallGroup", "GiveKeyGroup", "TakeBack", "Fetch", "Put", "Fetch", "Forget", "Finish"]
-    assert made.leaves() == before
-    assert made.tables[home(made)].state(ROOT.right) is GroupState.RECALLED
-    assert made.records[home(made)] == {(15, "ada"): Record(15, "ada", 1)}
-    assert accept_object(made.tables[home(made)], 15) == Accepted(ROOT.right)
-
-
-def test_splitting_a_recalled_leaf_sends_it_to_its_own_keyspace_whole() -> None:
-    made = with_split_left_half()
-    complete_move(made, RecallGroup(home(made), ROOT))
-    before = made.leaves()
-    steps = step_names(made, SplitGroup(home(made), ROOT.right))
-    assert steps == ["SplitGroup", "AcceptKeyGroup", "Fetch", "Put", "Fetch", "Settle", "Finish"]
-    assert made.leaves() == before
-    assert made.tables[1 - home(made)].state(ROOT.right) is GroupState.ACTIVE
-    assert made.records[1 - home(made)] == {(15, "ada"): Record(15, "ada", 1)}
-
-
-def test_a_recalled_leaf_merges_with_its_sibling_at_once() -> None:
-    made = with_split_left_half()
-    complete_move(made, RecallGroup(home(made), ROOT))
-    while ROOT.left not in made.leaves():
-        deepest = max(made.leaves(), key=lambda leaf: leaf.depth).parent
-        complete_move(made, MergeGroup(made.map.keyspace_of(deepest), deepest))
-    assert step_names(made, MergeGroup(home(made), ROOT)) == ["MergeGroup"]
-    assert made.leaves() == [ROOT]
-
-
-def test_clients_of_a_recalled_key_are_redirected_after_the_commit() -> None:
-    """The balancer fails right after the child has given the group."""
-    made = with_split_left_half()
-    begun = made.carry_out(RecallGroup(home(made), ROOT))
-    asked = next_step(RecallGroup(home(made), ROOT), begun)
+    begun = made.carry_out(MergeGroup(home(made), ROOT))
+    asked = next_step(MergeGroup(home(made), ROOT), begun)
     assert isinstance(asked, GiveKeyGroup)
     made.carry_out(asked)
     assert write(made, Record(15, "bob", 2), DepthCache()) <= 3
-    assert made.tables[home(made)].state(ROOT.right) is GroupState.RETURNING
+    assert made.tables[home(made)].state(ROOT) is GroupState.RETURNING
     assert [record.id for record in query_all(made, ROOT, DepthCache())] == ["ada", "bob"]
 
 

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from service.console import formatting
 from service.console.formatting import TextChange, describe_bound, differences, format_duration, parse_duration
-from service.corona.optimizer.poll_explanation import SizeLimits, explain_polling
+from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
-from service.corona.polling_schedule import PollingSchedule
 from service.errors import UserError
 from service.model import PollingHints
+from tests.support.poll_explanations import explanation
 
 
 @pytest.mark.parametrize(
@@ -117,30 +117,17 @@ def test_texts_with_many_repeated_words_are_not_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "polling_limits", "words"),
+    ("bound", "limits", "words"),
     [
-        (SizeLimits(channel_budget=2.0), NO_LIMITS, "The limit for a public channel with 1,200 subscribers"),
-        (SizeLimits(nodes=2.0), NO_LIMITS, "All nodes take part"),
-        (SizeLimits(publisher=2.0), PollingLimits(hint_s=3_600), "The publisher, which asks for at least 1 h between"),
-        (SizeLimits(publisher=2.0), PollingLimits(failure_s=86_400), "Failures: at least 24 h between polls until"),
-        (SizeLimits(publisher=2.0), PollingLimits(paused_until_s=8_200), "A pause for another 2 h"),
+        (BindingConstraint.CHANNEL_BUDGET, NO_LIMITS, "The limit for a public channel with 1,200 subscribers"),
+        (BindingConstraint.NODES, NO_LIMITS, "All nodes take part"),
+        (BindingConstraint.PUBLISHER, PollingLimits(hint_s=3_600), "The publisher, which asks for at least 1 h"),
+        (BindingConstraint.FAILURE, PollingLimits(failure_s=86_400), "Failures: at least 24 h between polls until"),
+        (BindingConstraint.PAUSE, PollingLimits(paused_until_s=8_200), "A pause for another 2 h"),
     ],
 )
-def test_what_limits_a_channels_polls_is_described(
-    limits: SizeLimits, polling_limits: PollingLimits, words: str
-) -> None:
-    reason = explain_polling(
-        "0" * 40,
-        weight=9.0,
-        cost=1.0,
-        scale=9.0,
-        limits=limits,
-        poll_interval_s=900.0,
-        update_interval_s=3_600.0,
-        polling_set=["0" * 40],
-        schedule=PollingSchedule(0.0, 450.0, 2),
-        now_s=1_000.0,
-        polling_limits=polling_limits,
-        subscribers=1_200,
+def test_what_limits_a_channels_polls_is_described(bound: BindingConstraint, limits: PollingLimits, words: str) -> None:
+    reason = explanation(
+        "0" * 40, ["0" * 40, "8" * 40], 0.0, 900.0, bound, now_s=1_000.0, limits=limits, subscribers=1_200
     )
     assert describe_bound(reason, 1_000.0).startswith(words)

@@ -8,19 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.console.policy_preview import ChannelLoad, PolicyModel
+from service.corona.events import OwnershipTaken
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import SiteScales, SiteShares, Summary
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_limits import LimitReason, PollingLimits
 from service.corona.polling_plans import PollingPlans
-from service.corona.rhythm import learn
 from service.corona.site_budgets import POLL_BUDGET_SHARE
 from service.corona.update_rates import UpdateHistory, initial_estimate
+from service.corona.weekly_rhythm import learn_rhythm
 from service.model import NodeInfo
 from service.overlay.id_space import BITS, to_hex
 from service.overlay.ring import RingView
 
-RHYTHM = learn(b"", [1e9 - day * 86_400.0 - 3_600.0 for day in range(60, 0, -1)], 1e9 - 61 * 86_400.0, 1e9)
+RHYTHM = learn_rhythm(b"", [1e9 - day * 86_400.0 - 3_600.0 for day in range(60, 0, -1)], 1e9 - 61 * 86_400.0, 1e9)
 """The rhythm of a channel that publishes at the same time every day."""
 POLICY = FleetPolicy(900.0, 120.0, 10.0, polls_per_hour_for_one_subscriber=4.0)
 CHANNELS = st.lists(
@@ -69,8 +70,8 @@ def test_each_channel_gets_the_polls_and_the_delay_that_its_owner_explains(
     for channel in channels:
         limits = PollingLimits(hint_s=int(channel.publisher_interval_s))
         history = UpdateHistory(initial_estimate(channel.update_interval_s), rhythm=channel.rhythm)
-        arguments = channel.id, channel.subscribers, history, None
-        plans.add_channel(*arguments, private=channel.private, site=channel.site, limits=limits)
+        taken = OwnershipTaken(channel.id, 1, 0, channel.private, history, channel.site, limits)
+        plans.add_channel(taken, channel.subscribers, None)
     # Owner and coordinator of all sites are the same node: it gets the scales of sites in the second round.
     for tick_s in range(1, 4):
         for send in list(plans.send_summaries(float(tick_s), now_s, len(channels), is_maintenance=True)):

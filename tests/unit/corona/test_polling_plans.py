@@ -20,8 +20,8 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.corona.messages import Aggregate, Assign, Assignment, Summary, Unassign
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.polling_schedule import PollingSchedule
-from service.corona.rhythm import learn
 from service.corona.update_rates import UpdateHistory, initial_estimate
+from service.corona.weekly_rhythm import learn_rhythm
 from service.model import NodeId
 from tests.support.corona_node import Node
 from tests.support.ring_strategies import ring
@@ -39,7 +39,7 @@ def _office_rhythm() -> bytes:
     rhythm, day_s = b"", 86_400.0
     for day in range(40):
         times_s = [day * day_s + hour * 3_600.0 + minute * 360.0 + 1 for hour in range(9, 17) for minute in range(10)]
-        rhythm = learn(rhythm, times_s, day * day_s, (day + 1) * day_s)
+        rhythm = learn_rhythm(rhythm, times_s, day * day_s, (day + 1) * day_s)
     return rhythm
 
 
@@ -118,8 +118,7 @@ def _schedule(effects: list[Effect]) -> PollingSchedule:
 
 
 def _planned(node: Node) -> PollingSchedule:
-    schedule = node.plans.schedule(CHANNEL)
-    assert schedule is not None
+    schedule, _ = node.plans.schedule_and_limits(CHANNEL)
     return schedule
 
 
@@ -134,12 +133,8 @@ def test_a_fleet_of_one_polls_once_per_interval() -> None:
     node.handle(Tick(), 0)
     explanation = node.explain(CHANNEL, 0)
     assert explanation is not None
-    assert (explanation.size, explanation.bound, explanation.wait_s, len(explanation.turns)) == (
-        1.0,
-        BindingConstraint.NODES,
-        30.0,
-        1,
-    )
+    assert [explanation.size, explanation.wait_s] == pytest.approx([1.0, 30.0])
+    assert (explanation.bound, len(explanation.turns)) == (BindingConstraint.NODES, 1)
 
 
 def test_there_is_no_scale_before_all_aggregates_are_known() -> None:
@@ -308,16 +303,16 @@ def test_a_new_objective_applies_although_the_ring_has_just_changed() -> None:
 
 def test_gaps_are_reported_when_first_known_and_after_notable_changes() -> None:
     node = _owner(NEXT, FAR)
-    assert node.plans.changed_gaps(10) == []
+    assert node.plans.find_changed_gaps(10) == []
     _tick_with(node, 0, NEXT, FAR)
-    assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(20.0)}
+    assert dict(node.plans.find_changed_gaps(10)) == {CHANNEL: pytest.approx(20.0)}
     assert node.plans.count_by_level() == {0: 1}
-    assert node.plans.changed_gaps(0) == []
-    node.plans.record_gaps([*node.plans.changed_gaps(10), (FAR, 1.0)])
-    assert node.plans.changed_gaps(10) == []
+    assert node.plans.find_changed_gaps(0) == []
+    node.plans.record_gaps([*node.plans.find_changed_gaps(10), (FAR, 1.0)])
+    assert node.plans.find_changed_gaps(10) == []
     node.handle(ObjectiveLoaded(msgspec.structs.replace(LITE, budget_polls_per_minute=2.0)), 1)
     _tick_with(node, 2, NEXT, FAR)
-    assert dict(node.plans.changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}
+    assert dict(node.plans.find_changed_gaps(10)) == {CHANNEL: pytest.approx(30.0)}
 
 
 def test_levels_apply_once_all_nodes_have_sent_aggregates_for_them() -> None:

@@ -2,6 +2,7 @@
 
 from hashlib import sha1
 
+import numpy as np
 import pytest
 
 from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
@@ -101,8 +102,9 @@ def test_only_scales_of_the_coordinator_and_shares_of_ring_members_are_accepted(
 
 def test_a_small_share_of_a_budget_is_not_sent() -> None:
     coordinator = _coordinator()
-    assert not coordinator.can_exceed_budget(SITE, 6.0)
-    assert coordinator.can_exceed_budget(SITE, 7.0)
+    coordinator.set_rates({"other.example": 2.0})
+    numbers = {"": 0, "small.example": 1, SITE: 2, "other.example": 3}
+    assert coordinator.find_crowded(numbers, np.array([99.0, 6.0, 7.0, 7.0])) == {SITE}
 
 
 def _channels(count: int) -> list[str]:

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.errors import PeerProtocolError
-from service.location import wire
+from service.location import messages
 from service.location.bloom_filters import MAX_WIDTH, FilterShape
 from service.location.location_node import MAX_SOURCES, LocationNode
-from service.location.wire import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SourcesLost
+from service.location.messages import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SourcesLost
 from tests.support.overlay_network import name
 
 SHAPE = FilterShape(1, 64, 2, 3)
@@ -40,21 +40,21 @@ MESSAGES = st.one_of(
 
 def decode_or_reason(data: bytes) -> Message | str:
     try:
-        return wire.decode(data)
+        return messages.decode(data)
     except PeerProtocolError as refused:
         return refused.reason
 
 
 @given(MESSAGES)
 def test_messages_survive_encoding(message: Message) -> None:
-    data = wire.encode(message)
-    assert wire.decode(data) == message
-    assert wire.encoded_size(message) == len(data)
+    data = messages.encode(message)
+    assert messages.decode(data) == message
+    assert messages.encoded_size(message) == len(data)
 
 
 @given(MESSAGES, st.data())
 def test_a_damaged_message_decodes_to_another_one_or_raises(message: Message, data: st.DataObject) -> None:
-    damaged = bytearray(wire.encode(message))
+    damaged = bytearray(messages.encode(message))
     place = data.draw(st.integers(0, len(damaged) - 1))
     if data.draw(st.booleans()):
         damaged[place] ^= data.draw(st.integers(1, 255))
@@ -70,14 +70,14 @@ def test_any_bytes_decode_or_raise(data: bytes) -> None:
 
 def test_a_message_beyond_the_maximum_size_raises() -> None:
     with pytest.raises(PeerProtocolError, match="none has more than"):
-        wire.decode(b"\x01" * (wire.MAX_MESSAGE_BYTES + 1))
+        messages.decode(b"\x01" * (messages.MAX_MESSAGE_BYTES + 1))
 
 
 def test_the_largest_update_is_within_the_maximum_size() -> None:
     full = (1 << MAX_WIDTH) - 1
     assert (
-        len(wire.encode(FilterUpdate(FilterShape(1, MAX_WIDTH, 1, 1), name(1), 1, full, full)))
-        <= wire.MAX_MESSAGE_BYTES
+        len(messages.encode(FilterUpdate(FilterShape(1, MAX_WIDTH, 1, 1), name(1), 1, full, full)))
+        <= messages.MAX_MESSAGE_BYTES
     )
 
 

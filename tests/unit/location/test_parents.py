@@ -2,7 +2,7 @@
 
 from service.location.bloom_filters import FilterShape
 from service.location.location_node import LocationNode
-from service.location.wire import FilterUpdate, Hello, Ignore, SendToNeighbour, SourcesLost
+from service.location.messages import FilterUpdate, Hello, Ignore, SendToNeighbour, SourcesLost
 from tests.support.overlay_network import name
 
 SHAPE = FilterShape(1, 64, 2, 3)

@@ -1,6 +1,6 @@
 import pytest
 
-from service.overlay.id_space import digit, distance, from_hex, shared_digits, to_hex
+from service.overlay.id_space import digit, from_hex, shared_digits, to_hex
 
 TEXT = "0123456789abcdef" * 2 + "01234567"
 POINT = from_hex(TEXT)
@@ -32,4 +32,3 @@ def test_shared_digits_are_whole_leading_digits(base: int, shared: int) -> None:
 
 def test_a_point_shares_all_digits_with_itself() -> None:
     assert shared_digits(POINT, POINT, 16) == 40
-    assert distance(POINT, POINT) == 0

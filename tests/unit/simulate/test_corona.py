@@ -7,10 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.corona.fleet_policy import FleetObjective, FleetPolicy
+from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import AllocationProblem
-from service.corona.optimizer.objectives import Goal
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
 from service.corona.polling_schedule import PollingSchedule
 from service.simulate.corona import experiment as corona

@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from service.corona.optimizer.objectives import Goal
+from service.corona.fleet_policy import Goal
 from service.simulate.corona.protocol_experiment import ProtocolOutcome, run
 from service.simulate.corona.workload import CoronaSetup
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.corona.rhythm import FACTORS, WEEK_S, WeeklyClock, hourly_speeds
+from service.corona.weekly_rhythm import FACTORS, WEEK_S, WeeklyClock, hourly_speeds
 from service.simulate.schedulers.weekly_clocks import WeeklyClocks
 
 CHANNELS = 5

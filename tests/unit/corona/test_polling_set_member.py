@@ -18,7 +18,6 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.member import MAX_SEND_ATTEMPTS
 from service.corona.messages import (
     Assign,
     Assignment,
@@ -32,6 +31,7 @@ from service.corona.messages import (
     VersionBase,
 )
 from service.corona.polling_schedule import PollingSchedule
+from service.corona.polling_set_member import MAX_SEND_ATTEMPTS
 from service.model import Delta, NodeId, Notice, Validators
 from service.overlay.ring import RingView
 from tests.support.corona_node import Node

@@ -142,7 +142,7 @@ def weekly_clock(speeds: bytes) -> WeeklyClock:
     return WeeklyClock(speeds)
 
 
-def learn(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
+def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
     """Return the rhythm of a channel after it has published entries.
 
     Args:
@@ -221,19 +221,8 @@ def _fits(slowest: Floats, fastest: Floats, lowest: Floats, highest: Floats) -> 
 
 def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
     """Return the lowest and the highest speed of each clock, relative to its mean; both have shape (M,)."""
-    factors = _EXP2[speeds]
-    hours, days = factors[:, :HOURS], factors[:, HOURS:FACTORS]
-    slowest, fastest = hours.min(axis=1) * days.min(axis=1), hours.max(axis=1) * days.max(axis=1)
-    mean = hours.mean(axis=1) * days.mean(axis=1)
-    least, most = factors[:, FACTORS], factors[:, FACTORS + 1]
-    bounded = np.flatnonzero((slowest < least) | (fastest > most))
-    if len(bounded):
-        low, high = least[bounded], most[bounded]
-        slowest[bounded], fastest[bounded] = (
-            np.minimum(np.maximum(speed[bounded], low), high) for speed in (slowest, fastest)
-        )
-        mean[bounded] = _bounded_mean(_products(factors[bounded]), low, high)
-    return slowest / mean, fastest / mean
+    hourly = hourly_speeds(speeds)
+    return np.asarray(hourly.min(axis=1)), np.asarray(hourly.max(axis=1))
 
 
 def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:

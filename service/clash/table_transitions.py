@@ -6,91 +6,29 @@ which on the right child belongs to its own keyspace. A merge is committed by :f
 child's keyspace; until then, the planned merge only keeps the left child unchanged. All steps except the first may be
 repeated or arrive late, and then change nothing. An impossible step raises :class:`MoveRefused` and changes nothing.
 
-A *recall* is a merge of a group whose left child is split: the right child comes back and remains a leaf.
-
 ``AcceptObject`` is a keyspace's reply to a client that has guessed a key's depth, for reads and writes alike. In the
 store, the reply and the write itself are one script, so that the leaf that accepts a record is the leaf that stores it.
 A client that was redirected by the keyspace that gave the group away presents that :class:`Move` as proof: if the
 balancer has not informed this keyspace yet, the proof makes it accept the group.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 from msgspec.structs import replace
 
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, check_key
-from service.clash.server_table import SETTLED_STATES, GroupState, Move, MoveKind, MoveStage, ServerTable, TableEntry
+from service.clash.server_table import GroupState, Move, MoveKind, MoveStage, ServerTable, TableEntry
 from service.errors import MoveRefused
-
-
-def is_taking(table: ServerTable, move: Move) -> bool:
-    """Return whether the keyspace of this table is currently receiving the records of this move."""
-    if move.kind is MoveKind.MERGE:
-        return table.move == move and table.stage is MoveStage.TAKING
-    return table.state(move.group) is GroupState.ARRIVING and _is_current(table, move)
-
-
-def is_giving(table: ServerTable, move: Move) -> bool:
-    """Return whether the keyspace of this table is currently giving away the records of this move."""
-    if move.kind is MoveKind.SPLIT:
-        return table.move == move and table.stage is MoveStage.GIVING
-    return table.state(move.group) is GroupState.LEAVING and _is_current(table, move)
-
-
-def finish(table: ServerTable, move: Move) -> ServerTable:
-    """End a move in the parent's keyspace, because the keyspace that receives the records has all of them.
-
-    If the move is a merge, the keyspace that gave the records away has also removed the group.
-    """
-    check_involved(table, move)
-    if table.move != move or table.stage is MoveStage.PLANNED:
-        return table
-    table = replace(table, move=None, stage=None)
-    if move.kind is MoveKind.SPLIT:
-        return table
-    leaf = target_leaf(table, move)
-    state = GroupState.RECALLED if leaf == move.group else GroupState.ACTIVE
-    return table.with_entries({leaf: TableEntry(state, table.entries[leaf].parent)})
-
-
-def target_leaf(table: ServerTable, move: Move) -> KeyGroup:
-    """Return the leaf group that receives the records of a move; ``table`` is that of the receiving keyspace.
-
-    In a merge, this is the whole group. In a split, and in a recall (the left child is split), it is the right child
-    alone. The result stays the same during the move, because the left child is in the same keyspace, which has no other
-    move.
-    """
-    whole = move.group.parent
-    merges = move.kind is MoveKind.MERGE and table.state(whole.left) is not GroupState.SPLIT
-    return whole if merges else move.group
-
-
-def check_involved(table: ServerTable, move: Move) -> None:
-    """Raise :class:`MoveRefused` if the keyspace of this table takes no part in the move."""
-    if table.keyspace not in (move.keyspace, move.child):
-        raise MoveRefused(f"Keyspace {table.keyspace} has no part in the {move.kind} of {move.group.label}.")
-
-
-def _is_current(table: ServerTable, move: Move) -> bool:
-    return table.seen.get(move.keyspace) == move.number
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
     """Commit a split of a leaf group: its left child stays in this keyspace, and its right child is given to another.
 
-    If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). A recalled leaf is not
-    divided: the whole leaf is given to the keyspace that it maps to. Raises :class:`MoveRefused` if the group is not a
-    leaf with all its records, or if this keyspace has another move.
+    If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
+    :class:`MoveRefused` if the group is not a leaf with all its records, or if this keyspace has another move.
     """
-    if table.move is not None:
-        raise MoveRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
-    if table.state(group) not in SETTLED_STATES:
+    _check_idle(table, group)
+    if table.state(group) is not GroupState.ACTIVE:
         raise MoveRefused(f"{group.label} cannot be split: it is {table.state(group) or 'not here'}.")
-    if table.state(group) is GroupState.RECALLED:
-        child = keyspaces.keyspace_of(group)
-        whole = TableEntry(GroupState.SPLIT, table.entries[group.parent].parent, child)
-        return _start_giving(table, {group.parent: whole, group: None}, child, group)
     changed: dict[KeyGroup, TableEntry | None] = {}
     parent = table.entries[group].parent
     child = table.keyspace
@@ -101,15 +39,7 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
         changed[group] = TableEntry(GroupState.SPLIT, parent, child)
         changed[group.left] = TableEntry(GroupState.ACTIVE, table.keyspace)
         parent, group = table.keyspace, group.right
-    return _start_giving(table, changed, child, group)
-
-
-def _start_giving(
-    table: ServerTable, changed: Mapping[KeyGroup, TableEntry | None], child: Keyspace, group: KeyGroup
-) -> ServerTable:
-    number = table.moves + 1
-    move = Move(number, MoveKind.SPLIT, table.keyspace, child, group)
-    return replace(table.with_entries(changed), moves=number, move=move, stage=MoveStage.GIVING)
+    return _begin_move(table.with_entries(changed), MoveKind.SPLIT, child, group, MoveStage.GIVING)
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
@@ -117,7 +47,6 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
     A keyspace never refuses (§V.A) and accepts each move once.
     """
-    check_involved(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
     arrived = TableEntry(GroupState.ARRIVING, parent=move.keyspace)
@@ -131,7 +60,7 @@ def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
     This has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be split
     again, and a part of it may be moved to the parent's keyspace, which must not give it away again.
     """
-    return replace(table, stage=MoveStage.EMPTIED) if table.move == move and table.stage is MoveStage.GIVING else table
+    return replace(table, stage=MoveStage.EMPTIED) if _is_at(table, move, MoveStage.GIVING) else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
@@ -139,7 +68,6 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 
     The right child is then a complete leaf, which may be split or merged.
     """
-    check_involved(table, move)
     if not is_taking(table, move):
         return table
     return table.with_entries({move.group: TableEntry(GroupState.ACTIVE, parent=move.keyspace)})
@@ -157,35 +85,19 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     if entry is None or entry.right_child is None or table.state(group.left) is not GroupState.ACTIVE:
         raise MoveRefused(f"{group.label} cannot be merged: its two halves are not leaves at rest.")
     if entry.right_child == table.keyspace:
-        if table.state(group.right) not in SETTLED_STATES:
+        if table.state(group.right) is not GroupState.ACTIVE:
             raise MoveRefused(f"{group.label} cannot be merged: its right half is not a leaf at rest.")
         whole = TableEntry(GroupState.ACTIVE, entry.parent)
         return table.with_entries({group: whole, group.left: None, group.right: None})
-    return _plan_merge(table, group, entry.right_child)
-
-
-def recall(table: ServerTable, group: KeyGroup) -> ServerTable:
-    """Plan to take back the right child of a group whose left child is split; the right child remains a leaf.
-
-    Raises :class:`MoveRefused` if the left child is not split, if the right child is in this keyspace already, or if
-    this keyspace has another move.
-    """
-    _check_idle(table, group)
-    entry = table.entries.get(group)
-    if entry is None or entry.right_child is None or table.state(group.left) is not GroupState.SPLIT:
-        raise MoveRefused(f"{group.label} cannot recall its right half: its left half is not split.")
-    if entry.right_child == table.keyspace:
-        raise MoveRefused(f"{group.label} cannot recall its right half: that is in the same keyspace.")
-    return _plan_merge(table, group, entry.right_child)
+    return _begin_move(table, MoveKind.MERGE, entry.right_child, group.right, MoveStage.PLANNED)
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
     """Decide, in the right child's keyspace, whether to give the right child back for a merge.
 
-    It is given back if it is a leaf with all its records. Each move is decided only once; :func:`has_given` returns the
+    It is given back if it is a leaf with all its records. Each move is decided only once; :func:`is_giving` returns the
     decision.
     """
-    check_involved(table, move)
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
     table = replace(table, seen={**table.seen, move.keyspace: move.number})
@@ -194,45 +106,53 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
     return table.with_entries({move.group: TableEntry(GroupState.LEAVING, parent=move.keyspace)})
 
 
-def has_given(table: ServerTable, move: Move) -> bool:
-    """Return whether the right child's keyspace has given the right child back in this move.
-
-    The result is False if it has declined.
-    """
-    return table.state(move.group) is GroupState.LEAVING and table.seen.get(move.keyspace) == move.number
-
-
 def abandon(table: ServerTable, move: Move) -> ServerTable:
     """Drop a planned merge in the parent's keyspace, because the right child's keyspace has declined it."""
-    check_involved(table, move)
-    return replace(table, move=None, stage=None) if _is_planned(table, move) else table
+    return replace(table, move=None, stage=None) if _is_at(table, move, MoveStage.PLANNED) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
     """Accept the keys of the whole group in the parent's keyspace, after the right child has been given back.
 
-    The group is then a leaf, and its remaining records have yet to arrive. In a recall, this leaf is the right child.
+    The group is then a leaf, and its remaining records have yet to arrive.
     """
-    check_involved(table, move)
-    if not _is_planned(table, move):
+    if not _is_at(table, move, MoveStage.PLANNED):
         return table
-    whole = move.group.parent
-    parent = table.entries[whole].parent
-    changed: dict[KeyGroup, TableEntry | None]
-    if target_leaf(table, move) == whole:
-        changed = {whole: TableEntry(GroupState.RETURNING, parent), whole.left: None}
-    else:
-        changed = {
-            whole: TableEntry(GroupState.SPLIT, parent, table.keyspace),
-            move.group: TableEntry(GroupState.RETURNING, table.keyspace),
-        }
+    whole = move.leaf
+    changed = {whole: TableEntry(GroupState.RETURNING, table.entries[whole].parent), whole.left: None}
     return replace(table.with_entries(changed), stage=MoveStage.TAKING)
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
     """Remove the right child of a merge from its keyspace's table, because all its records have been fetched."""
-    check_involved(table, move)
-    return table.with_entries({move.group: None}) if has_given(table, move) else table
+    return table.with_entries({move.group: None}) if is_giving(table, move) else table
+
+
+def finish(table: ServerTable, move: Move) -> ServerTable:
+    """End a move in the parent's keyspace, because the keyspace that receives the records has all of them.
+
+    If the move is a merge, the keyspace that gave the records away has also removed the group.
+    """
+    if table.move != move or table.stage is MoveStage.PLANNED:
+        return table
+    table = replace(table, move=None, stage=None)
+    if move.kind is MoveKind.SPLIT:
+        return table
+    return table.with_entries({move.leaf: TableEntry(GroupState.ACTIVE, table.entries[move.leaf].parent)})
+
+
+def is_giving(table: ServerTable, move: Move) -> bool:
+    """Return whether the keyspace of this table is currently giving away the records of this move."""
+    if move.kind is MoveKind.SPLIT:
+        return _is_at(table, move, MoveStage.GIVING)
+    return table.state(move.group) is GroupState.LEAVING and _is_latest(table, move)
+
+
+def is_taking(table: ServerTable, move: Move) -> bool:
+    """Return whether the keyspace of this table is currently receiving the records of this move."""
+    if move.kind is MoveKind.MERGE:
+        return _is_at(table, move, MoveStage.TAKING)
+    return table.state(move.group) is GroupState.ARRIVING and _is_latest(table, move)
 
 
 def _check_idle(table: ServerTable, group: KeyGroup) -> None:
@@ -240,14 +160,22 @@ def _check_idle(table: ServerTable, group: KeyGroup) -> None:
         raise MoveRefused(f"{group.label} has to wait: keyspace {table.keyspace} is busy with another move.")
 
 
-def _plan_merge(table: ServerTable, group: KeyGroup, child: Keyspace) -> ServerTable:
+def _begin_move(
+    table: ServerTable, kind: MoveKind, child: Keyspace, right_child: KeyGroup, stage: MoveStage
+) -> ServerTable:
     number = table.moves + 1
-    move = Move(number, MoveKind.MERGE, table.keyspace, child, group.right)
-    return replace(table, moves=number, move=move, stage=MoveStage.PLANNED)
+    move = Move(number, kind, table.keyspace, child, right_child)
+    return replace(table, moves=number, move=move, stage=stage)
 
 
-def _is_planned(table: ServerTable, move: Move) -> bool:
-    return table.move == move and table.stage is MoveStage.PLANNED
+def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
+    """Return whether ``move`` is the current move of the parent's keyspace, and at this stage."""
+    return table.move == move and table.stage is stage
+
+
+def _is_latest(table: ServerTable, move: Move) -> bool:
+    """Return whether ``move`` is the last move of the parent's keyspace that the right child's keyspace has seen."""
+    return table.seen.get(move.keyspace) == move.number
 
 
 NO_PREFIX_MATCH = -1

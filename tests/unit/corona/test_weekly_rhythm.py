@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from service.corona.rhythm import (
+from service.corona.weekly_rhythm import (
     DAY_S,
     HOUR_S,
     RHYTHM_BYTES,
@@ -16,7 +16,7 @@ from service.corona.rhythm import (
     decode_speeds,
     delay_factors,
     encode_speeds,
-    learn,
+    learn_rhythm,
     polling_speeds,
     publishing_clock,
     weight_factors,
@@ -32,7 +32,7 @@ def _learnt(rate: Callable[[float], float], weeks: int, *, rhythm: bytes = b"", 
         at_s = start_s + (hour + 0.5) * HOUR_S
         due += rate(at_s)
         if due >= 1:
-            rhythm = learn(rhythm, [at_s] * int(due), since_s, at_s)
+            rhythm = learn_rhythm(rhythm, [at_s] * int(due), since_s, at_s)
             due, since_s = due % 1, at_s
     return rhythm
 
@@ -84,7 +84,7 @@ def test_a_rarely_updated_channel_is_polled_almost_evenly() -> None:
 def test_few_days_of_a_busy_channel_are_no_rhythm() -> None:
     """The hours and days that were not observed yet are not silent."""
     for hours in (3, 30, 80):
-        rhythm = learn(b"", [100.0 * place for place in range(36 * hours)], 0.0, hours * HOUR_S)
+        rhythm = learn_rhythm(b"", [100.0 * place for place in range(36 * hours)], 0.0, hours * HOUR_S)
         assert _factor(rhythm) > 0.99
 
 
@@ -96,11 +96,11 @@ def test_a_rhythm_is_forgotten() -> None:
 
 
 def test_a_rhythm_is_small_and_a_malformed_one_is_even() -> None:
-    assert len(learn(b"", [5.0], 1.0, 9.0)) == RHYTHM_BYTES <= 200
+    assert len(learn_rhythm(b"", [5.0], 1.0, 9.0)) == RHYTHM_BYTES <= 200
     assert publishing_clock(b"x") is publishing_clock(b"") is None
     assert _factor(b"x") == _factor(b"") == 1
     assert _speeds(b"x") == b""
-    strange = learn(b"\xff" * RHYTHM_BYTES, [1e300, -1e300, 7e9], 1e9, 2e9)
+    strange = learn_rhythm(b"\xff" * RHYTHM_BYTES, [1e300, -1e300, 7e9], 1e9, 2e9)
     assert publishing_clock(strange) is None or 0 < _factor(strange) <= 1
 
 
@@ -114,7 +114,7 @@ def test_the_bounds_hold_in_every_hour(lowest: float, highest: float) -> None:
 
 def test_the_clocks_of_a_hardly_changed_rhythm_are_similar() -> None:
     rhythm = _learnt(_in_office_hours, 8)
-    later = learn(rhythm, [8 * WEEK_S + 12 * HOUR_S], 8 * WEEK_S, 8 * WEEK_S + 12.5 * HOUR_S)
+    later = learn_rhythm(rhythm, [8 * WEEK_S + 12 * HOUR_S], 8 * WEEK_S, 8 * WEEK_S + 12.5 * HOUR_S)
     speeds, present = (decode_speeds([_speeds(each)]) for each in (later, rhythm))
     assert are_similar(speeds, present)[0]
 

@@ -27,7 +27,6 @@ from service.corona.events import Effect, Send, StartPolling, StopPolling, Updat
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import (
     Assign,
-    Assignment,
     AssignmentDigest,
     BucketDigests,
     Candidate,
@@ -45,7 +44,7 @@ MAX_SEND_ATTEMPTS = 10
 
 
 class _OwnerRecord(msgspec.Struct, eq=False):
-    """What this node knows of one owner of channels that it polls, from the owner's joining the ring to its leaving."""
+    """An owner of channels that this node polls, during one membership of the owner in the ring."""
 
     epoch: int | None
     """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
@@ -79,8 +78,8 @@ class _PendingCandidate(msgspec.Struct):
     attempts: int = 0
 
 
-class Member:
-    """The member half of a node's protocol. ``now_s`` is monotonic time in seconds."""
+class MemberProtocol:
+    """The half of a node's protocol that polls as assigned. ``now_s`` is monotonic time in seconds."""
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._node_id = node_id
@@ -92,30 +91,21 @@ class Member:
         self._leaving: set[ChannelId] = set()
         """Channels of which this node only makes its last poll."""
         self._assignments: dict[ChannelId, _MemberAssignment] = {}
-        self._largest_set = 0
-        """A size that the polling set of no assignment exceeds."""
         self._ahead: set[ChannelId] = set()
         """Channels that were assigned by a newer ring than this node's."""
         self._pending: dict[ChannelId, _PendingCandidate] = {}
 
     def instruction(self, channel: ChannelId) -> StartPolling | None:
-        """Return the polling instruction of a channel, or None if this node does not poll it."""
+        """Return the instruction by which this node polls a channel, or None if it does not poll the channel."""
         assignment = self._assignments.get(channel)
         return assignment.instruction if assignment else None
 
-    def concerned(self, view: RingView) -> list[StartPolling]:
+    def find_concerned(self, view: RingView) -> list[StartPolling]:
         """Return the instructions for channels whose owner or polling set may be another one on this newer ring."""
         change = view.change_since(self._view)
-        least, found = change.least_count(self._node_id), [self._assignments[channel] for channel in self._ahead]
-        if least <= self._largest_set:
-            sizes = (each.instruction.schedule.size for each in self._assignments.values())
-            self._largest_set = max(sizes, default=0)
-            found += [
-                each
-                for channel, each in self._assignments.items()
-                if (size := each.instruction.schedule.size) >= least and change.concerns(channel, size)
-            ]
-        return [assignment.instruction for assignment in found]
+        found = [self._assignments[channel].instruction for channel in self._ahead]
+        instructions = (assignment.instruction for assignment in self._assignments.values())
+        return found + [each for each in instructions if change.concerns(each.channel, each.schedule.size)]
 
     def on_ring_changed(self, view: RingView, concerned: Iterable[StartPolling]) -> Iterator[Effect]:
         """Adopt the ring: leave polling sets to which this node no longer belongs, and send candidates to new owners.
@@ -151,44 +141,37 @@ class Member:
         """
         owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
-            channel, schedule = assignment.channel, assignment.schedule
+            channel, size = assignment.channel, assignment.schedule.size
             known = self._assignments.get(channel)
+            instruction = StartPolling(
+                channel, assignment.rank, assignment.schedule, assignment.subscribers, assignment.limits
+            )
             if known is None:
-                if self._is_outside(channel, schedule.size, ring_version):
+                if self._is_outside(channel, size, ring_version):
                     continue
-                instruction = _instruction(assignment)
                 known = _MemberAssignment(owner, ring_version, instruction, assignment.version, now_s)
                 self._assignments[channel] = known
                 yield instruction
-            elif ring_version < known.confirmed_ring_version or not self._is_still_inside(
-                known, ring_version, schedule.size
-            ):
+            elif ring_version < known.confirmed_ring_version or not self._is_still_inside(known, ring_version, size):
                 continue
             self._set_fingerprint(channel, known, 0)
             known.owner, known.ring_version, known.assigned_s, known.last_poll_s = owner, ring_version, now_s, inf
             self._leaving.discard(channel)
             if ring_version > self._view.version:
                 self._ahead.add(channel)
-            self._largest_set = max(self._largest_set, schedule.size)
-            instruction = known.instruction
-            place = assignment.rank, assignment.subscribers, assignment.limits
-            if (
-                instruction.rank,
-                instruction.subscribers,
-                instruction.limits,
-            ) != place or instruction.schedule != schedule:
-                known.instruction = _instruction(assignment)
-                yield known.instruction
+            if instruction != known.instruction:
+                known.instruction = instruction
+                yield instruction
             if assignment.version != known.version or channel in self._pending:
                 yield from self.on_announcement(VersionAnnouncement(channel, assignment.version))
             self._set_fingerprint(channel, known, fingerprint(assignment))
         if is_bucket_count(message.bucket_count) and ring_version == self._view.version:
-            yield from self._drop_others(owner, message)
+            yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments of an owner, and ask it for the buckets that differ from its own, if any do.
+        """Renew the assignments of an owner, and request the assignments in the buckets whose digests differ.
 
-        Channels that the owner no longer owns on a ring that both know are not renewed.
+        If both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
         """
         if sender not in self._view and message.ring_version <= self._view.version:
             return
@@ -197,7 +180,7 @@ class Member:
         if message.ring_version != self._view.version:
             return
         if owner.digests.total != message.digest:
-            self._separate_others(sender, owner, renewed_s)
+            self._detach_lost_channels(sender, owner, renewed_s)
         if owner.digests.total == message.digest:
             owner.ring_version = message.ring_version
         else:
@@ -274,14 +257,12 @@ class Member:
                 if now_s - max(assignment.assigned_s, assignment.owner.renewed_s) >= ttl_s:
                     yield from self._stop(channel)
             held = {id(assignment.owner) for assignment in self._assignments.values()}
-            self._owners = {
-                node: owner
-                for node, owner in self._owners.items()
-                if now_s - owner.renewed_s < ttl_s or id(owner) in held
-            }
-            self._former_owners = [
-                owner for owner in self._former_owners if now_s - owner.renewed_s < ttl_s or id(owner) in held
-            ]
+
+            def is_needed(owner: _OwnerRecord) -> bool:
+                return now_s - owner.renewed_s < ttl_s or id(owner) in held
+
+            self._owners = {node: owner for node, owner in self._owners.items() if is_needed(owner)}
+            self._former_owners = [*filter(is_needed, self._former_owners)]
 
     def resend_pending(self) -> Iterator[Effect]:
         """Send all candidates again that their owners have not answered.
@@ -329,10 +310,10 @@ class Member:
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
 
-    def _separate_others(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Separate the channels that ``node`` does not own on this node's ring from its other channels.
+    def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
+        """Move assignments of channels that ``node`` does not own on this node's ring to a record of their own.
 
-        They expire three intervals after ``renewed_s`` unless their present owner assigns them.
+        These expire three intervals after ``renewed_s`` unless the present owners assign the channels.
         """
         others = [
             (channel, assignment)
@@ -346,7 +327,7 @@ class Member:
                 self._set_fingerprint(channel, assignment, 0)
                 assignment.owner = former
 
-    def _drop_others(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
+    def _drop_unlisted(self, owner: _OwnerRecord, message: Assign) -> Iterator[Effect]:
         """Stop polling the owner's channels in the buckets of ``message`` that the message does not contain."""
         assigned, buckets = {each.channel for each in message.assignments}, frozenset(message.buckets)
         surplus = [
@@ -384,9 +365,3 @@ class Member:
         self._leaving.discard(channel)
         self._ahead.discard(channel)
         yield StopPolling(channel)
-
-
-def _instruction(assignment: Assignment) -> StartPolling:
-    return StartPolling(
-        assignment.channel, assignment.rank, assignment.schedule, assignment.subscribers, assignment.limits
-    )

@@ -1,0 +1,75 @@
+"""The plan table: the factors and the schedules of one owner's channels as arrays of numbers.
+
+An owner has tens of thousands of channels. Which of them need another schedule, for example after the fleet's scale has
+changed, is computed for all of them at once, and only these are planned one by one.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.corona.optimizer.node_optimizer import FACTORS_ROW, FactorTable
+from service.model import ChannelId
+
+_FIRST_ROWS = 64
+
+_PLAN_ROW = np.dtype(
+    [
+        *FACTORS_ROW.descr,
+        ("planned_interval_s", "<f8"),
+        *(("site", "<u4"), ("paused_until_s", "<f8")),
+        *(("rate", "<f8"), ("set_size", "<u4")),
+        *(("gap_s", "<f8"), ("size", "<u4"), ("slowest", "<f4"), ("fastest", "<f4")),
+        ("recorded_gap_s", "<f8"),
+    ]
+)
+
+
+class PlanTable:
+    """One row per channel of an owner.
+
+    The columns of :class:`~service.corona.optimizer.node_optimizer.ChannelFactors` are each channel's factors when they
+    were last read. The other columns:
+
+    - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.
+    - ``site``: the number of the channel's site, the place of its name in ``sites``.
+    - ``paused_until_s``: the end of the channel's pause, in fleet time; 0 for none.
+    - ``rate``, ``set_size``: polls per τ, and the number of nodes that make them, by the present scale and ring.
+    - ``gap_s``, ``size``: those of the channel's schedule; 0 if it has none.
+    - ``slowest``, ``fastest``: the lowest and the highest speed of the schedule's clock in any hour of the week.
+    - ``recorded_gap_s``: the time between polls that was last recorded in the channel's history; 0 for none.
+    """
+
+    def __init__(self) -> None:
+        self._rows: FactorTable = np.zeros(_FIRST_ROWS, dtype=_PLAN_ROW)
+        self.channels: list[ChannelId] = []
+        """The channel of each row."""
+        self.sites: dict[str, int] = {"": 0}
+        """The number of each site, also of those whose channels have been removed. Channels without a site have 0."""
+
+    @property
+    def rows(self) -> FactorTable:
+        """The rows of all channels; changes of this array change the table, until a channel is added or removed."""
+        return self._rows[: len(self.channels)]
+
+    def add(self, channel: ChannelId, site: str) -> int:
+        """Append a row for a channel, all zeros except for its site, and return its number."""
+        row = len(self.channels)
+        if row == len(self._rows):
+            self._rows = np.concatenate((self._rows, np.zeros(max(_FIRST_ROWS, row // 2), dtype=_PLAN_ROW)))
+        self._rows[row] = np.zeros((), dtype=_PLAN_ROW)
+        self._rows[row]["site"] = self.sites.setdefault(site, len(self.sites))
+        self.channels.append(channel)
+        return row
+
+    def remove(self, row: int) -> ChannelId | None:
+        """Remove a row. The last row takes its place; return the channel of that row, or None if it was the last."""
+        last = self.channels.pop()
+        if row == len(self.channels):
+            return None
+        self._rows[row] = self._rows[len(self.channels)]
+        self.channels[row] = last
+        return last
+
+    def rows_of_site(self, site: str) -> NDArray[np.intp]:
+        """Return the rows of the channels of a site."""
+        return np.flatnonzero(self.rows["site"] == self.sites.get(site, -1))
