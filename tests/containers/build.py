@@ -1,7 +1,8 @@
 """Builds the images of the compose stack.
 
-Base images are pulled. Where no registry can be reached, Debian's is made by debootstrap, and Redis' from that one with
-Debian's package. What pip is configured with on this machine (an index, an authority) is used in the build as well.
+Base images and those of others are pulled. Where no registry can be reached, Debian's is made by debootstrap, and those
+of Redis and Prometheus from that one with Debian's packages; Debian has no Grafana. What pip is configured with on this
+machine (an index, an authority) is used in the build as well.
 """
 
 import contextlib
@@ -12,7 +13,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -23,11 +26,20 @@ DOCKERFILES = {"coronet": "Dockerfile", "redis": "redis/Dockerfile", "prosody": 
 _UNUSED = ("var/lib/apt/lists/*", "var/cache/apt/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*")
 _APT_SETTINGS = ("apt.conf.d/*", "sources.list", "sources.list.d/debian.sources")
 _NO_CACHE = 'Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n'
-# Debian's package lets only its own user read /etc/redis.
-_REDIS = """FROM {debian}
+_STAND_INS = {
+    # Debian's package lets only its own user read /etc/redis.
+    "redis": """FROM {debian}
 RUN apt-get update && apt-get install --no-install-recommends --yes redis-server && apt-get clean
 RUN chmod 755 /etc/redis
-"""
+""",
+    "prometheus": """FROM {debian}
+RUN apt-get update && apt-get install --no-install-recommends --yes prometheus wget && apt-get clean
+RUN install -d -o 65534 -g 65534 /prometheus
+WORKDIR /prometheus
+USER 65534:65534
+ENTRYPOINT ["prometheus"]
+""",
+}
 
 
 class Builder:
@@ -40,20 +52,20 @@ class Builder:
 
     def base(self, image: str) -> str:
         """Return the name of a base image, or of its stand-in, after making sure that it is here."""
-        stand_in = f"localhost/stand-in/{image.partition('@')[0].rpartition('/')[2]}"
-        for name in (image, stand_in):
-            with contextlib.suppress(subprocess.CalledProcessError):
-                podman(self._environ, "image", "inspect", name)
+        for name in (image, stand_in_of(image)):
+            if exists(self._environ, name):
                 return name
         with contextlib.suppress(subprocess.CalledProcessError):
             podman(self._environ, "pull", "--quiet", image)
             return image
+        stand_in, kind = stand_in_of(image), kind_of(image)
         say(f"{image} cannot be pulled: making {stand_in}")
-        if "/debian:" in image:
+        if kind == "debian":
             self._make_debian(stand_in)
         else:
             recipe = self._scratch / "Dockerfile.stand-in"
-            recipe.write_text(_REDIS.format(debian=self.base(default_of("DEBIAN_IMAGE"))), encoding="utf-8")
+            debian = self.base(default_of("DEBIAN_IMAGE"))
+            recipe.write_text(_STAND_INS[kind].format(debian=debian), encoding="utf-8")
             podman(self._environ, "build", "--network=host", "--tag", stand_in, "--file", recipe, self._scratch)
         return stand_in
 
@@ -80,12 +92,9 @@ class Builder:
         dockerfile = COMPOSE / DOCKERFILES[service]
         context = ROOT if service == "coronet" else dockerfile.parent
         options = [f"--build-arg={name}={self.base(image)}" for name, image in base_images(dockerfile).items()]
+        options += [f"--build-arg=REVISION={revision()}"]
         if service == "coronet":
-            revision = subprocess.run(
-                ["git", "-C", ROOT, "rev-parse", "HEAD"], check=False, capture_output=True, text=True
-            ).stdout.strip()
-            options += [f"--build-arg=REVISION={revision}", "--ignorefile", f"{dockerfile}.dockerignore"]
-            options += self._machine
+            options += ["--ignorefile", f"{dockerfile}.dockerignore", *self._machine]
         # The format of OCI has no health checks.
         options += ["--format=docker", "--network=host", "--layers", f"--tag=localhost/{tag}", f"--file={dockerfile}"]
         podman(self._environ, "build", *options, context)
@@ -124,8 +133,57 @@ def default_of(argument: str) -> str:
 
 def tags() -> dict[str, str]:
     """Return the tag of each image that we build, as compose.yaml names it."""
-    services = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    services = services_of("compose.yaml")
     return {name: services["bootstrap" if name == "coronet" else name]["image"] for name in DOCKERFILES}
+
+
+def services_of(file: str) -> dict[str, Any]:
+    """Return the services in a compose file."""
+    return dict(yaml.safe_load((COMPOSE / file).read_text(encoding="utf-8"))["services"])
+
+
+def images_of_others(file: str) -> dict[str, str]:
+    """Return the image of each service in a compose file that runs an image of others."""
+    images = {name: service.get("image", "") for name, service in services_of(file).items()}
+    return {name: image for name, image in images.items() if "/" in image}
+
+
+def missing_images(files: Iterable[str]) -> list[str]:
+    """Return the services of compose files whose images cannot be had here."""
+    environ = environment(building=False)
+    images = {name: image for file in files for name, image in images_of_others(file).items()}
+    return [name for name, image in images.items() if not exists(environ, local_name(image))]
+
+
+def local_name(image: str) -> str:
+    """Return the name under which an image of a compose file is here."""
+    if "/" not in image:
+        return f"localhost/{image}"
+    return image if exists(environment(building=False), image) else stand_in_of(image)
+
+
+def kind_of(image: str) -> str:
+    """Return what an image contains: the last part of its name, without tag and digest."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]
+
+
+def stand_in_of(image: str) -> str:
+    """Return the name of an image's stand-in."""
+    return f"localhost/stand-in/{image.partition('@')[0].rpartition('/')[2]}"
+
+
+def exists(environ: dict[str, str], image: str) -> bool:
+    """Return whether an image is here."""
+    with contextlib.suppress(subprocess.CalledProcessError):
+        podman(environ, "image", "inspect", image)
+        return True
+    return False
+
+
+def revision() -> str:
+    """Return the commit of the checkout."""
+    argv = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def say(text: str) -> None:
@@ -135,7 +193,7 @@ def say(text: str) -> None:
 
 
 def build_all() -> None:
-    """Build all images, and print their sizes."""
+    """Build all images, print their sizes, and fetch those of others."""
     RUN.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=RUN) as scratch:
         builder = Builder(Path(scratch))
@@ -143,3 +201,8 @@ def build_all() -> None:
             began_s = time.monotonic()
             size = builder.build(service, tag)
             say(f"{tag}: {size / 1e6:.0f} MB, built in {time.monotonic() - began_s:.0f} s")
+        for image in images_of_others("compose.monitoring.yaml").values():
+            try:
+                builder.base(image)
+            except KeyError:
+                say(f"{image} cannot be pulled, and Debian has no package of it: it is not tested.")
