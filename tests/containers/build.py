@@ -23,9 +23,11 @@ from tests.containers.engine import ROOT, RUN, environment, podman
 
 COMPOSE = ROOT / "compose"
 DOCKERFILES = {"coronet": "Dockerfile", "redis": "redis/Dockerfile", "prosody": "prosody/Dockerfile"}
-_UNUSED = ("var/lib/apt/lists/*", "var/cache/apt/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*")
+_UNUSED = ("var/lib/apt/lists/*", "var/cache/apt/*", "usr/share/man/*", "usr/share/locale/*")
 _APT_SETTINGS = ("apt.conf.d/*", "sources.list", "sources.list.d/debian.sources")
 _NO_CACHE = 'Dir::Cache::pkgcache "";\nDir::Cache::srcpkgcache "";\n'
+STAND_IN_VERSION = 2
+"""Raised when stand-ins are made differently, because those that were made before are kept."""
 _STAND_INS = {
     # Debian's package lets only its own user read /etc/redis.
     "redis": """FROM {debian}
@@ -51,7 +53,10 @@ class Builder:
         self._machine = machine_options(scratch)
 
     def base(self, image: str) -> str:
-        """Return the name of a base image, or of its stand-in, after making sure that it is here."""
+        """Return the name of an image, or of its stand-in, after making sure that it is here.
+
+        Raises KeyError if it can neither be pulled nor be made.
+        """
         for name in (image, stand_in_of(image)):
             if exists(self._environ, name):
                 return name
@@ -59,13 +64,14 @@ class Builder:
             podman(self._environ, "pull", "--quiet", image)
             return image
         stand_in, kind = stand_in_of(image), kind_of(image)
-        say(f"{image} cannot be pulled: making {stand_in}")
         if kind == "debian":
+            say(f"{image} cannot be pulled: making {stand_in}")
             self._make_debian(stand_in)
         else:
+            text = _STAND_INS[kind]
+            say(f"{image} cannot be pulled: making {stand_in}")
             recipe = self._scratch / "Dockerfile.stand-in"
-            debian = self.base(default_of("DEBIAN_IMAGE"))
-            recipe.write_text(_STAND_INS[kind].format(debian=debian), encoding="utf-8")
+            recipe.write_text(text.format(debian=self.base(default_of("DEBIAN_IMAGE"))), encoding="utf-8")
             podman(self._environ, "build", "--network=host", "--tag", stand_in, "--file", recipe, self._scratch)
         return stand_in
 
@@ -77,11 +83,15 @@ class Builder:
         for pattern in _UNUSED:
             for path in root.glob(pattern):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+        for path in (root / "usr/share/doc").glob("*/*"):
+            if path.name != "copyright":
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         for pattern in _APT_SETTINGS:
             for path in Path("/etc/apt").glob(pattern):
                 shutil.copy(path, root / "etc/apt" / path.relative_to("/etc/apt"))
         (root / "etc/apt/apt.conf.d/zz-no-cache").write_text(_NO_CACHE, encoding="utf-8")
         excluded = "".join(f"path-exclude /usr/share/{part}/*\n" for part in ("doc", "man", "info", "locale"))
+        excluded += "path-include /usr/share/doc/*/copyright\n"
         (root / "etc/dpkg/dpkg.cfg.d/docker").write_text(excluded, encoding="utf-8")
         archive = self._scratch / "debian.tar"
         subprocess.run(["tar", "-C", root, "-cf", archive, "."], check=True)
@@ -169,7 +179,7 @@ def kind_of(image: str) -> str:
 
 def stand_in_of(image: str) -> str:
     """Return the name of an image's stand-in."""
-    return f"localhost/stand-in/{image.partition('@')[0].rpartition('/')[2]}"
+    return f"localhost/stand-in-{STAND_IN_VERSION}/{image.partition('@')[0].rpartition('/')[2]}"
 
 
 def exists(environ: dict[str, str], image: str) -> bool:
@@ -192,17 +202,21 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def build_all() -> None:
-    """Build all images, print their sizes, and fetch those of others."""
-    RUN.mkdir(parents=True, exist_ok=True)
+def build_images(*services: str) -> None:
+    """Build the images of some services, and print their sizes."""
     with tempfile.TemporaryDirectory(dir=RUN) as scratch:
         builder = Builder(Path(scratch))
-        for service, tag in tags().items():
+        for service in services:
             began_s = time.monotonic()
-            size = builder.build(service, tag)
-            say(f"{tag}: {size / 1e6:.0f} MB, built in {time.monotonic() - began_s:.0f} s")
+            size = builder.build(service, tags()[service])
+            say(f"{tags()[service]}: {size / 1e6:.0f} MB, built in {time.monotonic() - began_s:.0f} s")
+
+
+def fetch_images_of_others() -> None:
+    """Fetch the images of others that the stack runs, or make their stand-ins."""
+    with tempfile.TemporaryDirectory(dir=RUN) as scratch:
         for image in images_of_others("compose.monitoring.yaml").values():
             try:
-                builder.base(image)
+                Builder(Path(scratch)).base(image)
             except KeyError:
                 say(f"{image} cannot be pulled, and Debian has no package of it: it is not tested.")
