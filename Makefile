@@ -13,7 +13,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers sbom words lock release docs screenshots
+.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers sbom first-run words lock release docs screenshots
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -158,6 +158,13 @@ containers: $(venv)/containers.stamp
 	@scripts/need podman runc /usr/lib/podman/netavark:netavark /usr/lib/podman/aardvark-dns:aardvark-dns catatonit \
 		debootstrap iptables unshare:util-linux ip:iproute2
 	@$(bin)/python -m tests.containers $(ARGS)
+
+# The four ways in which the guides start Coronet (make run, coronet up, coronet serve, containers), each in a bare Debian
+# made by debootstrap, to the first notification in chat. Ten minutes, JSON; needs root. ARGS="'make run'" is one of them.
+first-run: $(venv)/containers.stamp
+	@[ "$$(id -u)" -eq 0 ] || { echo "make first-run needs root: it mounts file systems." >&2; exit 1; }
+	@scripts/need debootstrap unshare:util-linux git
+	@$(bin)/python -m tests.first_run $(ARGS)
 
 # What the wheel and the image of Coronet consist of, as CycloneDX JSON in build/sbom. The image's part needs root and podman.
 sbom: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)

@@ -77,18 +77,13 @@ class Builder:
 
     def _make_debian(self, name: str) -> None:
         root = self._scratch / "debian"
-        subprocess.run(
-            ["debootstrap", "--variant=minbase", "bookworm", root, *mirror()], check=True, stdout=subprocess.DEVNULL
-        )
+        debootstrap(root)
         for pattern in _UNUSED:
             for path in root.glob(pattern):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for path in (root / "usr/share/doc").glob("*/*"):
             if path.name != "copyright":
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-        for pattern in _APT_SETTINGS:
-            for path in Path("/etc/apt").glob(pattern):
-                shutil.copy(path, root / "etc/apt" / path.relative_to("/etc/apt"))
         (root / "etc/apt/apt.conf.d/zz-no-cache").write_text(_NO_CACHE, encoding="utf-8")
         excluded = "".join(f"path-exclude /usr/share/{part}/*\n" for part in ("doc", "man", "info", "locale"))
         excluded += "path-include /usr/share/doc/*/copyright\n"
@@ -111,16 +106,32 @@ class Builder:
         return int(json.loads(podman(self._environ, "image", "inspect", f"localhost/{tag}"))[0]["Size"])
 
 
-def machine_options(scratch: Path) -> list[str]:
-    """Return options of a build by which pip uses the index and the authorities that this machine is set up for."""
+def debootstrap(root: Path) -> None:
+    """Make a bare Debian in a folder, with the package sources of this machine."""
+    argv = ["debootstrap", "--variant=minbase", "bookworm", str(root), *mirror()]
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+    for pattern in _APT_SETTINGS:
+        for path in Path("/etc/apt").glob(pattern):
+            shutil.copy(path, root / "etc/apt" / path.relative_to("/etc/apt"))
+
+
+def pip_settings() -> tuple[dict[str, str], Path | None]:
+    """Return by which settings pip reaches an index from this machine, and the file of authorities that it trusts."""
     listed = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
     found = dict(re.findall(r"(?m)^(?:global|:env:)\.(cert|index-url|trusted-host|proxy)='(.*)'$", listed))
-    if "cert" in found:
-        shutil.copy(found["cert"], scratch / "ca.crt")
-        found["cert"] = "/run/machine/ca.crt"
-    text = "".join(f"{name} = {value}\n" for name, value in found.items())
+    authorities = found.pop("cert", None)
+    return found, Path(authorities) if authorities else None
+
+
+def machine_options(scratch: Path) -> list[str]:
+    """Return options of a build by which pip uses the index and the authorities that this machine is set up for."""
+    settings, authorities = pip_settings()
+    if authorities is not None:
+        shutil.copy(authorities, scratch / "ca.crt")
+        settings["cert"] = "/run/machine/ca.crt"
+    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
     (scratch / "pip.conf").write_text(f"[global]\n{text}", encoding="utf-8")
     return [f"--volume={scratch}:/run/machine:ro", f"--volume={scratch}/pip.conf:/etc/pip.conf:ro"]
 
