@@ -13,7 +13,7 @@ REDISCLI_AUTH=$(cat /run/secrets/redis_cluster_password)
 export REDISCLI_AUTH
 
 ask() { # ask NODE COMMAND...
-    redis-cli --user cluster -h "$1" "${@:2}"
+    timeout 5 redis-cli --user cluster -h "$1" "${@:2}"
 }
 
 until_succeeds() { # until_succeeds DESCRIPTION COMMAND...

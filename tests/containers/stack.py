@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tests.support.delivery_audit import Subscribed, Verdict, audit, tagged
 from tests.support.public_publisher import PublicPublisher
 from tests.support.waiting import until
 
-FEED = "http://news.example.org/feed"
+SITE = "http://news.example.org"
 QUICK = {
     "CORONET_POLL_INTERVAL_S": "5",
     "CORONET_POLLS_PER_HOUR_FOR_ONE_SUBSCRIBER": "1800",
@@ -42,14 +43,18 @@ class Stack:
     def __init__(self, folder: Path, files: Sequence[str], left_out: Sequence[str] = ()) -> None:
         """Copy the compose folder to ``folder``; ``left_out`` are services whose images cannot be had."""
         self.folder = folder
-        self.files = files
         self.environ = environment(building=False)
         self.seconds: dict[str, float] = {}
-        self.services = {name: each for name, each in merged_services(files).items() if name not in left_out}
         shutil.copytree(COMPOSE, folder, ignore=shutil.ignore_patterns("secrets", "state"))
+        self.use(files, left_out)
+
+    def use(self, files: Sequence[str], left_out: Sequence[str] = ()) -> None:
+        """Use these compose files from now on."""
+        self.files = files
+        self.services = {name: each for name, each in merged_services(files).items() if name not in left_out}
         for name in files:
-            stack = adapted((folder / name).read_text(encoding="utf-8"), left_out)
-            (folder / name).write_text(yaml.safe_dump(stack), encoding="utf-8")
+            stack = adapted((COMPOSE / name).read_text(encoding="utf-8"), left_out)
+            (self.folder / name).write_text(yaml.safe_dump(stack), encoding="utf-8")
 
     def compose(self, *arguments: str) -> None:
         """Run podman-compose in the stack's folder."""
@@ -64,12 +69,14 @@ class Stack:
         """Run podman."""
         return podman(self.environ, *arguments, given=given)
 
-    async def start(self) -> None:
+    async def start(self, *, without: Sequence[str] = ()) -> None:
         """Create the secrets, and start all services in the order of their ``depends_on``."""
         began_s = time.monotonic()
         self.compose("--profile", "bootstrap", "run", "--rm", "bootstrap")
-        waiting = {name: each for name, each in self.services.items() if "profiles" not in each}
-        conditions = {name: needs["condition"] for each in waiting.values() for name, needs in needed(each).items()}
+        waiting = {name: each for name, each in self.services.items() if "profiles" not in each and name not in without}
+        conditions = {
+            name: needs["condition"] for each in self.services.values() for name, needs in needed(each).items()
+        }
         while waiting:
             startable = [name for name, each in waiting.items() if not needed(each).keys() & waiting.keys()]
             assert startable, f"{sorted(waiting)} wait for each other"
@@ -239,20 +246,20 @@ def assert_confined(stack: Stack) -> None:
 
 
 class Reader:
-    """A person who is subscribed to the publisher's feed, and whom each of its entries has to reach once."""
+    """A person who is subscribed to a feed of the publisher, and whom each of its entries has to reach once."""
 
-    def __init__(self, publisher: PublicPublisher, client: ChatClient, answer: str) -> None:
+    def __init__(self, publisher: PublicPublisher, client: ChatClient, feed: str) -> None:
         self._publisher = publisher
         self._client = client
+        self._feed = feed
         self._subscribed = Subscribed(client.jid, 0, time.time())
         self._published: list[PublishedEntry] = []
-        assert FEED in answer
 
     async def publish(self) -> str:
         """Publish the next entry; return its title."""
         title = tagged(0, len(self._published) + 1)
-        at_s = await self._publisher.publish(FEED, title)
-        self._published.append(PublishedEntry(0, title, FEED, title, at_s))
+        at_s = await self._publisher.publish(self._feed, title)
+        self._published.append(PublishedEntry(0, title, self._feed, title, at_s))
         return title
 
     async def deliver(self) -> float:
@@ -271,12 +278,14 @@ class Reader:
 
 @contextlib.asynccontextmanager
 async def reader(stack: Stack, publisher: PublicPublisher) -> AsyncIterator[Reader]:
-    """Create an account on the stack's XMPP server, and subscribe it to the feed."""
+    """Create an account on the stack's XMPP server, and subscribe it to a new feed."""
+    feed = f"{SITE}/{uuid.uuid4().hex[:8]}"
     stack.podman(
         *("exec", "-i", stack.name_of("prosody"), "prosodyctl", "adduser", "alice@localhost"), given="secret\nsecret\n"
     )
     async with online("alice@localhost", "secret", "127.0.0.1", 5222, "coronet@feeds.localhost") as client:
-        yield Reader(publisher, client, await client.say(FEED) + await client.say("list"))
+        assert "Subscribed" in await client.say(feed)
+        yield Reader(publisher, client, feed)
 
 
 @contextlib.asynccontextmanager

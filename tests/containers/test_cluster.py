@@ -139,10 +139,30 @@ async def test_the_cluster_survives_a_start_of_all_nodes_at_other_addresses(
     assert not reader.verdict().broken
 
 
-async def test_creating_the_cluster_again_changes_nothing(stack: Stack, reader: Reader, cluster: Cluster) -> None:
-    before = cluster.primaries()
+async def test_a_primary_that_lost_its_volume_becomes_a_replica_of_its_replica(
+    stack: Stack, reader: Reader, cluster: Cluster
+) -> None:
+    await cluster.until_it_takes_writes()
+    emptied, keys = min(cluster.primaries()), sum(cluster.keys().values())
+    stack.podman("exec", cluster.containers[emptied], "sh", "-c", "rm -r /var/lib/coronet/*")
+    await stack.kill(cluster.containers[emptied])
+    await complete(stack)
+    assert emptied not in cluster.primaries()
+    assert sum(cluster.keys().values()) > keys / 2
+    await reader.deliver()
+    assert not reader.verdict().broken
+
+
+async def complete(stack: Stack) -> None:
+    """Run ``redis-init`` again."""
     stack.podman("start", stack.name_of("redis-init"))
     await asyncio.to_thread(stack.wait_for_exit, "redis-init")
+
+
+async def test_creating_the_cluster_again_changes_nothing(stack: Stack, reader: Reader, cluster: Cluster) -> None:
+    await cluster.until_it_takes_writes()
+    before = cluster.primaries()
+    await complete(stack)
     log = stack.podman("logs", stack.name_of("redis-init")).splitlines()
     assert log[-2:] == ["All slots are assigned.", "The cluster takes writes."]
     assert cluster.primaries() == before
