@@ -62,8 +62,9 @@ def image_document(root: Path) -> dict[str, Any]:
 
 def python_document(environment: Path) -> dict[str, Any]:
     """Return the packages of a virtual environment as CycloneDX's own tool finds them."""
-    argv = [Path(sys.executable).with_name("cyclonedx-py"), "environment", "--pyproject", ROOT / "pyproject.toml"]
-    argv += ["--short-PURLs", "--output-reproducible", "--no-validate", "--spec-version", "1.6", environment]
+    tool = Path(sys.executable).with_name("cyclonedx-py")
+    options = ["--short-PURLs", "--output-reproducible", "--no-validate", "--spec-version", "1.6"]
+    argv: list[str | Path] = [tool, "environment", "--pyproject", ROOT / "pyproject.toml", *options, environment]
     return dict(json.loads(subprocess.run(argv, check=True, capture_output=True).stdout))  # noqa: S603 - our arguments
 
 
