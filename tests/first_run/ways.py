@@ -48,17 +48,23 @@ class Steps:
 async def make_run(root: Path, repository: Path, wheel: Path) -> dict[str, float]:
     """``make run`` in a clone of the repository, as root."""
     assert wheel
-    shutil.copytree(repository, root / "root/coronet.git")
     async with machine(root) as host:
-        steps = Steps()
-        await host.install("git", "make", "python3-venv")
-        steps.end("packages")
-        await host.run("git clone --quiet --branch main file:///root/coronet.git")
-        steps.end("install")
+        steps = await _clone(host, repository)
         ready = Path("/root/ready.json")
         async with host.running(f'cd coronet && exec make run ARGS="--ready-file {ready}"'):
             await _trial(host, ready, steps)
         return steps.seconds
+
+
+async def _clone(host: Machine, repository: Path) -> Steps:
+    """Install what a clone needs, and clone the repository in root's home."""
+    shutil.copytree(repository, host.root / "root/coronet.git")
+    steps = Steps()
+    await host.install("git", "make", "python3-venv")
+    steps.end("packages")
+    await host.run("git clone --quiet --branch main file:///root/coronet.git")
+    steps.end("install")
+    return steps
 
 
 async def wheel_with_up(root: Path, repository: Path, wheel: Path) -> dict[str, float]:
@@ -173,13 +179,8 @@ def append(file: Path, text: str) -> None:
 async def containers(root: Path, repository: Path, wheel: Path) -> dict[str, float]:
     """The compose stack: images built and run by podman."""
     assert wheel
-    shutil.copytree(repository, root / "root/coronet.git")
     async with machine(root) as host:
-        steps = Steps()
-        await host.install("git", "make", "python3-venv")
-        steps.end("packages")
-        await host.run("git clone --quiet --branch main file:///root/coronet.git")
-        steps.end("install")
+        steps = await _clone(host, repository)
         printed = await host.run("cd coronet && make containers ARGS='-k test_an_entry_arrives'")
         steps.end("images, start and notification")
         measured = re.search(r"compose.yaml: start ([\d.]+) s, entry ([\d.]+) s", printed)
