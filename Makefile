@@ -13,7 +13,7 @@ compile := $(bin)/uv pip compile --quiet --python-version 3.11 --generate-hashes
 # Programs start in two thirds of the time where Python may keep what it has compiled: tests start hundreds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers words lock release docs screenshots
+.PHONY: setup run test check alerts bench fuzz live upgrade corona fleet shards matrices partial peers attacks load experiments storms faults units servers containers sbom first-run words lock release docs screenshots
 .DELETE_ON_ERROR:
 
 setup: $(venv)/run.stamp
@@ -150,13 +150,29 @@ units: $(venv)/dev.stamp
 	@scripts/need redis-server prosody openssl systemd-analyze:systemd unshare:util-linux
 	@$(bin)/pytest -n 0 -m systemd tests/e2e/test_systemd_service.py $(ARGS)
 
-# The compose stack, built and run by podman in namespaces of its own: an entry, a kill of each container, limits. Needs
-# root. Base images are pulled, or made where no registry can be reached; the user's cache keeps them in coronet-containers.
+# The compose stack, alone, on a Redis Cluster and with Prometheus, built and run by podman in namespaces of its own: an
+# entry, a kill of each container, limits, an alert. Ten minutes; ARGS="-k cluster" is a part of it. Needs root. Base images
+# are pulled, or made where no registry can be reached; the user's cache keeps them in coronet-containers.
 containers: $(venv)/containers.stamp
 	@[ "$$(id -u)" -eq 0 ] || { echo "make containers needs root: podman makes network namespaces." >&2; exit 1; }
 	@scripts/need podman runc /usr/lib/podman/netavark:netavark /usr/lib/podman/aardvark-dns:aardvark-dns catatonit \
 		debootstrap iptables unshare:util-linux ip:iproute2
 	@$(bin)/python -m tests.containers $(ARGS)
+
+# The four ways in which the guides start Coronet (make run, coronet up, coronet serve, containers), each in a bare Debian
+# made by debootstrap, to the first notification in chat. Ten minutes, JSON; needs root. ARGS="'make run'" is one of them.
+first-run: $(venv)/containers.stamp
+	@[ "$$(id -u)" -eq 0 ] || { echo "make first-run needs root: it mounts file systems." >&2; exit 1; }
+	@scripts/need debootstrap unshare:util-linux git
+	@$(bin)/python -m tests.first_run $(ARGS)
+
+# What the wheel and the image of Coronet consist of, as CycloneDX JSON in build/sbom. The image's part needs root and podman.
+sbom: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+sbom: $(venv)/containers.stamp
+	@[ "$$(id -u)" -eq 0 ] || { echo "make sbom needs root: podman mounts the image." >&2; exit 1; }
+	@scripts/need podman runc /usr/lib/podman/netavark:netavark debootstrap
+	@$(bin)/python scripts/sbom.py wheel build/sbom/coronet.cdx.json
+	@$(bin)/python -m tests.containers.sbom build/sbom/coronet-image.cdx.json
 
 fuzz: $(venv)/dev.stamp
 	@$(bin)/python -m tests.fuzz parse $(ARGS)
@@ -174,12 +190,14 @@ words: $(venv)/dev.stamp
 			--init-missing || exit 1; \
 	done
 
-# The sdist and the wheel of the last commit in dist/: reproducible, checked, and run from a bare environment.
+# The sdist and the wheel of the last commit in dist/: reproducible, checked, and run from a bare environment. What the wheel
+# consists of is in build/sbom.
 release: $(venv)/publish.stamp
 	@scripts/need redis-server prosody openssl
 	@PATH="$(CURDIR)/$(bin):$$PATH" scripts/build-release dist
 	@$(bin)/twine check --strict dist/*
 	@$(bin)/check-wheel-contents dist/*.whl
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(bin)/python scripts/sbom.py wheel build/sbom/coronet.cdx.json
 	@$(bin)/python -m tests.live.installed_wheel dist/*.whl
 
 # The documentation as a site in build/site, with all links between its pages checked.

@@ -17,7 +17,7 @@ from pathlib import Path
 
 CONTAINER_UID = 10001
 PASSWORDS = (
-    *("redis_password", "xmpp_component_password", "console_admin_token", "cluster_secret"),
+    *("redis_password", "redis_cluster_password", "xmpp_component_password", "console_admin_token", "cluster_secret"),
     "grafana_admin_password",
 )
 CERTIFICATE = ("xmpp_tls.key", "xmpp_tls.crt")
@@ -36,14 +36,21 @@ def write_secret(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def redis_users(password: str) -> str:
-    """Return the ACL file with one user who can log in, restricted to Coronet's keys and to harmless commands.
+def redis_users(password: str, cluster_password: str) -> str:
+    """Return the ACL file: ``coronet``, restricted to Coronet's keys and to harmless commands, and ``cluster``.
+
+    As ``cluster``, nodes of a Redis Cluster log in at each other; it reads and writes no key.
 
     Redis 7 replays its append-only file as the user ``default`` and skips commands that this user may not execute.
     Therefore ``default`` may do everything, but is disabled and has no password, so that nobody can log in as it.
     """
-    digest = hashlib.sha256(password.encode()).hexdigest()
-    users = ("default reset ~* &* +@all", f"coronet on #{digest} ~cn:* &* +@all -@admin -@dangerous +info")
+    coronet, cluster = (hashlib.sha256(each.encode()).hexdigest() for each in (password, cluster_password))
+    subcommands = " ".join(f"+cluster|{name}" for name in ("addslotsrange", "info", "meet", "nodes", "replicate"))
+    users = (
+        "default reset ~* &* +@all",
+        f"coronet on #{coronet} ~cn:* &* +@all -@admin -@dangerous +info",
+        f"cluster on #{cluster} +ping +info +psync +replconf {subcommands}",
+    )
     return "".join(f"user {user}\n" for user in users)
 
 
@@ -82,7 +89,11 @@ def bootstrap(folder: Path) -> list[str]:
     missing = [name for name in PASSWORDS if not (folder / name).exists()]
     for name in missing:
         write_secret(folder / name, secrets.token_urlsafe(32) + "\n")
-    write_secret(folder / "redis_users.acl", redis_users((folder / "redis_password").read_text().strip()))
+    password, cluster_password = (
+        (folder / name).read_text().strip() for name in ("redis_password", "redis_cluster_password")
+    )
+    write_secret(folder / "redis_users.acl", redis_users(password, cluster_password))
+    write_secret(folder / "redis_cluster.conf", f"masteruser cluster\nmasterauth {cluster_password}\n")
     if not all((folder / name).exists() for name in CERTIFICATE):
         make_certificate(folder)
         missing += CERTIFICATE

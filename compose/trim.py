@@ -25,7 +25,14 @@ UNUSED_FOLDERS = (
     "numpy/f2py",
     "pydantic/v1",
 )
-UNUSED_FILES = ("**/*.a", "**/*.[ch]", "**/*.p[xy][dix]", "lxml/objectify.*", "numpy/_core/_simd.*")
+UNUSED_FILES = (
+    "**/*.a",
+    "**/*.[ch]",
+    "**/*.p[xy][dix]",
+    "lxml/objectify.*",
+    "numpy/_core/_simd.*",
+    "rapidfuzz/fuzz_cpp*.so",  # its package needs these scorers, which no program uses, and has them in Python, too
+)
 HIGHLIGHTED = ("__init__", "_mapping", "python")
 """The lexers of Pygments that are kept: rich marks up Python in tracebacks."""
 NOT_INSTALLED = ("matplotlib", "opentelemetry")

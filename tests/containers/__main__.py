@@ -3,13 +3,11 @@
 Arguments are pytest's. One run waits for another one of the same user.
 """
 
-import fcntl
-import shutil
 import subprocess
 import sys
 
-from tests.containers.build import build_all
-from tests.containers.engine import HOME, RUN
+from tests.containers.build import build_images, fetch_images_of_others, tags
+from tests.containers.engine import exclusive
 
 NAMESPACES = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 PYTEST = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", "-m", "containers")
@@ -17,19 +15,15 @@ PYTEST = ("-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randoml
 
 def main() -> int:
     """Return the exit status of pytest, or 1 if an image cannot be built."""
-    HOME.mkdir(parents=True, exist_ok=True)
-    with (HOME / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        shutil.rmtree(RUN, ignore_errors=True)  # of a run that was killed
+    with exclusive():
         try:
-            build_all()
-            argv = [*NAMESPACES, sys.executable, *PYTEST, "tests/containers", *sys.argv[1:]]
-            return subprocess.run(argv, check=False).returncode
+            build_images(*tags())
+            fetch_images_of_others()
         except subprocess.CalledProcessError as error:
             sys.stderr.write(f"{error}\n{error.stderr or ''}\n")
             return 1
-        finally:
-            shutil.rmtree(RUN)
+        argv = [*NAMESPACES, sys.executable, *PYTEST, "tests/containers", *sys.argv[1:]]
+        return subprocess.run(argv, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """A private podman, whose files are in the user's cache: images are kept there, all else is removed after a run."""
 
+import contextlib
+import fcntl
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +23,20 @@ events_logger = "file"
 network_backend = "netavark"
 network_config_dir = "{run}/networks"
 """
+
+
+@contextlib.contextmanager
+def exclusive() -> Iterator[None]:
+    """Wait until no other run of the same user uses podman's files; remove all but the images afterwards."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(RUN, ignore_errors=True)  # of a run that was killed
+        RUN.mkdir()
+        try:
+            yield
+        finally:
+            shutil.rmtree(RUN)
 
 
 def environment(*, building: bool) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""``coronet serve`` as a unit of a real systemd, confined as shipped. Run by ``make units``, as root."""
+"""``coronet serve`` and backups as units of a real systemd, confined as shipped. Run by ``make units``, as root."""
 
 import asyncio
 import contextlib
@@ -22,6 +22,7 @@ from tests.support.waiting import until
 pytestmark = [pytest.mark.systemd, pytest.mark.timeout(180)]
 
 UNIT = "coronet.service"
+BACKUP = "coronet-backup.service"
 SETTINGS = """
 preset = "trial"
 redis_url = "redis://127.0.0.1:{redis_port}/0"
@@ -76,8 +77,25 @@ async def _until_restarted(manager: Systemd, former_pid: str) -> None:
     await until(is_restarted, "systemd has restarted the unit", within_s=60)
 
 
+async def _assert_backups_are_made_and_old_ones_removed(manager: Systemd) -> None:
+    folder, timer = "/var/lib/coronet/backups", "coronet-backup.timer"
+    await manager.run("systemctl", "start", timer)
+    assert await manager.show(timer, "NextElapseUSecRealtime"), "the timer is set"
+    await manager.run("systemctl", "start", BACKUP)  # returns when the backup is complete
+    for name, days in (("coronet-old", 40), (".coronet-unfinished", 40), ("coronet-recent", 20), ("other", 40)):
+        await manager.run("touch", "--date", f"{days} days ago", f"{folder}/{name}")
+    await manager.run("systemctl", "start", BACKUP)
+    left = set((await manager.run("ls", "--almost-all", folder)).split())
+    made = left - {"coronet-recent", "other"}
+    assert len(left) - len(made) == 2
+    assert 1 <= len(made) <= 2, "two backups, which have the same name if they were made in the same second"
+    assert all(name.startswith("coronet-20") for name in made)
+    mode = await manager.run("stat", "--format=%a %U", f"{folder}/{min(made)}")
+    assert mode == "600 coronet\n"
+
+
 @pytest.mark.skipif(bool(why_impossible()), reason=why_impossible())
-async def test_the_unit_starts_serves_is_restarted_and_stops(
+async def test_the_unit_starts_serves_is_restarted_backed_up_and_stops(
     tmp_path: Path, redis_port: int, prosody: PrivateProsody
 ) -> None:
     jid = await prosody.register("alice", "pw")
@@ -88,8 +106,9 @@ async def test_the_unit_starts_serves_is_restarted_and_stops(
         await manager.write("/etc/coronet/coronet.toml", settings)
         await manager.write("/etc/coronet/secrets/xmpp_password", prosody.component_secret)
         await manager.run("systemd-tmpfiles", "--create", "coronet.conf")
-        await manager.run("mkdir", f"/run/units/{UNIT}.d")
-        await manager.write(f"/run/units/{UNIT}.d/test.conf", DROP_IN)
+        for unit in (UNIT, BACKUP):
+            await manager.run("mkdir", f"/run/units/{unit}.d")
+            await manager.write(f"/run/units/{unit}.d/test.conf", DROP_IN)
         await manager.run("systemctl", "daemon-reload")
 
         async with _log_on_failure(manager):
@@ -108,6 +127,8 @@ async def test_the_unit_starts_serves_is_restarted_and_stops(
             await publisher.publish("After the restarts")
             await alice.wait_for(lambda message: "After the restarts" in message.body)
 
+        async with _log_on_failure(manager):
+            await _assert_backups_are_made_and_old_ones_removed(manager)
         assert await manager.show(UNIT, "NRestarts") == "2"
         await asyncio.wait_for(manager.run("systemctl", "stop", UNIT), 12)
         assert await manager.show(UNIT, "Result") == "success"

@@ -11,6 +11,7 @@ from service.settings import Settings
 
 FOLDER = Path(__file__).resolve().parents[2] / "compose" / "systemd"
 UNITS = sorted(path.name for path in FOLDER.glob("*.service"))
+TIMERS = sorted(path.name for path in FOLDER.glob("*.timer"))
 LARGEST_EXPOSURE = 2.0
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
@@ -23,19 +24,21 @@ def _lines(unit: str) -> list[str]:
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
     """Return a folder with the units, whose program is one that exists."""
-    for unit in UNITS:
+    for unit in (*UNITS, *TIMERS):
         text = (FOLDER / unit).read_text().replace("ExecStart=/opt/coronet/bin/coronet", "ExecStart=/bin/true")
         (tmp_path / unit).write_text(text)
     return tmp_path
 
 
-def test_there_is_a_unit_for_each_program() -> None:
-    assert UNITS == ["coronet-bot@.service", "coronet-console.service", "coronet-worker@.service", "coronet.service"]
+def test_there_is_a_unit_for_each_program_and_for_backups() -> None:
+    programs = ["coronet-bot@.service", "coronet-console.service", "coronet-worker@.service", "coronet.service"]
+    assert sorted([*programs, "coronet-backup.service"]) == UNITS
+    assert TIMERS == ["coronet-backup.timer"]
 
 
 @needs_systemd
 def test_systemd_accepts_the_units_without_a_warning(installed: Path) -> None:
-    units = [str(installed / unit) for unit in UNITS]
+    units = [str(installed / unit) for unit in (*UNITS, *TIMERS)]
     result = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True, check=False
     )
@@ -73,8 +76,10 @@ def test_all_units_are_confined_alike() -> None:
     confinements = {}
     for unit in UNITS:
         lines = _lines(unit)
-        start, end = lines.index("NoNewPrivileges=yes"), lines.index("[Install]")
-        confinements[unit] = [line for line in lines[start:end] if line != "SystemCallFilter=setpriority"]
+        confinement = lines[lines.index("NoNewPrivileges=yes") :]
+        if "[Install]" in confinement:  # a timer starts the service of backups
+            confinement = confinement[: confinement.index("[Install]")]
+        confinements[unit] = [line for line in confinement if line != "SystemCallFilter=setpriority"]
     assert all(each == confinements["coronet.service"] for each in confinements.values())
     may_set_priority = [unit for unit in UNITS if "SystemCallFilter=setpriority" in _lines(unit)]
     assert may_set_priority == ["coronet-worker@.service", "coronet.service"]

@@ -38,10 +38,10 @@ chmod +x "$root/opt/coronet/bin/coronet"
 
 units=$root/run/units
 mkdir -p "$units" "$root/etc/sysusers.d" "$root/etc/tmpfiles.d"
-cp "$checkout"/compose/systemd/*.service "$units/"
+cp "$checkout"/compose/systemd/*.service "$checkout"/compose/systemd/*.timer "$units/"
 cp "$checkout/compose/systemd/coronet.sysusers" "$root/etc/sysusers.d/coronet.conf"
 cp "$checkout/compose/systemd/coronet.tmpfiles" "$root/etc/tmpfiles.d/coronet.conf"
-for target in sysinit basic shutdown local-fs network network-online multi-user; do
+for target in sysinit basic shutdown local-fs network network-online multi-user timers; do
     printf '[Unit]\nDefaultDependencies=no\n' >"$units/$target.target"
 done
 

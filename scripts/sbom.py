@@ -1,0 +1,145 @@
+"""Writes what Coronet consists of as CycloneDX JSON: packages with versions, licences and package URLs.
+
+    sbom.py wheel FILE           the packages that requirements.lock pins, which the wheel is tested with
+    sbom.py image FOLDER FILE    Python's and Debian's packages of the image whose files are in FOLDER
+
+What is in no package, such as a program that was copied into an image, is not listed. SOURCE_DATE_EPOCH is the time of
+the document; without it, the document has none, and is the same for the same packages.
+"""
+
+import argparse
+import email
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import venv
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.spdx import is_supported_id
+from cyclonedx.validation.json import JsonStrictValidator
+from packageurl import PackageURL
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = "lib/python3.11/site-packages"
+"""Where the packages of a virtual environment are."""
+
+_PIN = re.compile(r"^([a-z0-9-]+)(?:\[[a-z0-9,-]+\])?==(\S+)", re.MULTILINE)
+_GNU = re.compile(r"((?:A|L)?GPL|GFDL)-(\d)(?:(\.\d)(?:\.0)?)?(\+?)")
+_LICENCE_FIELD = re.compile(r"^License:[ \t]*(\S.*?)\s*$", re.MULTILINE)
+
+
+def wheel_document() -> dict[str, Any]:
+    """Return the packages that requirements.lock pins. Raises ValueError if this environment has others."""
+    pins = dict(_PIN.findall((ROOT / "requirements.lock").read_text(encoding="utf-8")))
+    document = python_document(Path(sys.prefix))
+    found = {canonicalize_name(each["name"]): each for each in document["components"]}
+    if missing := [name for name, version in pins.items() if found.get(name, {}).get("version") != version]:
+        raise ValueError(f"This environment has other versions than requirements.lock of {', '.join(missing)}.")
+    keep(document, [found[name] for name in pins])
+    return document
+
+
+def image_document(root: Path) -> dict[str, Any]:
+    """Return the packages of the image whose files are in ``root``."""
+    with tempfile.TemporaryDirectory() as environment:  # through which the tool sees the image's packages
+        venv.create(environment, symlinks=True)
+        (Path(environment) / PACKAGES).rmdir()
+        (Path(environment) / PACKAGES).symlink_to(root / "opt/coronet" / PACKAGES)
+        document = python_document(Path(environment))
+    document["metadata"]["component"]["type"] = "container"
+    release = dict(word.split("=", 1) for word in shlex.split((root / "etc/os-release").read_text(encoding="utf-8")))
+    system = f"{release['ID']}-{release['VERSION_ID']}"
+    document["components"] += [debian_component(package, root, system) for package in debian_packages(root)]
+    return document
+
+
+def python_document(environment: Path) -> dict[str, Any]:
+    """Return the packages of a virtual environment as CycloneDX's own tool finds them."""
+    tool = Path(sys.executable).with_name("cyclonedx-py")
+    options = ["--short-PURLs", "--output-reproducible", "--no-validate", "--spec-version", "1.6"]
+    argv: list[str | Path] = [tool, "environment", "--pyproject", ROOT / "pyproject.toml", *options, environment]
+    return dict(json.loads(subprocess.run(argv, check=True, capture_output=True).stdout))  # noqa: S603 - our arguments
+
+
+def keep(document: dict[str, Any], components: list[dict[str, Any]]) -> None:
+    """Reduce a document to some of its components."""
+    kept = {each["bom-ref"] for each in [document["metadata"]["component"], *components]}
+    document["components"] = components
+    document["dependencies"] = [
+        {"ref": each["ref"], "dependsOn": [ref for ref in each.get("dependsOn", []) if ref in kept]}
+        for each in document["dependencies"]
+        if each["ref"] in kept
+    ]
+
+
+def debian_packages(root: Path) -> list[Message]:
+    """Return the fields of each package that dpkg has installed."""
+    stanzas = (root / "var/lib/dpkg/status").read_text(encoding="utf-8").strip().split("\n\n")
+    packages = [email.message_from_string(stanza) for stanza in stanzas]
+    return [package for package in packages if package["Status"].endswith(" installed")]
+
+
+def debian_component(package: Message, root: Path, system: str) -> dict[str, Any]:
+    """Return a package of Debian as a component."""
+    name, version = package["Package"], package["Version"]
+    qualifiers = {"arch": package["Architecture"], "distro": system}
+    url = PackageURL("deb", "debian", name, version, qualifiers).to_string()
+    file = Path("usr/share/doc") / name / "copyright"
+    licences = debian_licences((root / file).read_text(encoding="utf-8", errors="replace"))
+    return {
+        "bom-ref": url,
+        "type": "library",
+        "name": name,
+        "version": version,
+        "description": package["Description"].partition("\n")[0],
+        "licenses": [{"license": each} for each in licences or [{"name": f"see /{file}"}]],
+        "purl": url,
+    }
+
+
+def debian_licences(text: str) -> list[dict[str, str]]:
+    """Return the licences that a copyright file of Debian names in its fields; an old file has none, but prose."""
+    fields = _LICENCE_FIELD.findall(text) if text.startswith("Format:") else []
+    return list({json.dumps(each): each for each in map(licence, sorted(set(fields)))}.values())
+
+
+def licence(name: str) -> dict[str, str]:
+    """Return a licence by its identifier of SPDX, if that can be told from Debian's name of it."""
+    identifier = {"Expat": "MIT", "BSD-3-clause": "BSD-3-Clause", "BSD-2-clause": "BSD-2-Clause"}.get(name, name)
+    if gnu := _GNU.fullmatch(name):
+        family, major, minor, later = gnu.groups()
+        identifier = f"{family}-{major}{minor or '.0'}-{'or-later' if later else 'only'}"
+    return {"id": identifier} if is_supported_id(identifier) else {"name": name}
+
+
+def write(document: dict[str, Any], file: Path) -> None:
+    """Write a document that is valid against the schema of CycloneDX. Raises ValueError if it is not."""
+    text = json.dumps(document, indent=2, sort_keys=True)
+    if problem := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
+        raise ValueError(f"{file} would not be valid: {problem}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{text}\n", encoding="utf-8")
+    sys.stdout.write(f"{file}: {len(document['components'])} packages\n")
+
+
+def main() -> None:
+    """Run as a program."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    wheel, image = kinds.add_parser("wheel"), kinds.add_parser("image")
+    image.add_argument("folder", type=Path)
+    for kind in (wheel, image):
+        kind.add_argument("file", type=Path)
+    given = parser.parse_args()
+    write(wheel_document() if given.kind == "wheel" else image_document(given.folder), given.file)
+
+
+if __name__ == "__main__":
+    main()
