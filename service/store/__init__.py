@@ -27,7 +27,7 @@ from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
 from service.store.channels.websub import WebSub
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, RedisClient
+from service.store.client.connection import RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
 from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
 from service.store.console.audit import AuditLog, IdempotencyStore
@@ -65,45 +65,44 @@ class Store:
         """Create the repositories. Nothing is sent to Redis yet."""
         self.redis = redis
         self.identity = IdentityMonitor(redis)
-        batching = BatchingClient(redis)
-        self.keyspaces = KeyspaceStore(batching, Keyspaces(), LAYOUT.bits)
-        self.key_group_loads = LoadStore(batching, self.keyspaces)
-        self.channel_index = ChannelIndex(batching, self.keyspaces, LAYOUT)
-        self.channels = Channels(batching, self.channel_index)
-        self.public_entries = PublicEntries(batching, self.channels)
-        self.registry_changes = RegistryChanges(batching)
-        self.fanout_units = FanOutUnits(batching)
+        self.keyspaces = KeyspaceStore(redis, Keyspaces(), LAYOUT.bits)
+        self.key_group_loads = LoadStore(redis, self.keyspaces)
+        self.channel_index = ChannelIndex(redis, self.keyspaces, LAYOUT)
+        self.channels = Channels(redis, self.channel_index)
+        self.public_entries = PublicEntries(redis, self.channels)
+        self.registry_changes = RegistryChanges(redis)
+        self.fanout_units = FanOutUnits(redis)
         self.outbox = Outbox(redis)
-        cells = self.matrix_cells = MatrixCells(batching)
+        cells = self.matrix_cells = MatrixCells(redis)
         self.channel_directory, self.entry_directory = (
-            Directory(batching, cells, "channel"),
-            Directory(batching, cells, "entry"),
+            Directory(redis, cells, "channel"),
+            Directory(redis, cells, "entry"),
         )
         self.redis_node_loads = NodeLoads(redis)
-        self.subscriptions = Subscriptions(batching, self.channel_index, self.channels, self.outbox, self.identity)
+        self.subscriptions = Subscriptions(redis, self.channel_index, self.channels, self.outbox, self.identity)
         self.pauses = SubscriptionPauses(redis, self.outbox)
-        self.blocked_user_domains = BlockedHosts(batching, keys.BLOCKED_USER_DOMAINS)
+        self.blocked_user_domains = BlockedHosts(redis, keys.BLOCKED_USER_DOMAINS)
         self.users = Users(redis, self.blocked_user_domains)
         self.announcements = AnnouncementStore(redis, self.users, self.outbox)
         self.preferences = PreferenceStore(redis)
-        self.saved_searches = SavedSearches(batching)
-        self.erasure = Erasure(batching, self.subscriptions, self.saved_searches)
+        self.saved_searches = SavedSearches(redis)
+        self.erasure = Erasure(redis, self.subscriptions, self.saved_searches)
         self.people = People(redis, self.erasure, self.outbox, self.blocked_user_domains)
         self.dead_letters = DeadLetters(redis, self.outbox)
         self.ring = Ring(redis)
         self.bot_endpoints = BotEndpoints(redis)
-        self.fleet_policy = PolicyStore(batching)
-        self.poll_bounds = BoundsStore(batching)
-        self.admin_settings = AdminSettings(batching)
+        self.fleet_policy = PolicyStore(redis)
+        self.poll_bounds = BoundsStore(redis)
+        self.admin_settings = AdminSettings(redis)
         self.channel_moves = ChannelMoves(self.channels, self.subscriptions, self.admin_settings, self.poll_bounds)
         self.partition_leases = PartitionLeases(redis)
-        self.inbound_log = InboundLog(redis, batching)
-        self.request_budgets = RequestBudgets(batching)
-        self.poll_rate_history = PollRateHistory(batching)
-        self.node_inboxes = NodeInboxes(redis, batching)
-        self.blocked_hosts = BlockedHosts(batching)
+        self.inbound_log = InboundLog(redis)
+        self.request_budgets = RequestBudgets(redis)
+        self.poll_rate_history = PollRateHistory(redis)
+        self.node_inboxes = NodeInboxes(redis)
+        self.blocked_hosts = BlockedHosts(redis)
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
-        self.directory_announcements = DirectoryAnnouncements(batching, self.ring)
+        self.directory_announcements = DirectoryAnnouncements(redis, self.ring)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
         self.dry_runs = DryRunQueue(redis)
         self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)

@@ -18,7 +18,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import connection as links
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, RedisClient
+from service.store.client.connection import RedisClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
 from tests.support.keyspace_histories import BITS, Moves, run_history
 from tests.support.memory_keyspaces import MemoryKeyspaces
@@ -51,7 +51,7 @@ class BothKeyspaces(MemoryKeyspaces):
         super().__init__(count, BITS)
         self._redis = redis
         redis(redis.link.call("FLUSHALL"))
-        self._other = KeyspaceStore(BatchingClient(redis.link), Keyspaces(count), BITS)
+        self._other = KeyspaceStore(redis.link, Keyspaces(count), BITS)
 
     def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         try:

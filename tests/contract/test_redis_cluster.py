@@ -71,9 +71,7 @@ async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster
     await store.redis.call_many([("SET", here, "1"), ("SET", there, "1")])
     slot = slot_of(("GET", here))
     assert slot is not None
-    known = store.redis._prompt._slots.map
-    assert known is not None
-    donor = (known.master(slot) or ("", 0))[1]
+    donor = (store.redis.node_of(("GET", here)) or ("", 0))[1]
     taker = next(port for port in await clean_cluster.masters() if port != donor)
     ids = {port: str(await clean_cluster.ask(port, "CLUSTER", "MYID")) for port in (donor, taker)}
     await clean_cluster.ask(taker, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[donor])

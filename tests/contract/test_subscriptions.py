@@ -10,8 +10,7 @@ from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
-from service.store.client.cluster_routing import Address
-from service.store.client.connection import Command, RedisClient, Value
+from service.store.client.connection import Command, RedisClient
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
@@ -29,24 +28,9 @@ class DyingLink(RedisClient):
             raise StoreUnavailable("killed")
         self._left -= 1
 
-    async def call(self, *command: Value) -> Any:
-        self._step()
-        return await self._link.call(*command)
-
-    @property
-    def is_cluster(self) -> bool:
-        return self._link.is_cluster
-
-    def node_of(self, command: Command) -> Address | None:
-        return self._link.node_of(command)
-
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         self._step()
         return await self._link.call_many(commands)
-
-    async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        self._step()
-        return await self._link.call_each(commands)
 
 
 async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,6 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.tasks import BackgroundTasks
@@ -66,7 +65,7 @@ class MortalKeyspaces(KeyspaceStore):
     """Keyspaces whose process is killed at the first step of a kind: ``before Settle`` or ``after Settle``."""
 
     def __init__(self, store: Store, dies: str) -> None:
-        super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(store.redis, store.keyspaces.map, store.keyspaces.bits)
         self._when, self._kind = dies.split()
 
     async def carry_out(self, step: Step) -> Outcome:

@@ -30,7 +30,6 @@ from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store, connect
 from service.store.client import keys
-from service.store.client.cluster_routing import slot_of
 from service.store.subscriptions.keyspaces import record_id
 from tests.live.shard_parts import all_subscriptions, cid, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
@@ -145,9 +144,7 @@ async def record_leaves(store: Store, seen: Measurements) -> None:
                 if entry.state in LEAF_STATES
             ]
             hot = {keyspace for keyspace, group in leaves if group.intersection(layout_group) is not None}
-            known = store.redis._prompt._slots.map
-            assert known is not None
-            masters = {known.master(slot_of(("HLEN", keys.keyspace(keyspace)[0])) or 0) for keyspace in hot}
+            masters = {store.redis.node_of(("HLEN", keys.keyspace(keyspace)[0])) for keyspace in hot}
             seen.trees.append(
                 {
                     "at_s": time.time(),

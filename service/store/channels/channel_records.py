@@ -31,7 +31,7 @@ from service.model import (
     Validators,
 )
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client.connection import RedisClient
 
 FIELDS = {
     "url": "canonical URL; a hash without it is no channel",
@@ -220,9 +220,7 @@ def _pack_updates(updates: UpdateHistory) -> _StoredUpdates:
     return _StoredUpdates(numbers, updates.since_s, updates.rhythm)
 
 
-async def read_records(
-    redis: BatchingClient, cids: Sequence[ChannelId], names: Sequence[str]
-) -> list[dict[bytes, bytes]]:
+async def read_records(redis: RedisClient, cids: Sequence[ChannelId], names: Sequence[str]) -> list[dict[bytes, bytes]]:
     """Return the existing fields among ``names`` of channels, in the order of ``cids``."""
     found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
     return [existing_fields(names, values) for values in found]

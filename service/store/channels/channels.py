@@ -49,7 +49,7 @@ from service.store.channels.channel_records import (
 )
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, script_command
+from service.store.client.connection import RedisClient, script_command
 from service.store.delivery.fanout_units import DIVIDED
 from service.store.subscriptions.channel_index import ChannelIndex
 
@@ -103,7 +103,7 @@ class Predecessor(msgspec.Struct, frozen=True):
 class Channels:
     """Creates, reads, adopts, versions and deletes channels."""
 
-    def __init__(self, redis: BatchingClient, index: ChannelIndex) -> None:
+    def __init__(self, redis: RedisClient, index: ChannelIndex) -> None:
         """Create the repository; ``index`` counts the subscribers of channels."""
         self._redis = redis
         self._index = index

@@ -17,7 +17,7 @@ import msgspec
 from service.model import ChannelId, Delta, Entry
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client.connection import RedisClient
 
 WINDOW_S: Final = 3 * 86_400
 """Time for which an entry can be found after it was detected."""
@@ -121,7 +121,7 @@ def entry_name(cid: ChannelId, entry_key: str) -> str:
 class PublicEntries:
     """The tables of channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, redis: BatchingClient, channels: Channels) -> None:
+    def __init__(self, redis: RedisClient, channels: Channels) -> None:
         """Create the repository; ``channels`` has the texts of entries."""
         self._redis = redis
         self._channels = channels

@@ -18,13 +18,14 @@ In a Redis Cluster, one node holds the identity. The loss of this node's data is
 data is not.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from redis import exceptions
+from redis.asyncio.connection import AbstractConnection
 
 from service.errors import StoreIdentityMismatch
 from service.files import lock_file, write_private
@@ -164,15 +165,6 @@ class IdentityFile:
                 write_private(self.path, msgspec.json.encode(seen).decode())
 
 
-class _Connection(Protocol):
-    """The methods of the driver's connection that this module uses."""
-
-    def on_connect(self) -> Awaitable[None]: ...
-    def send_command(self, *args: Any) -> Awaitable[None]: ...
-    def read_response(self) -> Awaitable[Any]: ...
-    def disconnect(self) -> Awaitable[None]: ...
-
-
 class IdentityGuard:
     """This process's decision whether the store may be used. It is consulted for each new connection.
 
@@ -242,7 +234,7 @@ class IdentityGuard:
         """Return whether the operator has accepted the store since this process refused it."""
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
-    async def check_connection(self, connection: _Connection) -> None:
+    async def check_connection(self, connection: AbstractConnection) -> None:
         """Set up a new connection and verify the store's identity. Raises :class:`StoreIdentityMismatch`."""
         await connection.on_connect()
         seen = self.reload()

@@ -209,14 +209,6 @@ def _script_digest(script: str) -> str:
     return sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
-async def run_command(client: Redis, command: Command) -> Any:
-    """Run a command and return its reply, or raise the error with which Redis replies."""
-    (reply,) = await run_commands(client, [command])
-    if isinstance(reply, exceptions.RedisError):
-        raise reply
-    return reply
-
-
 async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
 

@@ -11,7 +11,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.errors import LimitReached
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository
+from service.store.client.connection import RedisRepository
 
 MAX_REVISIONS = 100
 
@@ -37,7 +37,7 @@ class _StoredRevision(msgspec.Struct, frozen=True):
     aims: str | None
 
 
-class PolicyStore(BatchedRepository):
+class PolicyStore(RedisRepository):
     """The fleet policy that admins set. If none is set, each worker uses the policy in its settings."""
 
     async def get(self) -> FleetObjective | None:
@@ -108,7 +108,7 @@ class _StoredBounds(msgspec.Struct, frozen=True):
     before: str
 
 
-class BoundsStore(BatchedRepository):
+class BoundsStore(RedisRepository):
     """Poll bounds by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:

@@ -14,7 +14,7 @@ from service.errors import HostBlocked, LimitReached, RequestsPaused
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository, BatchingClient, Command, script_command
+from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
@@ -45,7 +45,7 @@ class PollDelays(NamedTuple):
     network_s: float
 
 
-class RequestBudgets(BatchedRepository):
+class RequestBudgets(RedisRepository):
     """Token buckets of sites, networks and channels, which limit requests to publishers.
 
     The bucket of a channel may exist before the channel does.
@@ -197,13 +197,13 @@ class HostBlock(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class BlockedHosts(BatchedRepository):
+class BlockedHosts(RedisRepository):
     """Hosts and domains that admins have blocked: those of publishers, or those of users' XMPP servers.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    def __init__(self, redis: BatchingClient, key: str = keys.BLOCKED_HOSTS) -> None:
+    def __init__(self, redis: RedisClient, key: str = keys.BLOCKED_HOSTS) -> None:
         """Create the list that is stored at ``key``."""
         super().__init__(redis)
         self._key = key

@@ -23,7 +23,7 @@ from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command, RedisClient
+from service.store.client.connection import MAX_BLOCK_S, Command, RedisClient, RedisRepository
 from service.store.coordination.leases import Ring
 from service.store.coordination.request_budgets import BlockedHosts
 
@@ -50,13 +50,8 @@ class InboxMessage(msgspec.Struct, frozen=True):
     payload: bytes
 
 
-class NodeInboxes:
+class NodeInboxes(RedisRepository):
     """Inboxes of workers. A message may be lost; its protocol then sends it again."""
-
-    def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
-        """Create the repository, which waits for messages through ``redis``, and uses ``batching`` otherwise."""
-        self._redis = redis
-        self._batching = batching
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
         """Append each message to the inbox of its node, in order and in one round trip."""
@@ -66,7 +61,7 @@ class NodeInboxes:
             commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _INBOX_LENGTH, "*", *fields))
         # Inboxes of nodes that are gone expire.
         commands += [("EXPIRE", keys.inbox(to), _INBOX_TTL_S) for to in dict.fromkeys(to for to, _ in messages)]
-        await self._batching.call_many(commands)
+        await self._redis.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
         """Wait for messages in the node's inbox after the entry with the id ``after``; "0" stands for the beginning.
@@ -87,12 +82,12 @@ class NodeInboxes:
 
     async def trim(self, node: NodeId, place: str) -> None:
         """Delete the messages in the node's inbox before the entry with the id ``place``."""
-        await self._batching.call("XTRIM", keys.inbox(node), "MINID", place)
+        await self._redis.call("XTRIM", keys.inbox(node), "MINID", place)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that have left the ring."""
         if nodes:
-            await self._batching.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
+            await self._redis.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
 
 
 _REPLY_TTL_S = 60

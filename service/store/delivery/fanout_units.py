@@ -17,7 +17,7 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository
+from service.store.client.connection import RedisRepository
 
 DIVIDED: Final = "*"
 """The cursor of a channel whose next version is fanned out in units."""
@@ -52,7 +52,7 @@ class UnitsLeft(msgspec.Struct, frozen=True):
     wait_s: float
 
 
-class FanOutUnits(BatchedRepository):
+class FanOutUnits(RedisRepository):
     """The units of fan-outs that are in progress.
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated. Units are dropped a day

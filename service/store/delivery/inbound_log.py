@@ -13,7 +13,7 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command, RedisClient, script_command
+from service.store.client.connection import MAX_BLOCK_S, Command, RedisRepository, script_command
 from service.store.client.keys import user_id
 from service.store.delivery.outbox import unique_timestamp
 
@@ -67,17 +67,12 @@ class BotNotice(msgspec.Struct, frozen=True):
     voice: str = ""
 
 
-class InboundLog:
+class InboundLog(RedisRepository):
     """Inbound messages by user, users' home addresses, and streams between bots.
 
     A user's home address is the address of the bot to which the user wrote first. Every method may raise
     :class:`StoreUnavailable`.
     """
-
-    def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
-        """Create the repository, which sends blocking commands through ``redis``, and others through ``batching``."""
-        self._blocking = redis
-        self._redis = batching
 
     async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
         """Store messages; return, for each message in order, whether it is new."""
@@ -216,7 +211,7 @@ class InboundLog:
 
     async def _entries(self, stream: str, after: str) -> dict[str, dict[bytes, bytes]]:
         block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._blocking.call_blocking("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
+        found = await self._redis.call_blocking("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
         return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
 
 

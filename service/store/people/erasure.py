@@ -17,7 +17,7 @@ from typing import Final
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client.connection import RedisClient
 from service.store.client.erasure_file import ERASURES_KEPT_DAYS
 from service.store.directory.saved_searches import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions
@@ -34,7 +34,7 @@ _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 class Erasure:
     """Erases users. Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then."""
 
-    def __init__(self, redis: BatchingClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
+    def __init__(self, redis: RedisClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
         """Create the eraser.
 
         ``subscriptions`` and ``standing`` are the subscriptions and saved searches of all users.

@@ -23,7 +23,7 @@ from service.model import ChannelId, UserId
 from service.net.sites import site_of
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, script_command
+from service.store.client.connection import RedisClient, script_command
 from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
@@ -48,7 +48,7 @@ class ChannelIndex:
       is not used.
     """
 
-    def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
+    def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
         """Create the index, whose entries are in ``keyspaces``. ``layout`` determines their keys."""
         self._redis = redis
         self._keyspaces = keyspaces

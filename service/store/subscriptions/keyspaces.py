@@ -57,7 +57,7 @@ from service.clash.transitions import (
 from service.errors import BadKey
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, Value, script_command
+from service.store.client.connection import Command, RedisClient, Value, script_command
 
 _RECORD = Struct(">I20sI")
 _CHANNEL_BYTES = 8
@@ -165,7 +165,7 @@ class KeyspaceStore:
     it raises :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey` and changes nothing.
     """
 
-    def __init__(self, redis: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
+    def __init__(self, redis: RedisClient, keyspaces: Keyspaces, bits: int) -> None:
         """Create the repository of these keyspaces, for keys of ``bits`` bits (at most 32).
 
         Keyspaces and bits must be the same in all processes.
@@ -458,7 +458,7 @@ class LoadStore:
     half-lives of rates.
     """
 
-    def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore) -> None:
+    def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore) -> None:
         self._redis = redis
         self._keyspaces = keyspaces
 

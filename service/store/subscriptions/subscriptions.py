@@ -22,7 +22,7 @@ from service.feeds.entries.version_parts import VersionParts, split_version
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, RedisClient, script_command
+from service.store.client.connection import Command, RedisClient, script_command
 from service.store.client.identity_monitor import IdentityMonitor
 from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex
@@ -37,7 +37,7 @@ class Subscriptions:
     """Changes and reads subscriptions."""
 
     def __init__(
-        self, redis: BatchingClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
+        self, redis: RedisClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
     ) -> None:
         self._identity = identity
         self._redis = redis

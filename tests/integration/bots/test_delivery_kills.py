@@ -61,10 +61,6 @@ class KillableLink(RedisClient):
 
     process: Killed
 
-    async def call(self, *command: Any) -> Any:
-        await self.process.step()
-        return await super().call(*command)
-
     async def call_many(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
         return await super().call_many(commands)
@@ -72,10 +68,6 @@ class KillableLink(RedisClient):
     async def call_many_once(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
         return await super().call_many_once(commands)
-
-    async def call_each(self, commands: Sequence[Any]) -> list[Any]:
-        await self.process.step()
-        return await super().call_each(commands)
 
 
 class Server:
