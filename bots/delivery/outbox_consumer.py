@@ -220,7 +220,7 @@ class OutboxConsumer:
         after, swept_s = "", -math.inf
         while True:
             try:
-                user_ids, after = await self._store.outbox.wait_for_wakeups(after, 5.0)
+                user_ids, after = await self._store.outbox.wait_for_wakeups(after)
                 is_sweep = self._clock.monotonic_s() - swept_s > _SWEEP_INTERVAL_S
                 if is_sweep:
                     user_ids, swept_s = await self._store.outbox.waiting_users(), self._clock.monotonic_s()

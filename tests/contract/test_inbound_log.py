@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.inbound_log import MAX_UNANSWERED, TOKEN_TTL_S, BotNotice, InboundMessage
@@ -95,8 +93,7 @@ async def test_the_home_address_is_the_first_one_and_lasts_after_admission(store
     assert await store.redis.call("TTL", keys.inbound_log(UID)[3]) == -1
 
 
-async def test_bots_notify_each_other_of_messages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.delivery.inbound_log.MAX_BLOCK_S", 0.05)
+async def test_bots_notify_each_other_of_messages(store: Store) -> None:
     after = await store.inbound_log.newest_notice_id()
     sent = [BotNotice(UID), BotNotice(UID, b"subscribe", "bot/a")]
     await store.inbound_log.notify(sent)

@@ -25,7 +25,7 @@ from service.store.backup.records import (
 from service.store.client import keys
 from service.store.client.connection import Command, script_command
 from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING, TrustedIdentity
-from service.store.delivery.outbox import unique_timestamp
+from service.store.client.worklists import unique_timestamp
 
 _FIRST_VERSION: Final = b"1"
 _KEPT: Final = frozenset((keys.STORE_IDENTITY, keys.ERASED_USERS))

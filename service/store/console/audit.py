@@ -10,6 +10,7 @@ import msgspec
 
 from service.store.client import keys
 from service.store.client.connection import RedisRepository, script_command
+from service.store.client.streams import read_page
 from service.store.console.accounts import digest
 
 MAX_ENTRIES: Final = 10_000
@@ -68,13 +69,9 @@ class AuditLog(RedisRepository):
         The id "" stands for the newest actions. It is also returned with the last page.
         """
         await self._log_interrupted()
-        newest = f"({before}" if before else "+"
-        found = await self._redis.call("XREVRANGE", keys.AUDIT_LOG, newest, "-", "COUNT", count + 1)
-        noted = [
-            AuditRecord(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=AuditedAction))
-            for place, fields in found
-        ]
-        return noted[:count], noted[count - 1].id if len(noted) > count else ""
+        found, following = await read_page(self._redis, keys.AUDIT_LOG, before, count)
+        decode = msgspec.msgpack.Decoder(AuditedAction).decode
+        return [AuditRecord(entry_id, decode(fields[b"d"])) for entry_id, fields in found], following
 
     async def _log_interrupted(self) -> None:
         """Move actions to the log that a console process began but did not end, because it failed."""

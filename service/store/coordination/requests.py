@@ -24,10 +24,11 @@ from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.store.client import keys
 from service.store.client.connection import MAX_BLOCK_S, Command, RedisClient, RedisRepository
+from service.store.client.streams import append_command, wait_for_entries
 from service.store.coordination.leases import Ring
 from service.store.coordination.request_budgets import BlockedHosts
 
-_INBOX_LENGTH = 10_000
+_MESSAGES_PER_READ = 500
 _INBOX_TTL_S = 3600
 
 MessageKind = Literal["peer", "ask", "push", "share", "fanout"]
@@ -58,7 +59,7 @@ class NodeInboxes(RedisRepository):
         commands: list[Command] = []
         for to, message in messages:
             fields = ("k", message.kind, "f", message.sender, "m", message.payload)
-            commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _INBOX_LENGTH, "*", *fields))
+            commands.append(append_command(keys.inbox(to), *fields))
         # Inboxes of nodes that are gone expire.
         commands += [("EXPIRE", keys.inbox(to), _INBOX_TTL_S) for to in dict.fromkeys(to for to, _ in messages)]
         await self._redis.call_many(commands)
@@ -69,16 +70,11 @@ class NodeInboxes(RedisRepository):
         Return the messages and the id of the last entry read. A message is lost if the reader fails before it has
         processed it.
         """
-        block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._redis.call_blocking(
-            "XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after
-        )
-        messages = []
-        for _, entries in found or ():
-            for entry, fields in entries:
-                after = entry.decode()
-                messages.append(InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
-        return messages, after
+        found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
+        messages = [
+            InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]) for _, fields in found
+        ]
+        return messages, found[-1][0] if found else after
 
     async def trim(self, node: NodeId, place: str) -> None:
         """Delete the messages in the node's inbox before the entry with the id ``place``."""

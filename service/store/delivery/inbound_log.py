@@ -13,14 +13,15 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, Command, RedisRepository, script_command
+from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
 from service.store.client.keys import user_id
-from service.store.delivery.outbox import unique_timestamp
+from service.store.client.streams import append_command, newest_id, wait_for_entries
+from service.store.client.worklists import Worklist
 
 MAX_UNANSWERED: Final = 100
 TOKEN_TTL_S: Final = 90_000
 """How long the token of a stored message is remembered; longer than any message waits for its reply."""
-_STREAM_LENGTH: Final = 10_000
+_ENTRIES_PER_READ: Final = 1_000
 _STANZAS_TTL_S: Final = 86_400
 _ARRIVAL_TTL_S: Final = 3_600
 
@@ -74,16 +75,16 @@ class InboundLog(RedisRepository):
     :class:`StoreUnavailable`.
     """
 
+    def __init__(self, redis: RedisClient) -> None:
+        super().__init__(redis)
+        self._worklist = Worklist(redis, keys.USERS_WITH_INBOUND)
+
     async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
         """Store messages; return, for each message in order, whether it is new."""
         if not messages:
             return []
         # The index of users comes first: it may name users without messages, but never lack one with messages.
-        await self._redis.call(
-            "ZADD",
-            keys.USERS_WITH_INBOUND,
-            *(part for one in messages for part in (unique_timestamp(), user_id(one.jid))),
-        )
+        await self._redis.call(*self._worklist.add_command(user_id(one.jid) for one in messages))
         commands: list[Command] = []
         for one in messages:
             uid = user_id(one.jid)
@@ -112,7 +113,7 @@ class InboundLog(RedisRepository):
 
     async def unanswered_users(self) -> list[UserId]:
         """Return the users who may have unanswered messages, those who have waited longest first."""
-        return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1)]
+        return await self._worklist.all()
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
         """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
@@ -123,19 +124,11 @@ class InboundLog(RedisRepository):
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         """Remove messages that have been answered, given as pairs (user id, entry id)."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
-        if not uids:
-            return
-        stamps = dict(zip(uids, await self._redis.call("ZMSCORE", keys.USERS_WITH_INBOUND, *uids), strict=True))
+        timestamps = await self._worklist.timestamps(uids)
         gone: list[Command] = [("XDEL", _messages_key(uid), entry_id) for uid, entry_id in pairs]
         gone += [("HDEL", _replies_key(uid), entry_id) for uid, entry_id in pairs]
         left = (await self._redis.call_many([*gone, *(("XLEN", _messages_key(uid)) for uid in uids)]))[len(gone) :]
-        await self._redis.call_many(
-            [
-                script_command("zset_remove_if_unchanged", (keys.USERS_WITH_INBOUND,), uid, repr(stamp))
-                for uid, count in zip(uids, left, strict=True)
-                if not count and (stamp := stamps[uid]) is not None
-            ]
-        )
+        await self._worklist.remove(timestamps, [uid for uid, count in zip(uids, left, strict=True) if not count])
 
     async def caught_up_until_s(self, address: str) -> float:
         """Return the time (Unix s) up to which all archived messages of an account are stored; 0 if unknown."""
@@ -168,21 +161,22 @@ class InboundLog(RedisRepository):
 
     async def notify(self, notices: Sequence[BotNotice]) -> None:
         """Send notices to the other bots."""
-        added = ("XADD", keys.BOT_NOTICES, "MAXLEN", "~", _STREAM_LENGTH, "*")
         await self._redis.call_many(
-            [(*added, "u", each.uid, "o", each.adhoc_command, "v", each.voice) for each in notices]
+            [
+                append_command(keys.BOT_NOTICES, "u", each.uid, "o", each.adhoc_command, "v", each.voice)
+                for each in notices
+            ]
         )
 
     async def newest_notice_id(self) -> str:
         """Return the id of the last notice sent."""
-        newest = await self._redis.call("XREVRANGE", keys.BOT_NOTICES, "+", "-", "COUNT", 1)
-        return newest[0][0].decode() if newest else "0-0"
+        return await newest_id(self._redis, keys.BOT_NOTICES)
 
     async def read_notices(self, after: str) -> dict[str, BotNotice]:
         """Wait up to ``MAX_BLOCK_S`` seconds for notices after the notice with the id ``after``; return them by id."""
         return {
             ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
-            for ident, fields in (await self._entries(keys.BOT_NOTICES, after)).items()
+            for ident, fields in await wait_for_entries(self._redis, keys.BOT_NOTICES, after, _ENTRIES_PER_READ)
         }
 
     async def remove_notices(self, ids: Sequence[str]) -> None:
@@ -192,27 +186,19 @@ class InboundLog(RedisRepository):
 
     async def queue_stanzas(self, voice: str, stanzas: Sequence[str]) -> None:
         """Queue stanzas to be sent by the bot whose session has the id ``voice``."""
-        commands: list[Command] = [
-            ("XADD", keys.queued_stanzas(voice), "MAXLEN", "~", _STREAM_LENGTH, "*", "s", each) for each in stanzas
-        ]
-        await self._redis.call_many([*commands, ("EXPIRE", keys.queued_stanzas(voice), _STANZAS_TTL_S)])
+        stream = keys.queued_stanzas(voice)
+        commands = [append_command(stream, "s", each) for each in stanzas]
+        await self._redis.call_many([*commands, ("EXPIRE", stream, _STANZAS_TTL_S)])
 
     async def read_stanzas(self, voice: str) -> dict[str, str]:
         """Wait up to ``MAX_BLOCK_S`` seconds for stanzas to be sent by the session ``voice``; return them by id."""
-        return {
-            ident: fields[b"s"].decode()
-            for ident, fields in (await self._entries(keys.queued_stanzas(voice), "0")).items()
-        }
+        found = await wait_for_entries(self._redis, keys.queued_stanzas(voice), "0", _ENTRIES_PER_READ)
+        return {ident: fields[b"s"].decode() for ident, fields in found}
 
     async def remove_stanzas(self, voice: str, places: Sequence[str]) -> None:
         """Remove stanzas that the session ``voice`` has sent. ``places`` are the stanzas' ids."""
         if places:
             await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
-
-    async def _entries(self, stream: str, after: str) -> dict[str, dict[bytes, bytes]]:
-        block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._redis.call_blocking("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
-        return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
 
 
 def _messages_key(uid: UserId) -> str:

@@ -19,6 +19,7 @@ from service.model import UserId
 from service.store.client import keys
 from service.store.client.connection import RedisClient
 from service.store.client.erasure_file import ERASURES_KEPT_DAYS
+from service.store.client.streams import append_command
 from service.store.directory.saved_searches import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions
 
@@ -79,9 +80,8 @@ class Erasure:
             ]
         )
         await self._redis.call("ZREM", keys.USERS_WITH_INBOUND, uid)
-        await self._remove_wakeups(uid)
-        await self._remove_from_stream(keys.BOT_NOTICES, uid)
-        await self._remove_from_stream(keys.DEAD_LETTERS, uid)
+        for stream in (keys.DELIVERY_WAKEUPS, keys.BOT_NOTICES, keys.DEAD_LETTERS):
+            await self._remove_from_stream(stream, uid)
         await self._redis.call_many(
             [("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.USERS_BEING_ERASED)]
         )
@@ -100,32 +100,23 @@ class Erasure:
             await self._redis.call("EXPIRE", keys.restrictions(uid), _RESTRICTIONS_TTL_S)
         return is_restricted
 
-    async def _remove_wakeups(self, uid: UserId) -> None:
-        """Remove the notifications that a user has new items.
-
-        A notification may name several users. The others are notified again, which has no effect.
-        """
-        async for place, fields in self._entries(keys.DELIVERY_WAKEUPS):
-            woken = fields[b"u"].decode().split()
-            if uid in woken:
-                others = " ".join(other for other in woken if other != uid)
-                if others:
-                    await self._redis.call("XADD", keys.DELIVERY_WAKEUPS, "MAXLEN", "~", 10_000, "*", "u", others)
-                await self._redis.call("XDEL", keys.DELIVERY_WAKEUPS, place)
-
     async def _remove_from_stream(self, stream: str, uid: UserId) -> None:
+        """Remove the entries about a user from a stream.
+
+        A notification of new items may name several users. The others are notified again, which has no effect.
+        """
         async for place, fields in self._entries(stream):
-            if fields.get(b"u") == uid.encode():
+            users = fields.get(b"u", b"").decode().split()
+            if uid in users:
+                others = " ".join(other for other in users if other != uid)
+                if others:
+                    await self._redis.call(*append_command(stream, "u", others))
                 await self._redis.call("XDEL", stream, place)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
-        """Yield the id and the fields of each entry that a stream has at the time of the call."""
-        newest = await self._redis.call("XREVRANGE", stream, "+", "-", "COUNT", 1)
-        after, last = "-", newest[0][0].decode() if newest else ""
-        while last:
-            page = await self._redis.call("XRANGE", stream, after, last, "COUNT", _PAGE)
+        """Yield the id and the fields of each entry of a stream."""
+        after = "-"
+        while page := await self._redis.call("XRANGE", stream, after, "+", "COUNT", _PAGE):
             for place, fields in page:
+                after = f"({place.decode()}"
                 yield place.decode(), fields
-            if len(page) < _PAGE:
-                return
-            after = f"({page[-1][0].decode()}"

@@ -9,7 +9,6 @@ of a pause does not depend on its length: at its end, one item stands for all ve
 """
 
 import asyncio
-import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
@@ -22,8 +21,9 @@ from service.feeds.entries.version_parts import VersionParts, split_version
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, script_command
+from service.store.client.connection import RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.worklists import Worklist, unique_timestamp
 from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex
 
@@ -41,6 +41,7 @@ class Subscriptions:
     ) -> None:
         self._identity = identity
         self._redis = redis
+        self._worklist = Worklist(redis, keys.USERS_WITH_INTENTS)
         self._index = index
         self._channels = channels
         self._outbox = outbox
@@ -63,8 +64,9 @@ class Subscriptions:
             raise LimitReached("You've reached the maximum of {count} subscriptions.", count=found[0])
         intents = found[1]
         await self._complete_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
-        _, held = await self._redis.call_many(
-            [_remove_announcement(uid, stamp), ("HGET", keys.user_index(uid), _index_field(cid))]
+        _, held = await asyncio.gather(
+            self._worklist.remove({uid: stamp}, [uid]),
+            self._redis.call("HGET", keys.user_index(uid), _index_field(cid)),
         )
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
@@ -190,13 +192,13 @@ class Subscriptions:
 
         Return the timestamp of the record.
         """
-        stamp = time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
+        stamp = unique_timestamp()
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
         return stamp
 
     async def _replay(self, uid: UserId, stamp: float) -> None:
         await self._complete_all(uid, await self._redis.call("HGETALL", keys.intents(uid)))
-        await self._redis.call(*_remove_announcement(uid, stamp))
+        await self._worklist.remove({uid: stamp}, [uid])
 
     async def _complete_all(self, uid: UserId, pending: Mapping[bytes, bytes]) -> None:
         # Additions first: a walk of the old channel's index during a move has to find all users who have not moved.
@@ -226,11 +228,6 @@ class Subscriptions:
                 content = VersionParts(news=None) if delta is None or delta.initial else split_version(delta)
                 await self._outbox.enqueue([uid], cid, version, time.time(), content)
             given = newest
-
-
-def _remove_announcement(uid: UserId, stamp: float) -> Command:
-    """Return the command that deletes the record of a user's possible intents, if its timestamp is still ``stamp``."""
-    return script_command("zset_remove_if_unchanged", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
 
 
 def _index_field(cid: ChannelId) -> bytes:
