@@ -167,10 +167,8 @@ class AccountStore(RedisRepository):
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
-        """Create the first account and delete all setup tokens, atomically; return False if ``token`` is invalid."""
-        packed = msgspec.msgpack.encode(account)
-        setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
-        return bool(await self._redis.run_script("console_create_first_account", setup, digest(token), name, packed))
+        """Create the first account and delete all setup tokens; return False if ``token`` is invalid."""
+        return await self.is_setup_token_valid(token) and await self.change(name, account, {})
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
         """Return a token with which this account's password can be set once, within ``SETUP_TTL_S``.

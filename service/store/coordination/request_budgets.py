@@ -63,7 +63,7 @@ class RequestBudgets(RedisRepository):
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
             buckets[keys.egress_budget(site.name, egress.name)] = egress
-        ((wait_ms, paused_ms),) = await self._redis.call_many([_take(site.name, buckets)])
+        ((wait_ms, paused_ms),) = await self._redis.call_many([_take_of_site(site.name, buckets)])
         if paused_ms > 0:
             paused_s = paused_ms / 1000
             raise RequestsPaused(f"{site.name} asked for no requests for another {paused_s:.0f} s.", paused_s=paused_s)
@@ -78,13 +78,13 @@ class RequestBudgets(RedisRepository):
         pause, or of the channel's own budget, takes no token. To save a round trip, tokens are taken while the pauses
         are read, and are returned if the poll is refused.
         """
-        budget = keys.poll_pause(cid), keys.poll_budget(cid)
+        polls = RateLimit(cid, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)
         commands: list[Command] = [
-            script_command("poll_budget_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW),
+            _take_tokens((keys.poll_pause(cid), 0), {keys.poll_budget(cid): polls}),
             ("PTTL", keys.site_pause(site)),
         ]
         commands += [_network(network)] if network else []
-        (channel_ms, poll_ms), site_kept_ms, *waits = await self._redis.call_many(commands)
+        (poll_ms, channel_ms), site_kept_ms, *waits = await self._redis.call_many(commands)
         site_ms, network_ms = max(0, site_kept_ms - _PAUSE_KEPT_MS), sum(wait_ms for wait_ms, _ in waits)
         if channel_ms > 0 or site_ms > 0 or poll_ms > 0:
             taken = [keys.poll_budget(cid)] if channel_ms == poll_ms == 0 else []
@@ -170,19 +170,24 @@ class RequestBudgets(RedisRepository):
 
 
 def _network(network: RateLimit, *, least: int = 0) -> Command:
-    return _take(network.name, {keys.site_budget(network.name): network}, least=least)
+    return _take_of_site(network.name, {keys.site_budget(network.name): network}, least=least)
 
 
-def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
+def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
+    """Return the command that takes a token of each bucket of the site or network ``name``, or none of them."""
+    return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), least=least)
+
+
+def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, least: int = 0) -> Command:
     """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
 
-    All keys must be in the slot of ``name``. After the command, each bucket must have at least ``least`` tokens; a
-    negative number allows a debt.
+    ``pause`` is the key of a pause, and for how long the key remains after the pause (ms). ``rate`` may be the key of a
+    rate that replaces the rates of the buckets. All keys must be in one slot. After the command, each bucket must have
+    at least ``least`` tokens; a negative number allows a debt.
     """
-    shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
-    return script_command(
-        "budget_take", (keys.site_rate(name), keys.site_pause(name), *buckets), least, _PAUSE_KEPT_MS, *shapes
-    )
+    key, kept_ms = pause
+    shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))
+    return script_command("budget_take", (key, *buckets, *rate), least, kept_ms, *shapes)
 
 
 MAX_BLOCKED_HOSTS = 10_000

@@ -279,8 +279,9 @@ class KeyspaceStore:
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return the number of deliveries since the last call, by key group, and reset it to 0."""
         self.map.check(keyspace)
-        found = await self._redis.run_script("keyspace_take_deliveries", (keys.keyspace_deliveries(keyspace),))
-        return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
+        own = keys.keyspace_deliveries(keyspace)
+        found, _ = await self._redis.call_many([("HGETALL", own), ("DEL", own)])
+        return {KeyGroup.from_label(label.decode(), self.bits): int(number) for label, number in found.items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
         """Return server tables, in order, as pairs (fields of the Redis hash, table)."""
