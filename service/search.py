@@ -440,8 +440,8 @@ async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> 
     ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
     """
     channel = state.channel
-    latest, (metadata,) = await asyncio.gather(
-        store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata([channel.id])
+    latest, metadata = await asyncio.gather(
+        store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata(channel.id)
     )
     return describe_channel(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s), now_s=now_s)
 

@@ -22,7 +22,7 @@ from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.feeds.sandbox.protocol import DetectChanges
 from service.feeds.urls import channel_id
-from service.location.content_cache import unpack_entries
+from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, Entry, Validators
 from service.net.peer_client import peer_of
 from service.store import Store
@@ -183,7 +183,7 @@ class WorkerRequestHandlers:
         if located.source == "publisher":
             latest = await self._fetch_entries(state.channel)
         elif not latest:
-            latest = await self._store.channels.content_entries(content.channel)
+            latest = await self._store.channels.latest(content.channel, MAX_LATEST_ENTRIES)
         workers = ((peer_of(info), info.name) for info in node.ring.nodes)
         name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
         return ContentReply(located.version, latest, located.source, located.hops, name)

@@ -285,7 +285,7 @@ class UrlResolver:
         if channel is None:
             return None, b""
         (state,) = await self._store.channels.states([channel.id])
-        return state, (await self._store.channels.memory(channel.id))[1]
+        return state, (await self._store.channels.content(channel.id))[2].memory
 
     async def _detect_changes(
         self, documents: tuple[Document, ...], channel: Channel, baseline: bytes

@@ -20,6 +20,7 @@ from service.corona.optimizer.poll_explanation import BindingConstraint, PollExp
 from service.errors import AssignmentPending, NoWorker
 from service.feeds.urls import host_of, selector_of
 from service.feeds.websub import HubState, Status
+from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
 from service.net.sites import site_of
 from service.store import Store
@@ -237,7 +238,7 @@ async def nearest_content(store: Store, channel: Channel) -> ContentView:
     try:
         shown = await store.worker_requests.content(channel.id)
     except NoWorker:
-        return ContentView(channel.version, await store.channels.content_entries(channel.id), "store", 0, "")
+        return ContentView(channel.version, await store.channels.latest(channel.id, MAX_LATEST_ENTRIES), "store", 0, "")
     return ContentView(shown.version, shown.latest, shown.source, shown.hops, shown.worker)
 
 

@@ -61,22 +61,6 @@ _SNAPSHOT_FIELDS = ("url", "snapshot")
 _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 
 
-class ChannelStatus(msgspec.Struct, frozen=True):
-    """The state of a channel as it is shown to users.
-
-    ``epoch`` is the owner's fencing token. ``failing_since_s`` is the time (Unix s) since which polls have failed; None
-    if they succeed. ``last`` is the result of the last poll; None before the first poll. ``subscribers`` is their
-    number.
-    """
-
-    owner: NodeId
-    epoch: int
-    version: int
-    failing_since_s: float | None
-    last: PollResult | None
-    subscribers: int
-
-
 class NamedChannel(msgspec.Struct, frozen=True):
     """A channel, and the AV-pairs of its content name as registered last; none without a content name."""
 
@@ -193,11 +177,6 @@ class Channels:
         found = await read_records(self._redis, cids, STATE_FIELDS)
         return [parse_state(cid, fields) for cid, fields in zip(cids, found, strict=True)]
 
-    async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
-        """Return a channel's version and its change-detection state; (0, b"") if it does not exist."""
-        version, memory = await self._redis.call("HMGET", keys.channel(cid), "version", "memory")
-        return int(version or 0), memory or b""
-
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
         """Return a channel's version, the digest of its content, and the content.
 
@@ -206,10 +185,6 @@ class Channels:
         (found,) = await read_records(self._redis, [cid], ("url", "snapshot", "version", "memory", "latest"))
         digest = decode_snapshot(found.get(b"snapshot")).digest
         return int(found.get(b"version", b"0")), digest, Content(found.get(b"memory", b""), found.get(b"latest", b""))
-
-    async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
-        """Return the latest entries in a channel's content, newest first."""
-        return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Make ``node`` the owner of channels, and increment their epochs (fencing tokens).
@@ -367,22 +342,6 @@ class Channels:
         found = await self._redis.call_many([("LRANGE", keys.poll_results(cid), 0, count - 1) for cid in cids])
         return [tuple(map(unpack_result, results)) for results in found]
 
-    async def status(self, cid: ChannelId) -> ChannelStatus | None:
-        """Return the status of a channel; None if it does not exist."""
-        state = (await self.states([cid]))[0]
-        if state is None:
-            return None
-        last = await self.polls(cid, 1)
-        subscribers = (await self._index.count([cid]))[0]
-        return ChannelStatus(
-            owner=state.owner,
-            epoch=state.epoch,
-            version=state.channel.version,
-            failing_since_s=state.failing_since_s,
-            last=last[0] if last else None,
-            subscribers=subscribers,
-        )
-
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Set whether a channel is listed: a listed channel is polled even without subscribers."""
         await self._redis.run_script("channel_set_field", (keys.channel(cid),), "listed", "1" if listed else "")
@@ -397,11 +356,10 @@ class Channels:
             "channel_set_content_name", (keys.channel(cid),), version, pack_name(version, pairs)
         )
 
-    async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
-        """Return the metadata of the channels' documents, in the order of ``cids``."""
-        found = await read_records(self._redis, cids, _SNAPSHOT_FIELDS)
-        snapshots = [decode_snapshot(fields.get(b"snapshot")) for fields in found]
-        return [FeedMetadata(snapshot.tags, snapshot.generator) for snapshot in snapshots]
+    async def feed_metadata(self, cid: ChannelId) -> FeedMetadata:
+        """Return the metadata of a channel's document."""
+        snapshot = decode_snapshot(await self._redis.call("HGET", keys.channel(cid), "snapshot"))
+        return FeedMetadata(snapshot.tags, snapshot.generator)
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the AV-pairs of each channel's content name as last registered, in the order of ``cids``.

@@ -89,10 +89,16 @@ class ChannelMoves:
         a user who subscribes to it later gets no older entries.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
-        _, memory = await self._channels.memory(old.id)
-        (metadata,) = await self._channels.feed_metadata([old.id])
+        _, _, content = await self._channels.content(old.id)
+        metadata = await self._channels.feed_metadata(old.id)
         snapshot = Snapshot(
-            moved.validators, memory, old.title, old.link, moved.polling_hints, language=old.language, metadata=metadata
+            moved.validators,
+            content.memory,
+            old.title,
+            old.link,
+            moved.polling_hints,
+            language=old.language,
+            metadata=metadata,
         )
         latest = tuple(reversed(await self._channels.latest(old.id, _COPIED_ENTRIES)))
         if other_part:

@@ -54,7 +54,7 @@ key                          type    contents
                                      that was removed from ``changes``
 ``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
 ``cn:{c:CID}``               hash    a channel with the log of its versions: see
-                                     :data:`service.store.channels.channel_records.FIELDS`
+                                     :mod:`service.store.channels.channel_records`
 ``cn:{c:CID}:polls``         list    its last 10 PollResults, newest first: see
                                      :func:`service.store.channels.channel_records.pack_result`
 ``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
