@@ -24,7 +24,7 @@ from service.net.sites import site_of
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.connection import RedisClient, script_command
-from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
+from service.store.subscriptions.keyspaces import KeyspaceStore, channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
 _MAX_CACHED_LEAVES = 4_096
@@ -109,7 +109,7 @@ class ChannelIndex:
             leaf = self._depths.leaf_of(group)
             if leaf is not None:
                 leaves[cid] = _label(leaf[0])
-                probes.append((Probe(self._keyspace_of(*leaf), group.key, leaf[1]), cached_channel_prefix(cid)))
+                probes.append((Probe(self._keyspace_of(*leaf), group.key, leaf[1]), channel_prefix(cid)))
         answers = await self._keyspaces.count_at_leaves(probes)
         return {
             cid: number
@@ -133,7 +133,7 @@ class ChannelIndex:
 
         ``site`` is the registrable domain that determines the entries' keys.
         """
-        mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
+        mark, counts = channel_prefix(cid), dict[Keyspace, int]()
         units = self._search_leaves(site, cid)
         while (probe := units.probe) is not None:
             answer, number = await self._keyspaces.count(probe, mark)
@@ -179,7 +179,7 @@ class ChannelIndex:
         channel = self._layout.channel_group(site, cid)
         prefix = KeyGroup.from_label(label, channel.bits) if label else channel
         walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
-        mark = cached_channel_prefix(cid).decode("latin-1")
+        mark = channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
         with _translated():
             while walk.request is not None and not found:

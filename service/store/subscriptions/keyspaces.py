@@ -69,18 +69,15 @@ _CACHED_PREFIXES = 1_000
 RECORD_BYTES = _RECORD.size
 
 
+@lru_cache(_CACHED_PREFIXES)
 def channel_prefix(cid: ChannelId) -> bytes:
     """Return the first 8 bytes of a channel id, which identify the channel among subscriptions with the same key."""
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
-cached_channel_prefix = lru_cache(_CACHED_PREFIXES)(channel_prefix)
-"""Cached :func:`channel_prefix`, for repeated calls with the same channels."""
-
-
 def record_id(cid: ChannelId, uid: UserId) -> str:
     """Return the id of a subscription's record, which consists of the channel's prefix and the user id."""
-    return (cached_channel_prefix(cid) + urlsafe_b64decode(uid)).decode("latin-1")
+    return (channel_prefix(cid) + urlsafe_b64decode(uid)).decode("latin-1")
 
 
 def user_ids(records: Sequence[Record]) -> list[UserId]:
@@ -153,8 +150,6 @@ def decode_fields(reply: Any) -> Fields:
 RECORDS_PER_STEP = 500
 """Maximum number of records in one step of a move: some milliseconds of Redis."""
 _TOMBSTONES_PER_STEP = 500
-_SCRIPTS_WITH_RESULTS = ("count", "read")
-"""Scripts that return results in addition to the answer."""
 _EMPTY_PAGE = Page((), complete=True)
 
 
@@ -191,10 +186,6 @@ class KeyspaceStore:
         """Return the server tables of keyspaces, in order."""
         return [table for _, table in await self._read_tables(keyspaces)]
 
-    async def ask(self, probe: Probe) -> AcceptObjectReply:
-        """Ask a keyspace whether it accepts the key of ``probe``, and return the answer. Nothing is written."""
-        return (await self._accept(probe, "ask"))[0]
-
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
         """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
 
@@ -228,7 +219,6 @@ class KeyspaceStore:
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
         """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""
-        self.map.check(keyspace)
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
 
     async def count_all(self) -> Counter[bytes]:
@@ -273,12 +263,10 @@ class KeyspaceStore:
 
     async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
         """Count deliveries to subscribers in a key group. The count is only used to balance load, and may be lost."""
-        self.map.check(keyspace)
         await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return the number of deliveries since the last call, by key group, and reset it to 0."""
-        self.map.check(keyspace)
         own = keys.keyspace_deliveries(keyspace)
         found, _ = await self._redis.call_many([("HGETALL", own), ("DEL", own)])
         return {KeyGroup.from_label(label.decode(), self.bits): int(number) for label, number in found.items()}
@@ -324,8 +312,7 @@ class KeyspaceStore:
             await self._admit(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
-            reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
-            said, *rest = reply if what in _SCRIPTS_WITH_RESULTS else (reply,)
+            said, *rest = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
             if isinstance(said, bytes):
                 return Accepted(KeyGroup.from_label(said.decode(), self.bits)), rest
             fields = decode_fields(said)
