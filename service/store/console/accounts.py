@@ -12,6 +12,7 @@ that strangers cannot lock it out. The stored hash covers the cookie's token and
 the password no browser is known any more.
 """
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -196,29 +197,24 @@ class AccountStore(RedisRepository):
 
         Returns False if the token is invalid for this account.
         """
-        found = await self._find_link(token)
-        if found is None or found[0] != name:
-            return False
-        _, account, link = found
-        chosen = msgspec.structs.replace(account, password_hash=password_hash)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
-        packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
-        return bool(await self._redis.run_script("console_set_password", own, name, *packed))
+        while (found := await self._find_link(token)) is not None and found[0] == name:
+            accounts = found[1]
+            account = msgspec.structs.replace(accounts[name], password_hash=password_hash)
+            if await self.change(name, account, accounts):
+                return True
+        return False
 
-    async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
-        """Return the account name, the account, and the password link that a token belongs to.
-
-        The result is None for an invalid token.
-        """
-        links, accounts = await self._redis.call_many(
-            [("HGETALL", keys.CONSOLE_PASSWORD_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
-        )
-        wanted = digest(token)
+    async def _find_link(self, token: str) -> tuple[str, Mapping[str, Account]] | None:
+        """Return the account whose password the token can set, and all accounts; None for an invalid token."""
+        links, accounts = await asyncio.gather(self._redis.call("HGETALL", keys.CONSOLE_PASSWORD_LINKS), self.all())
         for name, packed in links.items():
-            link = msgspec.msgpack.decode(packed, type=_PasswordLink)
-            account = _unpack_account(accounts.get(name))
-            if hmac.compare_digest(link.token_hash, wanted) and account is not None and link.is_good_for(account):
-                return name.decode(), account, link
+            link, account = msgspec.msgpack.decode(packed, type=_PasswordLink), accounts.get(name.decode())
+            if (
+                hmac.compare_digest(link.token_hash, digest(token))
+                and account is not None
+                and link.is_good_for(account)
+            ):
+                return name.decode(), accounts
         return None
 
 
