@@ -144,25 +144,15 @@ def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
     return Store(RedisClient(settings, is_guarded=is_guarded))
 
 
-async def connect(settings: Settings) -> Store:
-    """Return a store, after Redis has replied once. Raises :class:`service.errors.StoreUnavailable`."""
-    store = open_store(settings)
-    try:
-        await store.ping()
-    except BaseException:
-        await store.close()
-        raise
-    return store
-
-
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
     """Context manager that yields a store after Redis has replied once, and closes the store at the end.
 
     Raises :class:`service.errors.StoreUnavailable`.
     """
-    store = await connect(settings)
+    store = open_store(settings)
     try:
+        await store.ping()
         yield store
     finally:
         await store.close()

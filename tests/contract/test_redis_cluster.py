@@ -11,7 +11,7 @@ from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.operations import shards
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from service.store.client.cluster_routing import slot_of
 from service.store.client.connection import RedisClient
@@ -117,7 +117,7 @@ async def test_no_acknowledged_write_is_lost_when_a_master_fails(tmp_path: Path)
         for writer in writers:
             writer.cancel()
         await asyncio.wait(writers)
-        late = await connect(Settings(redis_url=cluster.urls))
+        late = open_store(Settings(redis_url=cluster.urls))
         held = await late.redis.call_many([("GET", name) for name in acknowledged])
         assert all(int(value) >= number for value, number in zip(held, acknowledged.values(), strict=True))
         assert lost not in await cluster.masters()

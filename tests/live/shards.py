@@ -28,7 +28,7 @@ from service.clash.prefix_query import PrefixQuery, ReadDonor, ReadLeaf
 from service.clash.server_table import LEAF_STATES
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from service.store.subscriptions.keyspaces import record_id
 from tests.live.shard_parts import all_subscriptions, cid, site, sizes, uid
@@ -239,7 +239,7 @@ async def run_all(*, subscriptions: int, capacity: float, burst_s: float, cold_s
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = await stack.enter_async_context(RedisCluster(directory))
-        store = await connect(Settings(redis_url=cluster.urls))
+        store = open_store(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
         await store.redis.call("HSET", keys.channel(cid(0)), "url", f"https://{site(0)}/0", "site", site(0))
         per_s = await load_subscriptions(store, subscriptions)

@@ -41,10 +41,6 @@ SCHEMA_VERSION: Final = 1
 NEEDED_SCHEMA_VERSION: Final = 1
 """Oldest version that a program must know to use data that this program has written."""
 
-READ_IDENTITY: Final = (
-    *("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused", "schema", "needs"),
-)
-
 EMPTIED: Final = "emptied"
 OTHER_FLEET: Final = "other fleet"
 BEHIND: Final = "behind"
@@ -84,6 +80,9 @@ class StoreIdentity(msgspec.Struct, frozen=True):
     needs: int = 0
 
 
+READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fields__)
+
+
 class TrustedIdentity(msgspec.Struct, frozen=True):
     """The last identity that this machine trusted. The identity file contains it as JSON.
 
@@ -110,11 +109,9 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
 
 def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
     """Parse the reply to ``READ_IDENTITY``, the command that reads the store's identity."""
-    fleet, counter, grown_ms, accepted_ms, refused, schema, needs = (
-        value if isinstance(value, str) else (value or b"").decode(errors="replace") for value in reply
-    )
-    times = int(grown_ms or 0), int(accepted_ms or 0)
-    return StoreIdentity(fleet, int(counter or 0), *times, refused, int(schema or 0), int(needs or 0))
+    fields = zip(StoreIdentity.__struct_fields__, reply, strict=True)
+    texts = {name: text.decode(errors="replace") for name, text in fields if text}
+    return msgspec.convert(texts, StoreIdentity, strict=False)
 
 
 def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
@@ -185,13 +182,18 @@ class IdentityGuard:
 
     def check(self) -> None:
         """Raise :class:`StoreIdentityMismatch` if the store must not be used."""
+        if self.reason:
+            raise StoreIdentityMismatch(self.explanation)
+
+    @property
+    def explanation(self) -> str:
+        """Why the store is refused, and what the operator can do, in sentences."""
         if self.reason == NEWER:
-            raise StoreIdentityMismatch(
+            return (
                 f"The store's data needs a newer version of Coronet (data {self.current.needs}; this program knows "
                 f"{SCHEMA_VERSION}). Install the version that the other programs have."
             )
-        if self.reason:
-            raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
+        return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
 
     def reload(self) -> TrustedIdentity | None:
         """Read the identity file, which another process may have written; return the newest trusted identity.

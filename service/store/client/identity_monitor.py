@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from service.errors import StoreIdentityMismatch, StoreUnavailable
+from service.errors import StoreUnavailable
 from service.observability.metrics import STORE_REFUSED
 from service.store.client import keys
 from service.store.client.connection import RedisClient, script_command
@@ -121,17 +121,13 @@ class IdentityMonitor:
 
     def _log_changes(self) -> None:
         """Log once when the store is refused, and once when it can be used again."""
-        STORE_REFUSED.set(bool(self._redis.guard.reason))
-        try:
-            self.check()
-        except StoreIdentityMismatch as error:
-            if not self._is_refused:
-                log.error("store rejected, identity mismatch", error=str(error))  # noqa: TRY400 - no bug, no traceback
-            self._is_refused = True
-            return
-        if self._is_refused:
+        is_refused = bool(self._redis.guard.reason)
+        STORE_REFUSED.set(is_refused)
+        if is_refused and not self._is_refused:
+            log.error("store rejected, identity mismatch", error=self._redis.guard.explanation)
+        elif self._is_refused and not is_refused:
             log.info("store accepted again, identity verified")
-        self._is_refused = False
+        self._is_refused = is_refused
 
     def _is_save_due(self) -> bool:
         """Return whether to save the trusted identity: at first use, once a minute, and if the fleet has changed."""
