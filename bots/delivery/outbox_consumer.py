@@ -243,7 +243,7 @@ class OutboxConsumer:
                 waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
                 gained = [] if is_new else [user_id for user_id in waiting if partition_of(user_id) in partitions]
                 lost = waiting if is_new else await self._with_batches_of_earlier_sessions(gained)
-                jids = await self._store.outbox.jids(waiting if is_new else ())
+                jids = await self._store.users.jids(waiting if is_new else ())
             except StoreUnavailable:
                 self._is_new_session = self._is_new_session or is_new
                 self._gained_partitions |= partitions

@@ -29,6 +29,7 @@ from service.store.client.keys import user_id
 from tests.bench.bench_fanout import PASSWORD, Crowd, make_accounts, measure_rates
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel, publish
+from tests.support.partition_holders import read_holders
 from tests.support.prosody import ForgetfulProsody
 from tests.support.waiting import until
 
@@ -46,7 +47,7 @@ async def measure_bots(
         return time.monotonic()
 
     async def shared() -> bool:
-        holders = await store.partition_leases.holders(process.lease_group(settings))
+        holders = await read_holders(store, process.lease_group(settings))
         return len(holders) == PARTITION_COUNT and len(set(holders.values())) == plan["count"]
 
     with tempfile.TemporaryDirectory() as logs:

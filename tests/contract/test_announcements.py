@@ -107,7 +107,7 @@ async def test_recipients_meet_all_conditions(store: Store) -> None:
     everybody = {jids[0], german, jids[4], jids[5]}
 
     async def found(audience: Audience) -> set[str]:
-        return set(await store.outbox.jids(await store.announcements.find_recipients(audience)))
+        return set(await store.users.jids(await store.announcements.find_recipients(audience)))
 
     assert await found(Audience()) == everybody
     assert await found(Audience(language="de")) == {german}

@@ -35,7 +35,7 @@ from service.store.client.identity import SCHEMA_VERSION, IdentityFile, TrustedI
 from service.store.directory.saved_searches import SavedSearchMatcher
 from service.tick_timer import TickTimer
 from tests.contract.test_erasure import ALICE, BOB, OTHER, UID, live
-from tests.support.channels import make_channel, publish
+from tests.support.channels import count_channels, make_channel, publish
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until_so
 from workers.ownership.fanout import FanOut
@@ -125,7 +125,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     assert await durable_values(store) == before
     assert await store.subscriptions.counts([channel.id for channel in channels]) == [2, 2, 1]
     assert set(await store.outbox.waiting_users()) == {UID, OTHER}
-    assert await store.channels.count() == 3
+    assert await count_channels(store) == 3
     assert await store.request_budgets.site_rate("example.org") == 0.5
     assert await store.import_queue.users("bot@localhost") == [UID]
     (found,) = await SavedSearchMatcher(store.saved_searches).match([SearchableEntry(Entry("k", "a brown fox", ""))])
@@ -348,7 +348,7 @@ async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Setti
         async with opened(settings) as store:
             await store.identity.refresh()
             store.identity.check()
-            assert await store.channels.count() == 1
+            assert await count_channels(store) == 1
 
 
 async def test_no_program_uses_a_store_whose_restoration_was_interrupted(machine: Settings) -> None:
@@ -356,7 +356,7 @@ async def test_no_program_uses_a_store_whose_restoration_was_interrupted(machine
         await BackupWriter(store).begin()
     with pytest.raises(StoreIdentityMismatch, match="coronet restore --replace"):
         async with opened(machine) as store:
-            await store.channels.count()
+            await count_channels(store)
 
 
 async def test_people_who_were_erased_do_not_come_back_after_an_interrupted_restoration(
@@ -390,13 +390,6 @@ def content_of(*records: Record) -> io.BytesIO:
     [
         KeyRecord(StoredKey("other", "string", 0, "", [b"value"])),
         KeyRecord(StoredKey(keys.STORE_IDENTITY, "hash", 0, "", [b"refused", b""])),
-        KeyRecord(StoredKey(keys.FLEET_POLICY, "string", 0, "", [])),
-        KeyRecord(StoredKey(keys.FLEET_POLICY, "string", -1, "", [b"value"])),
-        KeyRecord(StoredKey(keys.BLOCKED_HOSTS, "hash", 0, "", [b"field"])),
-        KeyRecord(StoredKey(keys.ERASED_USERS, "zset", 0, "", [b"member", b"no number"])),
-        KeyRecord(StoredKey(keys.AUDIT_LOG, "stream", 0, "1-1", [b"1-1", b"4", b"d", b"x"])),
-        KeyRecord(StoredKey(keys.AUDIT_LOG, "stream", 0, "", [b"no id", b"2", b"d", b"x"])),
-        KeyRecord(StoredKey(keys.AUDIT_LOG, "stream", 0, "no id", [])),
         UserRecord(UID, [StoredKey(keys.user(OTHER), "hash", 0, "", [b"jid", b"a@b"])]),
         ChannelRecord("c" * 40, [StoredKey(keys.poll_results("c" * 40), "list", 0, "", [])]),
         ChannelRecord("c" * 40, []),
@@ -473,7 +466,7 @@ async def test_a_program_refuses_data_that_needs_a_newer_one_and_acceptance_does
         await store.redis.call("HSET", keys.STORE_IDENTITY, "needs", SCHEMA_VERSION + 1)
         await store.identity.refresh()
         with pytest.raises(StoreIdentityMismatch, match="newer version of Coronet"):
-            await store.channels.count()
+            await count_channels(store)
         with pytest.raises(StoreIdentityMismatch, match="newer version of Coronet"):
             await store.identity.accept()
     async with opened_without_check(machine) as store:

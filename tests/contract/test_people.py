@@ -88,7 +88,7 @@ async def test_an_erased_person_leaves_no_data(store: Store) -> None:
     assert await store.subscriptions.count(channel.id) == 1
     assert [letter.user for letter in (await store.dead_letters.page())[0]] == [keys.user_id(BOB)]
     assert len((await store.saved_searches.load())[1]) == 1
-    assert await store.outbox.jids([uid]) == [""]
+    assert await store.users.jids([uid]) == [""]
     assert await store.users.get(ADA) == type(await store.users.get(ADA))(ADA)
 
 

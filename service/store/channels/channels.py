@@ -415,10 +415,6 @@ class Channels:
         found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
 
-    async def count(self) -> int:
-        """Return the number of registered channels."""
-        return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
-
 
 def _deleted_keys(cid: ChannelId) -> tuple[str, ...]:
     own = (keys.channel, keys.poll_results, keys.incoming_moves, keys.fanout_units)

@@ -218,11 +218,6 @@ class PartitionLeases(RedisRepository):
         """Release the partitions of the process ``holder``, which is shutting down."""
         await self._redis.run_script("partitions_release", keys.partition_leases(name), holder)
 
-    async def holders(self, name: str) -> dict[int, str]:
-        """Return the process that holds each partition of the set ``name``, by the partition's number."""
-        found = await self._redis.call("HGETALL", keys.partition_leases(name)[1])
-        return {int(number): holder.decode() for number, holder in found.items()}
-
 
 _ANNOUNCEMENT_TTL_S = 60.0
 

@@ -116,7 +116,7 @@ class AnnouncementStore(RedisRepository):
     async def _select(self, uids: Sequence[UserId], audience: Audience) -> list[UserId]:
         """Return the users who are in the audience, and can be sent messages."""
         jids, settings, unreachable, suspended = (
-            await self._outbox.jids(uids),
+            await self._users.jids(uids),
             await self._users.user_settings(uids),
             await self._redis.call_many([("HEXISTS", keys.user(uid), "unreachable") for uid in uids]),
             await self._users.suspended_users(uids),

@@ -226,11 +226,6 @@ class Outbox(RedisRepository):
         uids = dict.fromkeys(uid for _, fields in woken for uid in fields[b"u"].decode().split())
         return list(uids), woken[-1][0] if woken else after
 
-    async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the bare JIDs of users, in order; "" for an unknown user."""
-        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
-        return [jid.decode() if jid else "" for jid in found]
-
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
         """Return, for each user in order, the time when the oldest item was queued (Unix s).
 

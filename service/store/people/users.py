@@ -70,6 +70,11 @@ class Users(RedisRepository):
             int(most) if most else None,
         )
 
+    async def jids(self, uids: Sequence[UserId]) -> list[str]:
+        """Return the bare JIDs of users, in order; "" for an unknown user."""
+        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
+        return [jid.decode() if jid else "" for jid in found]
+
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
         """Return the users among ``uids`` whom an admin has suspended, themselves or with their domain."""
         asked = list(uids)
@@ -81,10 +86,9 @@ class Users(RedisRepository):
         """Return the known users among ``uids`` whose domain an admin has blocked."""
         if not uids or await self._blocked_domains.is_empty():
             return set()
-        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
-        jids = {uid: jid.decode() for uid, jid in zip(uids, found, strict=True) if jid}
-        blocked = await self.of_blocked_domains(list(jids.values()))
-        return {uid for uid, jid in jids.items() if jid in blocked}
+        jids = await self.jids(uids)
+        blocked = await self.of_blocked_domains(jids)
+        return {uid for uid, jid in zip(uids, jids, strict=True) if jid in blocked}
 
     async def of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
         """Return the JIDs whose domain, or a parent of it, an admin has blocked."""

@@ -14,7 +14,7 @@ from service.store.delivery.dry_runs import (
     MessagePreviewReply,
     MessagePreviewRequest,
 )
-from tests.support.channels import make_channel
+from tests.support.channels import count_channels, make_channel
 from tests.support.console import TOKEN, Visitor, rehearsing, worker
 
 BOB = "bob@example.org"
@@ -92,4 +92,4 @@ async def test_the_api_previews_channels(store: Store, served: tuple[str, web.Ap
         for status in (422, 300):
             async with api.post("channels/preview", json={"url": url}) as answer:
                 assert answer.status == status
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0

@@ -28,6 +28,7 @@ from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
 from service.store.coordination.requests import InboxMessage, MessageKind
 from tests.integration.workers.conftest import StartWorker
+from tests.support.channels import count_channels
 from tests.support.waiting import until
 
 ALICE = "alice@localhost"
@@ -252,7 +253,7 @@ async def test_an_unusable_url_gets_an_error_and_creates_nothing(
     await nodes_in_the_ring(store, 1)
     with pytest.raises(error):
         await store.worker_requests.probe(publisher.url + path)
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0
 
 
 async def test_a_request_without_workers_fails_at_once(store: Store) -> None:
