@@ -167,11 +167,11 @@ class NodePools:
         In a cluster, redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` seconds have
         passed.
         """
-        self._check_usable()
         replies: list[Any] = [None] * len(commands)
         pending = list(range(len(commands)))
         retry_until_s: float | None = None
         while True:
+            self._check_usable()
             await self._send([(place, commands[place]) for place in pending], replies)
             failed = [place for place in pending if isinstance(replies[place], Exception)]
             pending = [place for place in failed if self._is_retryable(replies[place])]
@@ -292,6 +292,7 @@ class NodePools:
         All pools have the options of this URL.
         """
         if node not in self._pools:
+            self._check_usable()  # no pool is opened after the others were closed
             self._pools[node] = self._open(node)
         return self._pools[node]
 
