@@ -99,7 +99,7 @@ async def restore(
     await writer.begin()
     for first in range(0, len(records), 3):
         await writer.write(records[first : first + 3])
-    await writer.finish(origin, None, erased or {})
+    await writer.finish(origin, erased or {})
 
 
 async def durable_values(store: Store) -> dict[str, tuple[bytes, bytes, list[bytes]]]:

@@ -6,7 +6,6 @@ An interrupted restoration has to begin anew.
 """
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -24,7 +23,7 @@ from service.store.backup.records import (
 )
 from service.store.client import keys
 from service.store.client.connection import Command, script_command
-from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING, TrustedIdentity
+from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING
 from service.store.client.worklists import unique_timestamp
 
 _FIRST_VERSION: Final = b"1"
@@ -80,11 +79,11 @@ class BackupWriter:
         await self._write_users(users)
         await self._write_channels(channels)
 
-    async def finish(self, origin: BackupOrigin, trusted: TrustedIdentity | None, erased: Mapping[UserId, int]) -> int:
+    async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
         """Complete the store and let programs use it; return the number of users who were erased again.
 
-        ``trusted`` is the identity that this machine trusted last; None if it has none. ``erased`` has the users who
-        were erased at some time (Unix s). Those who were erased after the backup began are erased again.
+        ``erased`` has the users who were erased at some time (Unix s). Those who were erased after the backup began are
+        erased again. The store gets the identity that this machine trusts, or that of the backup.
         """
         await self._add_erased(erased)
         await self._store.subscriptions.restore_intents()
@@ -96,7 +95,8 @@ class BackupWriter:
         await self._store.erasure.resume()
         await self._resume_moves()
         await self._redis.call("DEL", keys.RESTORED_FANOUT)
-        await self._accept(origin, trusted)
+        await self._redis.call("HSET", keys.STORE_IDENTITY, "schema", origin.schema, "needs", NEEDED_SCHEMA_VERSION)
+        await self._store.identity.accept(origin.fleet, origin.counter)
         return len(again)
 
     async def _add_erased(self, erased: Mapping[UserId, int] | Mapping[bytes, bytes]) -> None:
@@ -160,26 +160,6 @@ class BackupWriter:
         counts = await self._store.channel_index.count(self._moved)
         left = [cid for cid, count in zip(self._moved, counts, strict=True) if count]
         await self._redis.call_many([("HDEL", keys.channel(cid), "dormant") for cid in left])
-
-    async def _accept(self, origin: BackupOrigin, trusted: TrustedIdentity | None) -> None:
-        """Give the store the identity that this machine trusts, or that of the backup, and accept it.
-
-        The counter becomes greater than each counter that programs of this machine have seen, and programs of other
-        machines see that the store was accepted since.
-        """
-        fleet = trusted.fleet if trusted else origin.fleet
-        counter = max(origin.counter, trusted.counter if trusted else 0)
-        await self._redis.call("HSET", keys.STORE_IDENTITY, "schema", origin.schema, "needs", NEEDED_SCHEMA_VERSION)
-        await self._redis.call(
-            *script_command(
-                "identity_accept",
-                [keys.STORE_IDENTITY],
-                fleet,
-                secrets.token_hex(16),
-                counter,
-                trusted.at_ms if trusted else 0,
-            )
-        )
 
 
 def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:

@@ -96,20 +96,21 @@ class IdentityMonitor:
         guard.evaluate(parse_identity(await self._redis.call(*READ_IDENTITY)), seen)
         self.check()
 
-    async def accept(self) -> None:
+    async def accept(self, fleet: str = "", counter: int = 0) -> None:
         """Accept the store as it is, so that every process uses it again.
 
-        This sets the fleet's id, and a counter greater than every counter that a process has seen. Raises
-        :class:`StoreUnavailable`.
+        This sets the fleet's id to the one that this machine trusts, else to ``fleet``, else to a new one if the store
+        has none. It also sets a counter greater than ``counter`` and every counter that a process of this machine has
+        seen. Raises :class:`StoreUnavailable`.
         """
-        guard, seen = self._redis.guard, self._redis.guard.trusted or TrustedIdentity("")
+        guard, seen = self._redis.guard, self._redis.guard.trusted or TrustedIdentity(fleet)
         reply = await self._redis.call_unguarded(
             *script_command(
                 "identity_accept",
                 [keys.STORE_IDENTITY],
                 seen.fleet,
                 secrets.token_hex(16),
-                seen.counter,
+                max(seen.counter, counter),
                 seen.at_ms,
             )
         )
