@@ -159,7 +159,7 @@ async def test_a_move_interrupted_at_any_step_is_completed(store: Store) -> None
     pytest.fail("the move never got through")
 
 
-async def test_an_interrupted_move_of_a_subscription_is_healed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupted_move_of_a_subscription_is_healed(store: Store) -> None:
     for survives in range(60):
         await on_every_node(store, "FLUSHALL")
         await make_channel(store, URL)
@@ -168,7 +168,7 @@ async def test_an_interrupted_move_of_a_subscription_is_healed(store: Store, mon
         try:
             await carry_out(Store(DyingLink(store.redis, survives)))
         except StoreUnavailable:
-            await heal_at_once(store, monkeypatch)
+            await heal_at_once(store)
             (held,) = await store.subscriptions.of_user(ALICE)
             assert await _index(store, held.channel) == [keys.user_id(ALICE)]
             assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0

@@ -33,9 +33,8 @@ class DyingLink(RedisClient):
         return await self._link.call_many(commands)
 
 
-async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.subscriptions.subscriptions._INTENT_TIMEOUT_S", -1.0)
-    await store.subscriptions.replay_intents()
+async def heal_at_once(store: Store) -> None:
+    await store.subscriptions.replay_intents(0.0)
 
 
 async def test_a_subscription_keeps_its_number_and_starts_at_the_present_version(store: Store) -> None:
@@ -60,9 +59,7 @@ async def test_subscribing_to_a_channel_that_does_not_exist_leaves_nothing(store
 
 @pytest.mark.parametrize("first", ["nothing", "subscribed", "left"])
 @pytest.mark.parametrize("change", ["subscribe", "unsubscribe"])
-async def test_both_indexes_agree_after_a_crash_at_any_step(
-    store: Store, monkeypatch: pytest.MonkeyPatch, first: str, change: str
-) -> None:
+async def test_both_indexes_agree_after_a_crash_at_any_step(store: Store, first: str, change: str) -> None:
     channel = await make_channel(store)
     for survives in range(20):
         if first != "nothing":
@@ -79,7 +76,7 @@ async def test_both_indexes_agree_after_a_crash_at_any_step(
                 await subscriptions.unsubscribe(ALICE, channel.id)
         except StoreUnavailable:
             died = True
-        await heal_at_once(store, monkeypatch)
+        await heal_at_once(store)
         truth = len(await store.subscriptions.of_user(ALICE))
         assert await store.subscriptions.count(channel.id) == truth
         assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0

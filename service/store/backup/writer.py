@@ -86,7 +86,8 @@ class BackupWriter:
         erased again. The store gets the identity that this machine trusts, or that of the backup.
         """
         await self._add_erased(erased)
-        await self._store.subscriptions.restore_intents()
+        # Each user has an intent for each subscription, from which the channel index is written.
+        await self._store.subscriptions.replay_intents(0.0)
         late = [uid for uid, at_s in erased.items() if at_s >= int(origin.began_s)]
         known = await self._redis.call_many([("SISMEMBER", keys.USERS, uid) for uid in late])
         again = [uid for uid, is_known in zip(late, known, strict=True) if is_known]

@@ -3,11 +3,11 @@
 An invitation code is random and only its SHA-256 is stored, so that codes cannot be read from Redis.
 """
 
+import asyncio
 import hashlib
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -18,10 +18,6 @@ from service.store.client.connection import RedisClient, RedisRepository
 from service.store.coordination.request_budgets import BlockedHosts
 from service.store.delivery.outbox import Outbox
 from service.store.people.erasure import Erasure
-
-_RESTRICTIONS = ("jid", "suspended", "most_subscriptions")
-_COMMANDS_PER_PERSON = 7
-"""Number of commands that read one user."""
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -72,28 +68,43 @@ class People:
 
     async def get_many(self, uids: Sequence[UserId]) -> list[Person | None]:
         """Return users in the order of ``uids``; None for an unknown user."""
-        commands = [
-            command
-            for uid in uids
-            for command in (
-                ("HMGET", keys.user(uid), "jid", "receipts"),
-                ("HMGET", keys.restrictions(uid), *_RESTRICTIONS),
-                ("HLEN", keys.user_index(uid)),
-                ("HLEN", keys.saved_searches(uid)),
-                ("XLEN", keys.outbox(uid)),
-                ("HLEN", keys.in_flight(uid)),
-                ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
-            )
-        ]
-        replies = await self._redis.call_many(commands)
-        own = (replies[_COMMANDS_PER_PERSON * place : _COMMANDS_PER_PERSON * (place + 1)] for place in range(len(uids)))
-        people = [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
+        people = await asyncio.gather(*map(self._read, uids))
         domains = [domain_of_jid(each.jid) if each else "" for each in people]
         blocked = await self._blocked_domains.matching(domains)
         return [
             msgspec.structs.replace(each, blocked_domain=name) if each else None
             for each, name in zip(people, blocked, strict=True)
         ]
+
+    async def _read(self, uid: UserId) -> Person | None:
+        """Return a user without the blocked domain; None for an unknown user."""
+        replies = await self._redis.call_many(
+            [
+                ("HMGET", keys.user(uid), "jid", "receipts"),
+                ("HMGET", keys.restrictions(uid), "jid", "suspended", "most_subscriptions"),
+                ("HLEN", keys.user_index(uid)),
+                ("HLEN", keys.saved_searches(uid)),
+                ("XLEN", keys.outbox(uid)),
+                ("HLEN", keys.in_flight(uid)),
+                ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
+            ]
+        )
+        (known, receipts), (restricted, suspended, most), subscriptions, watches, queued, in_flight, oldest = replies
+        jid = known or restricted
+        if jid is None:
+            return None
+        return Person(
+            id=uid,
+            jid=jid.decode(),
+            subscriptions=subscriptions,
+            watches=watches,
+            suspended=suspended == b"1",
+            most_subscriptions=int(most) if most else None,
+            queued=queued,
+            in_flight=in_flight,
+            waiting_since_s=int(oldest[0][0].partition(b"-")[0]) / 1000 if oldest else None,
+            receipts=receipts == b"1",
+        )
 
     async def get(self, uid: UserId) -> Person | None:
         """Return a user; None if the id is unknown."""
@@ -125,25 +136,6 @@ class People:
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
         own = (keys.user(uid), keys.restrictions(uid))
         return bool(await self._redis.run_script("user_restrict", own, field, value))
-
-
-def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
-    (known, receipts), (restricted, suspended, most), subscriptions, watches, queued, in_flight, oldest = replies
-    jid = known or restricted
-    if jid is None:
-        return None
-    return Person(
-        id=uid,
-        jid=jid.decode(),
-        subscriptions=subscriptions,
-        watches=watches,
-        suspended=suspended == b"1",
-        most_subscriptions=int(most) if most else None,
-        queued=queued,
-        in_flight=in_flight,
-        waiting_since_s=int(oldest[0][0].partition(b"-")[0]) / 1000 if oldest else None,
-        receipts=receipts == b"1",
-    )
 
 
 _CODE_BYTES = 9

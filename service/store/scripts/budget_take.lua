@@ -5,8 +5,7 @@
 -- ARGV: minimum number of tokens to remain, time for which a pause is kept after its end (ms), then rate per s and size
 --   of each bucket
 -- Reply: {ms until each bucket has a token, ms until the pause ends}; {0, 0} if taken
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+-- include clock
 local count = #ARGV / 2 - 1
 local set_rate = KEYS[count + 2] and redis.call('GET', KEYS[count + 2])
 local kept_ms = redis.call('PTTL', KEYS[1])

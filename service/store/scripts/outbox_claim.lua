@@ -122,11 +122,11 @@ repeat
     redis.call('XDEL', KEYS[1], item[1])
   end
 until anything
+-- include clock
 if (ARGV[5] or '') ~= '' then
-  local now = redis.call('TIME')
   for _, item in ipairs(items) do
     if string.find(ARGV[5], item[1], 1, true) then
-      redis.call('HSET', KEYS[6], item[1], now[1] * 1000 + math.floor(now[2] / 1000))
+      redis.call('HSET', KEYS[6], item[1], now_ms)
       redis.call('EXPIRE', KEYS[6], ARGV[6])
     end
   end

@@ -6,8 +6,8 @@
 -- Reply: 1 if the user has no further items or batches, else 0
 local held = redis.call('HGET', KEYS[2], ARGV[1])
 local batch = held and cjson.decode(held)
-local now = redis.call('TIME')
-local now_s = tonumber(now[1]) + math.floor(now[2] / 1000) / 1000
+-- include clock
+local now_s = now_ms / 1000
 
 -- Return a stored message as JSON and its index in the list. A message id occurs nowhere else in a message.
 local function remembered(message_id)

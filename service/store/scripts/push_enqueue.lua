@@ -5,8 +5,7 @@
 --   channel, 7 bytes above which a queue counts as large, 8 maximum bytes of large queues, 9 maximum bytes of all
 --   queues
 -- Reply: length of the queue
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+-- include clock
 local cid, document, empty = ARGV[1], ARGV[2], ARGV[3]
 local large = tonumber(ARGV[7])
 

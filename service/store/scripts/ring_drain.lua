@@ -3,8 +3,7 @@
 -- KEYS: drained workers
 -- ARGV: name of the worker, '1' to keep it out
 -- Reply: 1 if it is kept out, else 0
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+-- include clock
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now_ms - 86400000)
 if ARGV[2] == '1' or redis.call('ZSCORE', KEYS[1], ARGV[1]) then
   redis.call('ZADD', KEYS[1], now_ms, ARGV[1])

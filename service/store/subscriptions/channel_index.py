@@ -6,9 +6,7 @@ change that is repeated late therefore never undoes a newer change.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from sys import intern
 
 from cachetools import LRUCache
@@ -17,7 +15,6 @@ from service.clash.group_search import DepthCache, DepthSearch, LeafGroupSearch,
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.transitions import Accepted
-from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
 from service.net.sites import site_of
@@ -27,7 +24,6 @@ from service.store.client.connection import RedisClient, script_command
 from service.store.subscriptions.keyspaces import KeyspaceStore, channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
-_MAX_CACHED_LEAVES = 4_096
 
 
 class ChannelIndex:
@@ -55,7 +51,6 @@ class ChannelIndex:
         self._layout = layout
         self._sites_known: LRUCache[ChannelId, str] = LRUCache(_MAX_CACHED_SITES)
         self._depths = DepthCache()
-        self._keyspaces_of_leaves: LRUCache[tuple[KeyGroup, int], Keyspace] = LRUCache(_MAX_CACHED_LEAVES)
 
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
@@ -65,8 +60,7 @@ class ChannelIndex:
         (site,) = await self._sites([cid])
         if site is None:
             return False
-        with _translated():
-            await self._write(site, cid, uid, seq)
+        await self._write(site, cid, uid, seq)
         joined, _ = await self._redis.call_many(
             [script_command("channel_count_join", (keys.channel(cid),)), record_change(cid)]
         )
@@ -82,19 +76,16 @@ class ChannelIndex:
         (site,) = await self._sites([cid])
         if site is None:
             return
-        with _translated():
-            await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
+        await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
         await self._redis.call(*record_change(cid))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """Return the number of entries of each channel, in order."""
         sites = await self._sites(cids)
         known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
-        counts: dict[ChannelId, int] = {}
-        with _translated():
-            counts = await self._count_at_leaves(known)
-            others = [cid for cid in known if cid not in counts]
-            found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
+        counts = await self._count_at_leaves(known)
+        others = [cid for cid in known if cid not in counts]
+        found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
         counts |= zip(others, found, strict=True)
         return [counts.get(cid, 0) for cid in cids]
 
@@ -106,10 +97,12 @@ class ChannelIndex:
         leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
         for cid, site in sites.items():
             group = self._layout.channel_group(site, cid)
-            leaf = self._depths.leaf_of(group)
-            if leaf is not None:
-                leaves[cid] = _label(leaf[0])
-                probes.append((Probe(self._keyspace_of(*leaf), group.key, leaf[1]), channel_prefix(cid)))
+            found = self._depths.leaf_of(group)
+            if found is not None:
+                leaf, depth = found
+                leaves[cid] = leaf.label.encode()
+                keyspace = self._keyspaces.map.keyspace_of(KeyGroup.containing(leaf.key, depth, leaf.bits))
+                probes.append((Probe(keyspace, group.key, depth), channel_prefix(cid)))
         answers = await self._keyspaces.count_at_leaves(probes)
         return {
             cid: number
@@ -117,24 +110,13 @@ class ChannelIndex:
             if answer == label
         }
 
-    def _keyspace_of(self, leaf: KeyGroup, depth: int) -> Keyspace:
-        """Return the keyspace to which ``depth`` leads for the keys of a leaf."""
-        keyspace = self._keyspaces_of_leaves.get((leaf, depth))
-        if keyspace is None:
-            keyspace = self._keyspaces.map.keyspace_of(KeyGroup.containing(leaf.key, depth, leaf.bits))
-            self._keyspaces_of_leaves[leaf, depth] = keyspace
-        return keyspace
-
-    def _search_leaves(self, site: str, cid: ChannelId) -> LeafGroupSearch:
-        return LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
-
     async def _count(self, site: str, cid: ChannelId) -> int:
         """Return the number of a channel's entries. While key groups move it may be too great, but never too small.
 
         ``site`` is the registrable domain that determines the entries' keys.
         """
         mark, counts = channel_prefix(cid), dict[Keyspace, int]()
-        units = self._search_leaves(site, cid)
+        units = LeafGroupSearch(self._layout.channel_group(site, cid), self._keyspaces.map, self._depths)
         while (probe := units.probe) is not None:
             answer, number = await self._keyspaces.count(probe, mark)
             if isinstance(answer, Accepted) and answer.move is not None:
@@ -181,9 +163,8 @@ class ChannelIndex:
         walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
         mark = channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
-        with _translated():
-            while walk.request is not None and not found:
-                found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
+        while walk.request is not None and not found:
+            found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.request is None else _format_cursor(walk.position)
 
@@ -234,19 +215,6 @@ class ChannelIndex:
                 told = answer.group.intersection(channel) or answer.group
                 await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
         return walk.records
-
-
-@lru_cache(_MAX_CACHED_LEAVES)
-def _label(leaf: KeyGroup) -> bytes:
-    return leaf.label.encode()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except KeyGroupMoving as error:
-        raise StoreUnavailable(str(error)) from error
 
 
 def _format_cursor(place: Position | None) -> str:

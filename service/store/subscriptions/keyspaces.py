@@ -31,7 +31,6 @@ import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -64,12 +63,10 @@ _CHANNEL_BYTES = 8
 _ID_BYTES = 20
 _MOST_KEY = (1 << 32) - 1
 _MOST_SEQ = (1 << 31) - 1
-_CACHED_PREFIXES = 1_000
 
 RECORD_BYTES = _RECORD.size
 
 
-@lru_cache(_CACHED_PREFIXES)
 def channel_prefix(cid: ChannelId) -> bytes:
     """Return the first 8 bytes of a channel id, which identify the channel among subscriptions with the same key."""
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])

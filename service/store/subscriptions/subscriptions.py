@@ -30,7 +30,7 @@ from service.store.subscriptions.channel_index import ChannelIndex
 _INTENT_TIMEOUT_S = 5.0
 _PAGE = 500
 _CONCURRENT_MOVES = 16
-_RESTORED_PAGE = 100
+_CONCURRENT_REPLAYS = 100
 
 
 class Subscriptions:
@@ -166,26 +166,19 @@ class Subscriptions:
         """Return the number of subscribers of each channel, in order."""
         return await self._index.count(cids)
 
-    async def replay_intents(self) -> int:
-        """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users."""
+    async def replay_intents(self, min_age_s: float = _INTENT_TIMEOUT_S) -> int:
+        """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users.
+
+        A change that began less than ``min_age_s`` seconds ago may still be in progress and is left alone.
+        """
         now_ms = time.time() * 1000
         noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
         # A time in the future was recorded before the clock was set back.
-        left = [(uid, at_ms) for uid, at_ms in noted if not 0 <= now_ms - at_ms < _INTENT_TIMEOUT_S * 1000]
-        for uid, stamp in left:
-            await self._replay(uid.decode(), stamp)
+        left = [(uid.decode(), at_ms) for uid, at_ms in noted if not 0 <= now_ms - at_ms < min_age_s * 1000]
+        for start in range(0, len(left), _CONCURRENT_REPLAYS):
+            some = left[start : start + _CONCURRENT_REPLAYS]
+            await asyncio.gather(*(self._replay(uid, stamp) for uid, stamp in some))
         return len(left)
-
-    async def restore_intents(self) -> int:
-        """Complete the changes of all users who are listed as having intents; return the number of users.
-
-        This writes the channel index of a restored store, whose users have an intent for each subscription.
-        """
-        count = 0
-        while noted := await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, _RESTORED_PAGE - 1, "WITHSCORES"):
-            await asyncio.gather(*(self._replay(uid.decode(), stamp) for uid, stamp in noted))
-            count += len(noted)
-        return count
 
     async def _announce(self, uid: UserId) -> float:
         """Record, before any other write, that a user may have intents (incomplete changes).
