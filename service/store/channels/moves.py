@@ -119,8 +119,7 @@ class ChannelMoves:
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
-        versions = range(successor.version, max(0, successor.version - _COMPARED_VERSIONS), -1)
-        deltas = [delta for version in versions if (delta := await self._channels.delta(successor.id, version))]
+        deltas = await self._channels.versions(successor.id, _COMPARED_VERSIONS)
         if decided_s is not None:
             return next((each.version for each in deltas if each.detected_s <= decided_s), successor.version)
         return agreed_version(await self._channels.latest(old.id, _DELIVERED_ENTRIES), deltas, successor.version)

@@ -5,6 +5,7 @@ a request needs tokens from several buckets in one slot, it takes all of them or
 slots, a refused request may use up a token, but no request is granted without all its tokens.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -138,10 +139,10 @@ class RequestBudgets(RedisRepository):
 
     async def paused_s(self, cid: ChannelId, site: str = "") -> float:
         """Return the seconds until the pauses of a channel and of its ``site`` have ended; 0.0 if none is paused."""
-        commands: list[Command] = [("PTTL", keys.poll_pause(cid))]
-        commands += [("PTTL", keys.site_pause(site))] if site else []
-        channel_ms, *site_ms = await self._redis.call_many(commands)
-        return float(max(0, channel_ms, *(left_ms - _PAUSE_KEPT_MS for left_ms in site_ms))) / 1000
+        channel_ms, site_s = await asyncio.gather(
+            self._redis.call("PTTL", keys.poll_pause(cid)), self.site_paused_s(site)
+        )
+        return float(max(0, channel_ms / 1000, site_s))
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
         """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the rest of its pause.

@@ -31,10 +31,6 @@ from service.store.coordination.request_budgets import BlockedHosts
 _MESSAGES_PER_READ = 500
 _INBOX_TTL_S = 3600
 
-MessageKind = Literal["peer", "ask", "push", "share", "fanout"]
-
-_KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "share", b"fanout": "fanout"}
-
 
 class InboxMessage(msgspec.Struct, frozen=True):
     """A message in a worker's inbox. Its ``kind`` is one of five.
@@ -46,7 +42,7 @@ class InboxMessage(msgspec.Struct, frozen=True):
     - ``fanout``: the owner of the channel whose id is the payload asks for help with its fan-out.
     """
 
-    kind: MessageKind
+    kind: str
     sender: str
     payload: bytes
 
@@ -71,9 +67,7 @@ class NodeInboxes(RedisRepository):
         processed it.
         """
         found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
-        messages = [
-            InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]) for _, fields in found
-        ]
+        messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]
         return messages, found[-1][0] if found else after
 
     async def trim(self, node: NodeId, place: str) -> None:

@@ -40,7 +40,7 @@ from service.clash import move_steps
 from service.clash.group_search import Probe
 from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, check_key
 from service.clash.load_policy import DeliveryRate, HalfLives, leaf_loads, split_rates
-from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Outcome, Step, next_step
+from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Step, next_step
 from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import LEAF_STATES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
 from service.clash.transitions import (
@@ -393,30 +393,24 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
     return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
 
 
-async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
-    """Run ``first``, a step of a move, and all steps that follow; yield each step with its outcome.
+async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
+    """Run ``first``, a step of a move, and all steps that follow.
 
-    An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
+    Yields each step, and the kind of the move that it has completed: "split", "merge", or None if it has completed
+    none. An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
     :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of reading a table.
     """
     step: Step | None = first
     while step is not None:
         outcome = await keyspaces.carry_out(step)
-        yield step, outcome
+        match step:
+            case Finish(move=move):
+                yield step, move.kind.value
+            case MergeGroup() if outcome == MoveStarted(None):
+                yield step, "merge"
+            case _:
+                yield step, None
         step = next_step(step, outcome)
-
-
-def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
-    """Return the kind of the move that a step has completed, ``split`` or ``merge``.
-
-    The result is None if it has completed no move.
-    """
-    match step:
-        case Finish(move=move):
-            return move.kind.value
-        case MergeGroup() if outcome == MoveStarted(None):
-            return "merge"
-    return None
 
 
 RATES_TTL_S = 3600

@@ -26,7 +26,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
-from service.store.coordination.requests import InboxMessage, MessageKind
+from service.store.coordination.requests import InboxMessage
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import count_channels
 from tests.support.waiting import until
@@ -85,7 +85,7 @@ async def test_malformed_messages_end_no_node(
     await start_worker()
     await nodes_in_the_ring(store, 1)
     (node,) = await store.ring.nodes()
-    kinds: tuple[MessageKind, ...] = ("ask", "fanout", "peer", "push", "share")
+    kinds = ("ask", "fanout", "peer", "push", "share")
     await store.node_inboxes.send([(node.id, InboxMessage(kind, "", b"\xff")) for kind in kinds])
     await subscribed(store, publisher.feed_url())
     assert [each.id for each in await store.ring.nodes()] == [node.id]

@@ -160,9 +160,7 @@ async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answer
         await until(repeat, "a message arrives directly")
 
 
-@pytest.mark.parametrize(
-    "sent", [None, [1], [["f" * 41, "peer", "", b""]], [["f" * 40, "invented", "", b""]], [["f" * 40, "peer", ""]]]
-)
+@pytest.mark.parametrize("sent", [None, [1], [["f" * 41, "peer", "", b""]], [["f" * 40, "peer", ""]]])
 async def test_malformed_messages_are_refused(two: tuple[Worker, Worker], sent: object) -> None:
     with pytest.raises(PeerProtocolError):
         two[0].peers.messages.on_request(THERE, msgspec.msgpack.encode(sent))
