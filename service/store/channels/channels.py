@@ -54,7 +54,6 @@ from service.store.delivery.fanout_units import DIVIDED
 from service.store.subscriptions.channel_index import ChannelIndex
 
 POLLS_KEPT = 10
-_BUCKETS_PER_READ = 32
 _UNDECIDED = "?"
 _MAX_REDIRECTIONS = 8
 _SNAPSHOT_FIELDS = ("url", "snapshot")
@@ -390,22 +389,6 @@ class Channels:
         """
         found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
-
-    async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
-        """Return the next ``count`` channels, sorted by id, and the cursor of the next page.
-
-        The cursor "" stands for the first page. It is also returned with the last page.
-        """
-        start = int(cursor[:2], 16) if cursor else 0
-        ids: list[ChannelId] = []
-        for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_PER_READ):
-            buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_PER_READ]
-            ids += [cid for cid in await self.ids_in_buckets(buckets) if cid > cursor]
-            if len(ids) > count:
-                break
-        taken = ids[:count]
-        found = [channel for channel in await self.get_many(taken) if channel is not None]
-        return found, taken[-1] if len(ids) > count else ""
 
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
         """Return the number of registered channels in each of these buckets.
