@@ -85,7 +85,7 @@ class BotServices:
         if not await self.access.has_access(jid):
             return msgspec.structs.replace(known, welcomed=True)  # nothing is stored of people without access
         if not known.welcomed:
-            await self.store.users.update(jid, welcomed=True)
+            await self.store.users.mark_welcomed(jid)
             await self.store.inbound_log.keep_home_address(jid)
         if known.unreachable:
             subscriptions = await self.store.subscriptions.of_user(jid)

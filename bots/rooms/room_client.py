@@ -474,7 +474,7 @@ class RoomClient:
         await self._store.inbound_log.set_home_address([room], self._xmpp.address)
         state = await self._store.users.get(room)
         if not state.welcomed:
-            await self._store.users.update(room, welcomed=True)
+            await self._store.users.mark_welcomed(room)
             self._send_text(
                 room,
                 room_welcome_text(record.nick, get_translator(state.user_settings.effective_language)),

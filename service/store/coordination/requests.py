@@ -349,12 +349,12 @@ class WorkerRequests:
         """Return how often a channel is polled, and why."""
         return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
-    async def content(self, cid: ChannelId, timeout_s: float = _CONTENT_TIMEOUT_S) -> ContentReply:
+    async def content(self, cid: ChannelId) -> ContentReply:
         """Return a channel's latest entries from the nearest worker that has a copy.
 
         If no worker replies, the caller has to read the store.
         """
-        return await self._ask(cid, ContentRequest(cid), ContentReply, timeout_s)
+        return await self._ask(cid, ContentRequest(cid), ContentReply, _CONTENT_TIMEOUT_S)
 
     async def outline(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL."""

@@ -8,7 +8,7 @@ import msgspec
 from service.model import UserId
 from service.net.sites import domain_of_jid
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
+from service.store.client.connection import RedisClient, RedisRepository, script_command
 from service.store.coordination.request_budgets import BlockedHosts
 from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
@@ -96,23 +96,20 @@ class Users(RedisRepository):
         matching = await self._blocked_domains.matching(domains)
         return {jid for jid, blocked in zip(jids, matching, strict=True) if blocked}
 
-    async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
-        """Update a user's state; an argument that is None leaves its field unchanged.
+    async def mark_welcomed(self, jid: str) -> None:
+        """Record that the welcome message was sent to a user.
 
         If the user was erased before, the restrictions that admins set do not expire any more.
         """
         uid = keys.user_id(jid)
-        given = (("welcomed", welcomed), ("receipts", receipts))
-        fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
-        restricted: list[Command] = [
-            ("PERSIST", keys.restrictions(uid)),
-            ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid),
-        ]
-        await self._remember(jid, *fields, also=restricted)
+        await self._redis.call_many(
+            [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid)]
+        )
+        await self._remember(jid, "welcomed", "1")
 
-    async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
+    async def _remember(self, jid: str, *fields: str | bytes) -> None:
         uid = keys.user_id(jid)
-        await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
+        await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields)])
 
     async def user_settings(self, uids: Sequence[UserId]) -> list[UserSettings]:
         """Return the settings of each user, in order."""

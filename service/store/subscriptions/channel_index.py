@@ -6,7 +6,7 @@ change that is repeated late therefore never undoes a newer change.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from sys import intern
 
 from cachetools import LRUCache
@@ -24,6 +24,7 @@ from service.store.client.connection import RedisClient, script_command
 from service.store.subscriptions.keyspaces import KeyspaceStore, channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
+_PAGE = 500
 
 
 class ChannelIndex:
@@ -167,6 +168,14 @@ class ChannelIndex:
             found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.request is None else _format_cursor(walk.position)
+
+    async def pages(self, cid: ChannelId) -> AsyncIterator[list[tuple[UserId, int]]]:
+        """Yield all entries of a channel, as pairs (user id, ``seq`` of the user's change), in pages."""
+        cursor, is_last = "", False
+        while not is_last:
+            entries, cursor = await self.page(cid, cursor, _PAGE)
+            is_last = not cursor
+            yield entries
 
     def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
         """Cache the registrable domains of channels, as they are stored with them; None for one that has none yet."""

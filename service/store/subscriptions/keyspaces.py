@@ -173,10 +173,16 @@ class KeyspaceStore:
         Raises :class:`service.errors.MoveRefused` if the present state of the table does not permit the step.
         """
         keyspace = move_steps.keyspace_of(step)
-        outcome = None
-        while outcome is None:
+        outcome: move_steps.Outcome | None = None
+        while outcome is None:  # the table has changed since it was read
             ((fields, table),) = await self._read_tables([keyspace])
-            outcome = await self._try_step(step, fields, table)
+            match step:
+                case move_steps.Fetch():
+                    outcome = await self._fetch(step, fields, table)
+                case move_steps.Put():
+                    outcome = await self._put(step, fields, table)
+                case _:
+                    outcome = await self._change(step, fields, table)
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
@@ -325,19 +331,6 @@ class KeyspaceStore:
             after = apply_proof(before, proof)
             if after is before or await self._write_table(fields, after):
                 return
-
-    async def _try_step(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
-        """Run a step of a move on a server table that was read before.
-
-        Return None, and change nothing, if the table has changed since ``fields`` were read.
-        """
-        match step:
-            case move_steps.Fetch():
-                return await self._fetch(step, fields, before)
-            case move_steps.Put():
-                return await self._put(step, fields, before)
-            case _:
-                return await self._change(step, fields, before)
 
     async def _change(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
         after = move_steps.apply(before, step, self.map)

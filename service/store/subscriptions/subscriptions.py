@@ -28,7 +28,6 @@ from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex
 
 _INTENT_TIMEOUT_S = 5.0
-_PAGE = 500
 _CONCURRENT_MOVES = 16
 _CONCURRENT_REPLAYS = 100
 
@@ -105,14 +104,10 @@ class Subscriptions:
 
     async def end_all_of_channel(self, cid: ChannelId) -> None:
         """End all subscriptions to a channel. The call is idempotent and has to be repeated after a crash."""
-        cursor = ""
-        while True:
-            entries, cursor = await self._index.page(cid, cursor, _PAGE)
+        async for entries in self._index.pages(cid):
             for uid, _ in entries:
                 await self._unsubscribe(uid, cid)
             await self._index.remove(cid, entries)
-            if not cursor:
-                return
 
     async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         """Turn all subscriptions to a channel into subscriptions to its successor.
@@ -120,15 +115,11 @@ class Subscriptions:
         The call is idempotent and has to be repeated after a crash. A subscription keeps its number, and queued items
         stay queued. Every version of the successor after ``joins_at`` is queued once for each of the moved subscribers.
         """
-        cursor = ""
-        while True:
-            entries, cursor = await self._index.page(cid, cursor, _PAGE)
+        async for entries in self._index.pages(cid):
             for first in range(0, len(entries), _CONCURRENT_MOVES):
                 some = entries[first : first + _CONCURRENT_MOVES]
                 await asyncio.gather(*(self._move(uid, cid, successor, joins_at) for uid, _ in some))
                 await self._index.remove(cid, some)
-            if not cursor:
-                return
 
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)

@@ -137,7 +137,8 @@ async def queue(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ANN, BEN):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.users.update(jid, receipts=jid == ANN)
+        await store.users.mark_welcomed(jid)
+    await store.users.mark_receipts([user_id(ANN)])
     await store.preferences.put(
         BEN, FOR_ALL, Preferences(rules=(FilterRule(allow=False, test=parse_condition("crypto")),))
     )

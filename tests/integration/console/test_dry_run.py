@@ -30,7 +30,7 @@ def _echo(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 
 
 async def test_a_dry_run_shows_replies_and_effects(store: Store, ada: Visitor) -> None:
-    await store.users.update(BOB)
+    await store.users.mark_welcomed(BOB)
     path = f"/people/{keys.user_id(BOB)}"
     assert "Dry run" in (await ada.get(path))[1]
     async with rehearsing(store, _echo):
@@ -43,7 +43,7 @@ async def test_a_dry_run_shows_replies_and_effects(store: Store, ada: Visitor) -
 
 
 async def test_a_dry_run_requires_a_bot(store: Store, ada: Visitor) -> None:
-    await store.users.update(BOB)
+    await store.users.mark_welcomed(BOB)
     status, text = await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command="list")
     assert status == 503
     assert "No bot is connected" in text
@@ -64,7 +64,7 @@ async def test_a_channel_preview_has_an_example_notification(store: Store, ada: 
 
 
 async def test_the_api_dry_runs_commands(store: Store, served: tuple[str, web.Application]) -> None:
-    await store.users.update(BOB)
+    await store.users.mark_welcomed(BOB)
     channel = await make_channel(store)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api, rehearsing(store, _echo):
