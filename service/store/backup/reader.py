@@ -44,9 +44,7 @@ class BackupReader:
     async def origin(self) -> BackupOrigin:
         """Return the identity of the store and Redis's time. Raises :class:`service.errors.StoreUnavailable`."""
         found = parse_identity(await self._redis.call(*READ_IDENTITY))
-        seconds, microseconds = await self._redis.call("TIME")
-        began_s = int(seconds) + int(microseconds) / 1e6
-        return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, began_s)
+        return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, await self._redis.time_s())
 
     async def records(self) -> AsyncIterator[Record]:
         """Yield all records, in the order in which a writer needs them.

@@ -161,6 +161,11 @@ class RedisClient:
         """Run ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``; return its reply."""
         return await self.call(*script_command(name, keys, *arguments))
 
+    async def time_s(self) -> float:
+        """Return the Unix time in seconds by Redis's clock, which all processes share."""
+        seconds, microseconds = await self.call("TIME")
+        return float(seconds) + float(microseconds) / 1e6
+
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands and return their replies, in order.
 

@@ -250,9 +250,13 @@ class Sessions(RedisRepository):
         """
         token = new_token()
         held = _StoredSession(name, account.secret, time.time(), address, browser)
-        own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
-        await self._redis.run_script(
-            "console_open_session", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held)
+        await self._redis.call_many(
+            [
+                ("ZREMRANGEBYSCORE", keys.CONSOLE_SESSIONS, "-inf", held.opened_s),
+                ("ZADD", keys.CONSOLE_SESSIONS, held.opened_s + SESSION_TTL_S, digest(token)),
+                ("EXPIRE", keys.CONSOLE_SESSIONS, SESSION_TTL_S),
+                ("SET", keys.console_session(digest(token)), msgspec.msgpack.encode(held), "EX", SESSION_TTL_S),
+            ]
         )
         return token
 
@@ -327,12 +331,14 @@ class ApiKeyStore(RedisRepository):
         """
         if not token.startswith(KEY_PREFIX):
             return None
-        own = (keys.API_KEYS, keys.API_KEYS_LAST_USE)
-        packed = await self._redis.run_script(
-            "console_use_api_key", own, digest(token), repr(now_s), _LAST_USE_INTERVAL_S
+        ident = digest(token)
+        packed, used_s = await self._redis.call_many(
+            [("HGET", keys.API_KEYS, ident), ("HGET", keys.API_KEYS_LAST_USE, ident)]
         )
         if packed is None:
             return None
+        if now_s - float(used_s or 0) >= _LAST_USE_INTERVAL_S:
+            await self._redis.call("HSET", keys.API_KEYS_LAST_USE, ident, now_s)
         key = msgspec.msgpack.decode(packed, type=ApiKey)
         account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
@@ -391,10 +397,15 @@ class LoginLimits(RedisRepository):
 
         The token replaces ``token_before``, the browser's earlier token.
         """
-        token = new_token()
-        members = _browser_hash(account, token), _browser_hash(account, token_before)
-        await self._redis.run_script(
-            "console_add_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
+        token, own, now_s = new_token(), _browsers_of(name), time.time()
+        await self._redis.call_many(
+            [
+                ("ZREM", own, _browser_hash(account, token_before)),
+                ("ZREMRANGEBYSCORE", own, "-inf", now_s),
+                ("ZADD", own, now_s + BROWSER_TTL_S, _browser_hash(account, token)),
+                ("ZREMRANGEBYRANK", own, 0, -1 - MAX_KNOWN_BROWSERS),
+                ("EXPIRE", own, BROWSER_TTL_S),
+            ]
         )
         return token
 

@@ -19,6 +19,8 @@ from service.store.client.connection import RedisClient, RedisRepository, script
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
 _JOIN_TRIES = 100
 _WAITING_SEEN_WITHIN_S = 30.0
+_DRAINED_KEPT_MS = 86_400_000
+"""How long a worker that does not report is kept out of the ring."""
 
 
 class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -114,7 +116,7 @@ class Ring(RedisRepository):
     async def drain(self, node: NodeInfo) -> None:
         """Remove a node from the ring, and keep its worker out of the ring until :meth:`restore` is called."""
         # First, because the worker joins again as soon as it notices that its lease is lost.
-        await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
+        await self._redis.call("ZADD", keys.RING_DRAINED, await self._redis.time_s() * 1000, node.name)
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
@@ -129,7 +131,15 @@ class Ring(RedisRepository):
 
         If it is, record that it is running.
         """
-        return bool(await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
+        now_ms = await self._redis.time_s() * 1000
+        *_, reported_ms = await self._redis.call_many(
+            [
+                ("ZREMRANGEBYSCORE", keys.RING_DRAINED, "-inf", now_ms - _DRAINED_KEPT_MS),
+                ("ZADD", keys.RING_DRAINED, "XX", now_ms, name),
+                ("ZSCORE", keys.RING_DRAINED, name),
+            ]
+        )
+        return reported_ms is not None
 
     async def drained(self) -> list[str]:
         """Return the names of running workers that are drained, that is, kept out of the ring."""

@@ -103,7 +103,7 @@ class DryRunQueue(RedisRepository):
             question = msgspec.msgpack.decode(popped[1], type=BotRequest)
         except msgspec.MsgspecError:
             return None  # sent by another version of Coronet
-        return question if question.until_s > await self._now_s() else None
+        return question if question.until_s > await self._redis.time_s() else None
 
     async def reply(self, question: BotRequest, answer: BotReply) -> None:
         """Reply to a request. Bots call this."""
@@ -112,7 +112,7 @@ class DryRunQueue(RedisRepository):
     async def _ask(self, body: DryRunRequest | MessagePreviewRequest) -> object:
         if not await self._redis.call("EXISTS", keys.BOT_AVAILABLE):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
-        question = BotRequest(secrets.token_urlsafe(12), body, await self._now_s() + _TIMEOUT_S)
+        question = BotRequest(secrets.token_urlsafe(12), body, await self._redis.time_s() + _TIMEOUT_S)
         packed = msgspec.msgpack.encode(question)
         await self._redis.call_many(
             [("RPUSH", keys.BOT_REQUESTS, packed), ("EXPIRE", keys.BOT_REQUESTS, _REQUESTS_TTL_S)]
@@ -121,7 +121,3 @@ class DryRunQueue(RedisRepository):
         if answer is None:
             raise NoWorker(f"The bot did not answer within {_TIMEOUT_S:.0f} s. Is one connected?")
         return answer
-
-    async def _now_s(self) -> float:
-        seconds, micros = await self._redis.call("TIME")
-        return int(seconds) + int(micros) / 1e6

@@ -50,8 +50,14 @@ class Erasure:
         No delivery to the user begins during the call.
         """
         uid = keys.user_id(jid)
-        own = (keys.USERS_BEING_ERASED, keys.ERASED_USERS)
-        await self._redis.run_script("user_begin_erasure", own, uid, ERASURES_KEPT_DAYS * 86_400)
+        now_s = int(await self._redis.time_s())
+        await self._redis.call_many(
+            [
+                ("SADD", keys.USERS_BEING_ERASED, uid),
+                ("ZADD", keys.ERASED_USERS, now_s, uid),
+                ("ZREMRANGEBYSCORE", keys.ERASED_USERS, "-inf", now_s - ERASURES_KEPT_DAYS * 86_400),
+            ]
+        )
         return await self._finish(uid)
 
     async def resume(self) -> int:
