@@ -339,7 +339,6 @@ async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Setti
         file = await saved(machine)
         identity = IdentityFile(Path(machine.store_identity_file))
         seen = store.redis.guard.trusted
-        assert seen is not None
         identity.write(TrustedIdentity(seen.fleet, 1_000, seen.at_ms + 50))
         await store.redis.call("FLUSHALL")
         await backup.restore(machine, file, replace=False, confirm=yes)

@@ -86,11 +86,11 @@ READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fi
 class TrustedIdentity(msgspec.Struct, frozen=True):
     """The last identity that this machine trusted. The identity file contains it as JSON.
 
-    ``at_ms`` is the time when it was trusted (Redis's clock). A ``counter`` of 0 means that the fleet's id was created
-    and the store has not been used yet.
+    ``fleet`` is "" if no identity was trusted yet. ``at_ms`` is the time when it was trusted (Redis's clock). A
+    ``counter`` of 0 means that the fleet's id was created and the store has not been used yet.
     """
 
-    fleet: str
+    fleet: str = ""
     counter: int = 0
     at_ms: int = 0
 
@@ -99,12 +99,9 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
         """Whether the counter has advanced so far that a power cut cannot have lost the fleet's id."""
         return self.counter > MAX_COUNTER_LAG
 
-    def is_newer_than(self, other: "TrustedIdentity | None") -> bool:
-        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter.
-
-        Any identity is newer than None.
-        """
-        return other is None or (self.at_ms, self.counter) > (other.at_ms, other.counter)
+    def is_newer_than(self, other: "TrustedIdentity") -> bool:
+        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter."""
+        return (self.at_ms, self.counter) > (other.at_ms, other.counter)
 
 
 def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
@@ -114,20 +111,18 @@ def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
     return msgspec.convert(texts, StoreIdentity, strict=False)
 
 
-def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
+def refusal_reason(found: StoreIdentity, seen: TrustedIdentity) -> str:
     """Return the reason why a store must not be used; "" if it may be used.
 
-    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last; None if there was none.
+    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last.
     """
     if found.needs > SCHEMA_VERSION:
         return NEWER
     if found.refused:
         return found.refused
-    if seen is None:
-        return ""
     if not found.fleet:
         return EMPTIED if seen.in_use else ""
-    if found.fleet != seen.fleet:
+    if seen.fleet and found.fleet != seen.fleet:
         return OTHER_FLEET
     is_behind = found.counter < seen.counter - MAX_COUNTER_LAG
     return BEHIND if is_behind and found.accepted_ms <= seen.at_ms else ""
@@ -140,12 +135,12 @@ class IdentityFile:
         """Create an object for the file at ``path``, which need not exist."""
         self.path = path
 
-    def read(self) -> TrustedIdentity | None:
-        """Return the identity in the file; None if there is no file. Raises :class:`SettingsInvalid`."""
+    def read(self) -> TrustedIdentity:
+        """Return the identity in the file; an empty one if there is no file. Raises :class:`SettingsInvalid`."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
-            return None
+            return TrustedIdentity()
         except (OSError, msgspec.MsgspecError) as error:
             raise SettingsInvalid(
                 f"The store's identity file {self.path} cannot be read ({error}). Restore it, or delete it: a new one "
@@ -155,7 +150,7 @@ class IdentityFile:
     def write(self, seen: TrustedIdentity) -> None:
         """Replace the identity in the file unless the file has a newer one. Raises ``OSError``."""
         with lock_file(self.path):
-            held = None
+            held = TrustedIdentity()
             with suppress(SettingsInvalid):
                 held = self.read()
             if seen.is_newer_than(held):
@@ -175,7 +170,7 @@ class IdentityGuard:
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """
         self.file = IdentityFile(Path(file)) if file else None
-        self.trusted = self.file.read() if self.file else None
+        self.trusted = self.file.read() if self.file else TrustedIdentity()
         self.current = StoreIdentity()
         self.reason = ""
         self._accepted_before_ms = 0
@@ -195,19 +190,16 @@ class IdentityGuard:
             )
         return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
 
-    def reload(self) -> TrustedIdentity | None:
-        """Read the identity file, which another process may have written; return the newest trusted identity.
-
-        The result is None if no identity has been trusted yet.
-        """
+    def reload(self) -> TrustedIdentity:
+        """Read the identity file, which another process may have written; return the newest trusted identity."""
         if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
-                if kept is not None and kept.is_newer_than(self.trusted):
+                if kept.is_newer_than(self.trusted):
                     self.trusted = kept
         return self.trusted
 
-    def evaluate(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
+    def evaluate(self, found: StoreIdentity, seen: TrustedIdentity) -> None:
         """Decide whether the store may be used.
 
         ``found`` is the identity that the store has reported. ``seen`` is the identity that was trusted when the query
@@ -218,18 +210,15 @@ class IdentityGuard:
         reason = refusal_reason(found, seen)
         if reason and (reason == NEWER or not (self.reason and self._is_accepted(found))):
             if not self.reason:
-                self._accepted_before_ms = max(found.accepted_ms, seen.at_ms if seen else 0)
+                self._accepted_before_ms = max(found.accepted_ms, seen.at_ms)
             self.reason = reason
             return
         self.reason = ""
         at_ms = max(found.grown_ms, found.accepted_ms)
-        if found.fleet and (self.trusted is None or at_ms >= self.trusted.at_ms):
-            goes_on = (
-                self.trusted is not None
-                and self.trusted.fleet == found.fleet
-                and found.accepted_ms <= self.trusted.at_ms
-            )
-            counter = max(found.counter, self.trusted.counter) if goes_on and self.trusted else found.counter
+        if found.fleet and at_ms >= self.trusted.at_ms:
+            known, counter = self.trusted, found.counter
+            if known.fleet == found.fleet and found.accepted_ms <= known.at_ms:
+                counter = max(counter, known.counter)
             self.trusted = TrustedIdentity(found.fleet, counter, at_ms)
 
     def _is_accepted(self, found: StoreIdentity) -> bool:
