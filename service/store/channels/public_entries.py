@@ -140,7 +140,7 @@ class PublicEntries:
         """Store the table ``after``, or none, if the channel's present table is ``before``; return whether it is."""
         old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
         own = (keys.channel(cid),)
-        return bool(await self._redis.run_script("channel_replace_field", own, _FIELD, old, new))
+        return bool(await self._redis.run_script("channel_set_field", own, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
         """Return the texts of a channel's listed entries; those whose versions are not in its log are left out."""

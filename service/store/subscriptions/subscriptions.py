@@ -11,7 +11,7 @@ of a pause does not depend on its length: at its end, one item stands for all ve
 import asyncio
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 
 import msgspec
@@ -58,15 +58,11 @@ class Subscriptions:
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
-        new, *found = await self._redis.run_script("user_subscribe", own, *given)
-        if new < 0:
-            raise LimitReached("You've reached the maximum of {count} subscriptions.", count=found[0])
-        intents = found[1]
-        await self._complete_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
-        _, held = await asyncio.gather(
-            self._worklist.remove({uid: stamp}, [uid]),
-            self._redis.call("HGET", keys.user_index(uid), _index_field(cid)),
-        )
+        new, *maximum = await self._redis.run_script("user_subscribe", own, *given)
+        if maximum:
+            raise LimitReached("You've reached the maximum of {count} subscriptions.", count=maximum[0])
+        await self._replay(uid, stamp)
+        held = await self._redis.call("HGET", keys.user_index(uid), _index_field(cid))
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
         return _parse_subscription(cid, held), bool(new)
@@ -181,13 +177,11 @@ class Subscriptions:
         return stamp
 
     async def _replay(self, uid: UserId, stamp: float) -> None:
-        await self._complete_all(uid, await self._redis.call("HGETALL", keys.intents(uid)))
-        await self._worklist.remove({uid: stamp}, [uid])
-
-    async def _complete_all(self, uid: UserId, pending: Mapping[bytes, bytes]) -> None:
+        pending = await self._redis.call("HGETALL", keys.intents(uid))
         # Additions first: a walk of the old channel's index during a move has to find all users who have not moved.
         for cid, intent in sorted(pending.items(), key=lambda change: change[1].startswith(b"del")):
             await self._complete(uid, cid.decode(), intent.decode())
+        await self._worklist.remove({uid: stamp}, [uid])
 
     async def _complete(self, uid: UserId, cid: ChannelId, intent: str) -> None:
         what, seq = intent.split()
