@@ -116,7 +116,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     await live(store, ALICE, channels)
     await live(store, BOB, channels[:2])
     await store.import_queue.add(ALICE, [OpmlSubscription("https://example.com/f", "")], "bot@localhost")
-    await store.redis.call("SET", keys.inbound_log(UID)[3], "bot@localhost")
+    await store.redis.call("SET", keys.home_address(UID), "bot@localhost")
     await store.request_budgets.set_site_rate("example.org", 0.5)
     await store.admin_settings.pause([channels[0].id], 1000.0)
     before = await durable_values(store)

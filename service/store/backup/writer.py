@@ -121,7 +121,7 @@ class BackupWriter:
                 commands.append(("SADD", keys.USERS, uid))
             if any(by_name[name].items for name in (keys.outbox(uid), keys.in_flight(uid)) if name in by_name):
                 commands.append(("ZADD", keys.USERS_WITH_DELIVERIES, unique_timestamp(), uid))
-            messages, _, _, home = keys.inbound_log(uid)
+            messages, home = keys.inbound_messages(uid), keys.home_address(uid)
             if messages in by_name and by_name[messages].items:
                 commands.append(("ZADD", keys.USERS_WITH_INBOUND, unique_timestamp(), uid))
             if keys.pending_imports(uid) in by_name and home in by_name:

@@ -131,7 +131,7 @@ _SLOT_MAP_MAX_AGE_S = 10.0
 _RETRY_DELAY_S = 0.05
 
 # Errors of commands that were not run, but may be run later.
-_LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)
+_LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.ReadOnlyError)
 
 
 class NodePools:

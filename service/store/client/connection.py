@@ -65,8 +65,7 @@ _REFUSALS = (
     exceptions.NoPermissionError,
     exceptions.AskError,
     exceptions.TryAgainError,
-    exceptions.ClusterDownError,
-    exceptions.MasterDownError,
+    exceptions.ClusterDownError,  # or its subclass MasterDownError
 )
 
 _INCLUDE = "-- include "

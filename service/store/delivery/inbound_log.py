@@ -89,15 +89,15 @@ class InboundLog(RedisRepository):
         for one in messages:
             uid = user_id(one.jid)
             given = (one.token, one.payload, one.address, MAX_UNANSWERED, one.since_s, TOKEN_TTL_S)
-            heard, _, known, home = keys.inbound_log(uid)
-            commands.append(script_command("inbound_add", (heard, known, home), *given))
+            own = (keys.inbound_messages(uid), keys.inbound_tokens(uid), keys.home_address(uid))
+            commands.append(script_command("inbound_add", own, *given))
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
         """Return the unanswered messages of these users; the messages of each user are in the order of arrival."""
-        found = await self._redis.call_many([("XRANGE", _messages_key(uid), "-", "+") for uid in uids])
+        found = await self._redis.call_many([("XRANGE", keys.inbound_messages(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
-        begun = await self._redis.call_many([("HGETALL", _replies_key(uid)) for uid in full])
+        begun = await self._redis.call_many([("HGETALL", keys.inbound_replies(uid)) for uid in full])
         answers = dict(zip(full, begun, strict=True))
         return [
             UnansweredMessage(
@@ -117,17 +117,17 @@ class InboundLog(RedisRepository):
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
         """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
-        await self._redis.run_script(
-            "inbound_record_reply", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
-        )
+        own = (keys.inbound_messages(uid), keys.inbound_replies(uid))
+        await self._redis.run_script("inbound_record_reply", own, entry_id, msgspec.json.encode(stanzas))
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         """Remove messages that have been answered, given as pairs (user id, entry id)."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
         timestamps = await self._worklist.timestamps(uids)
-        gone: list[Command] = [("XDEL", _messages_key(uid), entry_id) for uid, entry_id in pairs]
-        gone += [("HDEL", _replies_key(uid), entry_id) for uid, entry_id in pairs]
-        left = (await self._redis.call_many([*gone, *(("XLEN", _messages_key(uid)) for uid in uids)]))[len(gone) :]
+        gone: list[Command] = [("XDEL", keys.inbound_messages(uid), entry_id) for uid, entry_id in pairs]
+        gone += [("HDEL", keys.inbound_replies(uid), entry_id) for uid, entry_id in pairs]
+        await self._redis.call_many(gone)
+        left = await self._redis.call_many([("XLEN", keys.inbound_messages(uid)) for uid in uids])
         await self._worklist.remove(timestamps, [uid for uid, count in zip(uids, left, strict=True) if not count])
 
     async def caught_up_until_s(self, address: str) -> float:
@@ -142,20 +142,20 @@ class InboundLog(RedisRepository):
 
     async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
         """Return the home address of each user, in order; "" if it is unknown."""
-        found = await self._redis.call_many([("GET", _home_key(uid)) for uid in uids])
+        found = await self._redis.call_many([("GET", keys.home_address(uid)) for uid in uids])
         return [address.decode() if address else "" for address in found]
 
     async def record_arrival(self, jid: str, address: str) -> None:
         """Record ``address`` as the home address of a user who is not admitted yet. It is kept for an hour."""
-        await self._redis.call("SET", _home_key(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
+        await self._redis.call("SET", keys.home_address(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
 
     async def keep_home_address(self, jid: str) -> None:
         """Keep the home address of a user permanently, because the user was admitted."""
-        await self._redis.call("PERSIST", _home_key(user_id(jid)))
+        await self._redis.call("PERSIST", keys.home_address(user_id(jid)))
 
     async def set_home_address(self, jids: Sequence[str], address: str) -> None:
         """Set the home address of group chats to ``address``, the bot that is in them."""
-        await self._redis.call_many([("SET", _home_key(user_id(jid)), address) for jid in jids])
+        await self._redis.call_many([("SET", keys.home_address(user_id(jid)), address) for jid in jids])
 
     # Streams between bots.
 
@@ -199,15 +199,3 @@ class InboundLog(RedisRepository):
         """Remove stanzas that the session ``voice`` has sent. ``places`` are the stanzas' ids."""
         if places:
             await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
-
-
-def _messages_key(uid: UserId) -> str:
-    return keys.inbound_log(uid)[0]
-
-
-def _replies_key(uid: UserId) -> str:
-    return keys.inbound_log(uid)[1]
-
-
-def _home_key(uid: UserId) -> str:
-    return keys.inbound_log(uid)[3]
