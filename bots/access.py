@@ -15,7 +15,7 @@ from bots.replies.conversation import AccessDenied, TooManyCommands
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import WhoMayUse
-from service.store.people.people import InvitationCodes
+from service.store.people.invitations import InvitationCodes
 from service.store.people.users import Users, UserState
 
 GUESTS_FACTOR: Final = 3

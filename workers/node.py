@@ -57,7 +57,7 @@ from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot
-from service.store.coordination.requests import InboxMessage
+from service.store.coordination.worker_requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
 from service.tick_timer import TickTimer

@@ -26,7 +26,7 @@ from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, Entry, Validators
 from service.net.peer_client import peer_of
 from service.store import Store
-from service.store.coordination.requests import (
+from service.store.coordination.worker_requests import (
     ContentReply,
     ContentRequest,
     DirectoriesReply,

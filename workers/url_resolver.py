@@ -29,7 +29,7 @@ from service.model import Change, Channel, FeedLink, Validators
 from service.net.fetcher import FetchResult
 from service.store import Store
 from service.store.channels.channel_records import ChannelState, Snapshot
-from service.store.coordination.requests import ProbeReply, ProbeRequest
+from service.store.coordination.worker_requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import public_address_group

@@ -34,7 +34,7 @@ from service.model import Channel, ChannelId, Entry, Subscription
 from service.search import Searcher
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.people.users import UserState

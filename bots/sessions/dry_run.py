@@ -15,8 +15,7 @@ from bots.replies.base import QuestionReply
 from bots.sessions.chat_session import reply_text
 from service.errors import CoronetError, StoreUnavailable, to_fault
 from service.model import Change, Channel, Delta, Entry
-from service.store.coordination.requests import ErrorReply
-from service.store.delivery.dry_runs import (
+from service.store.coordination.bot_requests import (
     BotReply,
     BotRequest,
     CommandPreview,
@@ -25,6 +24,7 @@ from service.store.delivery.dry_runs import (
     MessagePreviewReply,
     MessagePreviewRequest,
 )
+from service.store.coordination.worker_requests import ErrorReply
 
 _RETRY_S = 1.0
 _TIMEOUT_S = 11.0
@@ -49,9 +49,9 @@ class DryRunService:
     async def _serve(self) -> None:
         while True:
             try:
-                request = await self._store.dry_runs.next_request()
+                request = await self._store.bot_requests.next_request()
                 if request is not None:
-                    await self._store.dry_runs.reply(request, await self._answer(request))
+                    await self._store.bot_requests.reply(request, await self._answer(request))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)
 

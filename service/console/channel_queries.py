@@ -26,7 +26,7 @@ from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel, PollRate
 from service.store.coordination.fleet_policy import BoundsRevision
-from service.store.coordination.requests import ContentSource
+from service.store.coordination.worker_requests import ContentSource
 
 _ID = re.compile(r"[0-9a-f]{40}")
 _POLLS_SHOWN = 10

@@ -27,16 +27,16 @@ from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
 from service.store.channels.websub import WebSub
 from service.store.client import keys
-from service.store.client.connection import RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.redis_client import RedisClient
 from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
 from service.store.console.audit import AuditLog, IdempotencyStore
+from service.store.coordination.bot_requests import BotRequests
 from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
 from service.store.coordination.leases import BotEndpoints, PartitionLeases, Ring
 from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
-from service.store.coordination.requests import NodeInboxes, WorkerRequests
+from service.store.coordination.worker_requests import NodeInboxes, WorkerRequests
 from service.store.delivery.announcements import AnnouncementStore
-from service.store.delivery.dry_runs import DryRunQueue
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
 from service.store.delivery.outbox import DeadLetters, Outbox
@@ -46,8 +46,9 @@ from service.store.directory.matrices import Directory
 from service.store.directory.matrix_balancer import NodeLoads
 from service.store.directory.saved_searches import SavedSearches
 from service.store.people.erasure import Erasure
-from service.store.people.people import InvitationCodes, People
+from service.store.people.invitations import InvitationCodes
 from service.store.people.rooms import BotRooms
+from service.store.people.user_administration import People
 from service.store.people.users import PreferenceStore, Users
 from service.store.subscriptions.channel_index import ChannelIndex
 from service.store.subscriptions.keyspaces import KeyspaceStore, LoadStore
@@ -104,7 +105,7 @@ class Store:
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
         self.directory_announcements = DirectoryAnnouncements(redis, self.ring)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
-        self.dry_runs = DryRunQueue(redis)
+        self.bot_requests = BotRequests(redis)
         self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)
         self.login_limits = LoginLimits(redis)
         self.sessions = Sessions(redis)

@@ -29,9 +29,9 @@ from service.store.backup.reader import BackupReader
 from service.store.backup.records import BackupOrigin, ChannelRecord, KeyRecord, Record, StoredKey, UserRecord
 from service.store.backup.writer import BackupWriter
 from service.store.client import keys
-from service.store.client.connection import script_command
 from service.store.client.erasure_file import ErasureFile
 from service.store.client.identity import SCHEMA_VERSION, IdentityFile, TrustedIdentity
+from service.store.client.redis_client import script_command
 from service.store.directory.saved_searches import SavedSearchMatcher
 from service.tick_timer import TickTimer
 from tests.contract.test_erasure import ALICE, BOB, OTHER, UID, live

@@ -16,9 +16,9 @@ from service.clash.transitions import Accepted, AcceptObjectReply
 from service.errors import BadKey, CoronetError, MoveRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store
-from service.store.client import connection as links
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client import redis_client as links
+from service.store.client.redis_client import RedisClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
 from tests.support.keyspace_histories import BITS, Moves, run_history
 from tests.support.memory_keyspaces import MemoryKeyspaces

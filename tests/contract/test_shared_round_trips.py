@@ -11,7 +11,7 @@ from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store
 from service.store.client.cluster_routing import Address, NodePools
-from service.store.client.connection import Command, RedisClient
+from service.store.client.redis_client import Command, RedisClient
 
 
 async def test_each_caller_gets_its_own_replies(store: Store) -> None:

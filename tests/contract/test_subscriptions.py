@@ -10,7 +10,7 @@ from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient
+from service.store.client.redis_client import Command, RedisClient
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"

@@ -33,7 +33,7 @@ from service.entry_registration import remove_channel
 from service.errors import CoronetError, UserError
 from service.feeds.websub import Status
 from service.model import ChannelId, PollResult
-from service.store.coordination.requests import ProgressReply
+from service.store.coordination.worker_requests import ProgressReply
 
 _HUB_LABELS: Final[Mapping[Status, str]] = {
     "wanted": "Subscription pending",
@@ -93,7 +93,7 @@ async def get_channel_message(request: web.Request) -> Message:
     """Preview the notification that subscribers would get for a channel's newest entry."""
     channel = await requested_channel(request)
     latest = await request.app[STORE].channels.latest(channel.id, 1)
-    return Message(await request.app[STORE].dry_runs.preview_message(channel, latest))
+    return Message(await request.app[STORE].bot_requests.preview_message(channel, latest))
 
 
 @operation("GET", "/channels/{cid}", read_access("channels"), 404)

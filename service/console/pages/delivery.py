@@ -19,7 +19,7 @@ from service.console.rendering import CLOCK, METRICS, STORE, read_limit, read_lo
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
-from service.store.people.people import Person
+from service.store.people.user_administration import Person
 
 _PAGE_SIZE: Final = 50
 _MAX_WAITING: Final = 50

@@ -23,7 +23,7 @@ from service.errors import CoronetError, NotFound, StoreUnavailable, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.people.people import Person
+from service.store.people.user_administration import Person
 
 DAY_S: Final = 86_400
 
@@ -243,7 +243,7 @@ async def dry_run_page(request: web.Request) -> web.Response:
 
 
 async def _dry_run(store: Store, person: Person, commands: Sequence[str]) -> tuple[DryRunLine, ...]:
-    previews = await store.dry_runs.dry_run(person.jid, tuple(commands))
+    previews = await store.bot_requests.dry_run(person.jid, tuple(commands))
     return tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews)
 
 

@@ -16,8 +16,8 @@ from service.store.backup.records import (
 )
 from service.store.client import keys
 from service.store.client.cluster_routing import Address
-from service.store.client.connection import Command, RedisClient, script_command
 from service.store.client.identity import READ_IDENTITY, SCHEMA_VERSION, parse_identity
+from service.store.client.redis_client import Command, RedisClient, script_command
 
 _PAGE: Final = 100
 """Users or channels read in one round trip."""

@@ -22,8 +22,8 @@ from service.store.backup.records import (
     UserRecord,
 )
 from service.store.client import keys
-from service.store.client.connection import Command, script_command
 from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING
+from service.store.client.redis_client import Command, script_command
 from service.store.client.worklists import unique_timestamp
 
 _FIRST_VERSION: Final = b"1"

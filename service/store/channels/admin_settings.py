@@ -23,7 +23,7 @@ from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
 from service.store.channels.channel_records import CHANNEL_FIELDS, parse_state, read_records
 from service.store.client import keys
-from service.store.client.connection import RedisRepository, script_command
+from service.store.client.redis_client import RedisRepository, script_command
 
 MAX_POLL_RATES: Final = 24
 _POLL_RATE: Final = struct.Struct("<If")

@@ -67,7 +67,7 @@ from service.model import (
     Validators,
 )
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client.redis_client import RedisClient
 
 CHANNEL_FIELDS: Final = ("url", "snapshot", "version", "private", "listed", "dormant", "condition", "moved_to")
 _CHANNEL_FIELD_NAMES: Final = tuple(name.encode() for name in CHANNEL_FIELDS)

@@ -49,7 +49,7 @@ from service.store.channels.channel_records import (
 )
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
-from service.store.client.connection import RedisClient, script_command
+from service.store.client.redis_client import RedisClient, script_command
 from service.store.delivery.fanout_units import DIVIDED
 from service.store.subscriptions.channel_index import ChannelIndex
 

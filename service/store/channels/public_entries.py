@@ -17,7 +17,7 @@ import msgspec
 from service.model import ChannelId, Delta, Entry
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client.redis_client import RedisClient
 
 WINDOW_S: Final = 3 * 86_400
 """Time for which an entry can be found after it was detected."""

@@ -9,7 +9,7 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, RedisRepository
+from service.store.client.redis_client import MAX_BLOCK_S, RedisRepository
 from service.store.client.streams import append_command, wait_for_entries
 
 _STREAM_TTL_S = 86_400

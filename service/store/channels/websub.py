@@ -9,7 +9,7 @@ from service.errors import StoreUnavailable
 from service.feeds.websub import HubCredentials, HubState
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 PUSHES_PER_MINUTE = 30
 MAX_QUEUED_PUSHES = 4

@@ -9,7 +9,6 @@ import structlog
 from service.errors import StoreUnavailable
 from service.observability.metrics import STORE_REFUSED
 from service.store.client import keys
-from service.store.client.connection import RedisClient, script_command
 from service.store.client.erasure_file import ErasureFile
 from service.store.client.identity import (
     BEHIND,
@@ -22,6 +21,7 @@ from service.store.client.identity import (
     TrustedIdentity,
     parse_identity,
 )
+from service.store.client.redis_client import RedisClient, script_command
 from service.tick_timer import TickTimer
 
 _CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000

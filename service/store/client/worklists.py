@@ -9,7 +9,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from service.model import UserId
-from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
 
 
 def unique_timestamp() -> float:

@@ -25,7 +25,7 @@ import msgspec
 
 from service.net.client_address import network_of
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 SETUP_TTL_S = 7 * 24 * 3600
 """Validity of a link that creates the first account, or sets the password of an account."""

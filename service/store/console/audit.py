@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from service.store.client import keys
-from service.store.client.connection import RedisRepository, script_command
+from service.store.client.redis_client import RedisRepository, script_command
 from service.store.client.streams import read_page
 from service.store.console.accounts import digest
 

@@ -11,7 +11,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.errors import LimitReached
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 MAX_REVISIONS = 100
 

@@ -14,7 +14,7 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
 _JOIN_TRIES = 100

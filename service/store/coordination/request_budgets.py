@@ -15,7 +15,7 @@ from service.errors import HostBlocked, LimitReached, RequestsPaused
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0

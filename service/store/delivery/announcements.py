@@ -17,7 +17,7 @@ import msgspec
 
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.delivery.outbox import ANNOUNCEMENTS, Outbox
 from service.store.people.users import Users
 from service.users.quiet_hours import UserSettings

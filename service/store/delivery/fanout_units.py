@@ -17,7 +17,7 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 DIVIDED: Final = "*"
 """The cursor of a channel whose next version is fanned out in units."""

@@ -13,8 +13,8 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
 from service.store.client.keys import user_id
+from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
 from service.store.client.streams import append_command, newest_id, wait_for_entries
 from service.store.client.worklists import Worklist
 

@@ -19,7 +19,7 @@ from service.errors import UserError
 from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, RedisClient, RedisRepository, Value, script_command
+from service.store.client.redis_client import MAX_BLOCK_S, RedisClient, RedisRepository, Value, script_command
 from service.store.client.streams import append_command, newest_id, read_page, wait_for_entries
 from service.store.client.worklists import Worklist
 from service.users.preferences import MAX_INTERVAL_S

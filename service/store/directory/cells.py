@@ -24,9 +24,9 @@ from service.discovery.cell import CellAnswer, CellState, Command, Membership, t
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey, head_address
 from service.discovery.postings import POSTING_BYTES, parse
-from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient, RedisRepository
 
 T = TypeVar("T")
 

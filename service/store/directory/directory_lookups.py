@@ -32,9 +32,9 @@ from service.model import NodeId
 from service.observability.metrics import DIRECTORY_LOOKUPS
 from service.overlay.ring import RingView
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient
+from service.store.client.redis_client import Command, RedisClient
 from service.store.coordination.leases import Ring
-from service.store.coordination.requests import (
+from service.store.coordination.worker_requests import (
     InboxMessage,
     LookupReply,
     LookupRequest,

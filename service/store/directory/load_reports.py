@@ -22,9 +22,9 @@ from cachetools import LRUCache
 from service.discovery.av_pairs import ContentKind, Pair
 from service.discovery.matrix import WINDOW, CellLoad, MatrixLimits
 from service.errors import StoreUnavailable
-from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient
 
 _MEMORY_S = 10.0
 _INTERVAL_S = 1.0

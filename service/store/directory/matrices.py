@@ -27,7 +27,7 @@ from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, Pair
 from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
 from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.text_search.ranking import clause_importance
-from service.store.client.connection import RedisClient
+from service.store.client.redis_client import RedisClient
 from service.store.directory.cells import MatrixCells
 from service.store.directory.matrix_access import LIMITS, MatrixAccess
 from service.store.directory.names_table import NamesTable

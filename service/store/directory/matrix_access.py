@@ -25,7 +25,7 @@ from service.discovery.matrix import (
 )
 from service.discovery.postings import POSTING_BYTES
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client.redis_client import RedisClient
 from service.store.directory.cells import MatrixCells, pair_key
 from service.store.directory.load_reports import LoadReports, ReportedCell
 

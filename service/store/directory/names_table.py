@@ -15,9 +15,9 @@ from cachetools import LRUCache
 
 from service.discovery.av_pairs import ContentKind
 from service.discovery.postings import NameKey, name_key
-from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient
 
 BUCKETS = 1 << 12
 _EXPIRY = struct.Struct(">I")

@@ -22,7 +22,7 @@ from service.discovery.queries.saved_searches import (
 from service.errors import LimitReached
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 BUCKETS = 16
 _CHANGES_PER_READ = 1_000

@@ -21,7 +21,7 @@ from service.discovery.av_pairs import ContentKind
 from service.discovery.text_search.vocabulary import Vocabulary
 from service.errors import StoreUnavailable
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, Value, script_command
+from service.store.client.redis_client import Command, RedisClient, Value, script_command
 
 HOUR_S: Final = 3600
 SHARDS: Final = 512

@@ -7,8 +7,8 @@ from before is not restored without erasing the user again (:mod:`service.store.
 
 Two kinds of data outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a
 day. Restrictions by admins (address, suspension, maximum number of subscriptions) expire after
-``RESTRICTIONS_KEPT_DAYS`` days. When an admin erases a user (:meth:`service.store.people.people.People.erase`), both
-are deleted too.
+``RESTRICTIONS_KEPT_DAYS`` days. Both are deleted too when an admin erases a user
+(:meth:`service.store.people.user_administration.People.erase`).
 """
 
 import time
@@ -17,8 +17,8 @@ from typing import Final
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import RedisClient
 from service.store.client.erasure_file import ERASURES_KEPT_DAYS
+from service.store.client.redis_client import RedisClient
 from service.store.client.streams import append_command
 from service.store.directory.saved_searches import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions

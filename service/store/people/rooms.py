@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 from service.store.delivery.outbox import MessageId
 
 MAX_MESSAGE_IDS: Final = 50

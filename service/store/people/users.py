@@ -8,7 +8,7 @@ import msgspec
 from service.model import UserId
 from service.net.sites import domain_of_jid
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.coordination.request_budgets import BlockedHosts
 from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings

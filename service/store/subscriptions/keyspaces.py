@@ -56,7 +56,7 @@ from service.clash.transitions import (
 from service.errors import BadKey
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, Value, script_command
+from service.store.client.redis_client import Command, RedisClient, Value, script_command
 
 _RECORD = Struct(">I20sI")
 _CHANNEL_BYTES = 8

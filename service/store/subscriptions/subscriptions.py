@@ -21,8 +21,8 @@ from service.feeds.entries.version_parts import VersionParts, split_version
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.redis_client import RedisClient
 from service.store.client.worklists import Worklist, unique_timestamp
 from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex

@@ -19,8 +19,8 @@ from service.feeds.entries.version_parts import split_version
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
-from service.store.client.connection import RedisClient
 from service.store.client.keys import user_id
+from service.store.client.redis_client import RedisClient
 from service.users.preferences import FOR_ALL, FilterRule, Preferences, parse_condition
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until

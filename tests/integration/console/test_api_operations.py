@@ -13,7 +13,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.model import PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import PollReply, WorkerReply
+from service.store.coordination.worker_requests import PollReply, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, worker
 from tests.support.waiting import until

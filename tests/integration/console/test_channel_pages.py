@@ -12,7 +12,7 @@ from service.overlay.id_space import BITS, to_hex
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.coordination.requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
+from service.store.coordination.worker_requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import count_channels, make_channel, polled, restate
 from tests.support.console import Asked, Visitor, explained, stranger, worker
 

@@ -6,7 +6,7 @@ import pytest
 
 from service.model import PollResult
 from service.store import Store
-from service.store.coordination.requests import PollReply
+from service.store.coordination.worker_requests import PollReply
 from tests.support.channels import count_channels, make_channel, polled
 from tests.support.console import TOKEN, Visitor, worker
 

@@ -6,14 +6,14 @@ from aiohttp import web
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import ProbeReply
-from service.store.delivery.dry_runs import (
+from service.store.coordination.bot_requests import (
     CommandPreview,
     DryRunReply,
     DryRunRequest,
     MessagePreviewReply,
     MessagePreviewRequest,
 )
+from service.store.coordination.worker_requests import ProbeReply
 from tests.support.channels import count_channels, make_channel
 from tests.support.console import TOKEN, Visitor, rehearsing, worker
 

@@ -26,7 +26,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
-from service.store.coordination.requests import InboxMessage
+from service.store.coordination.worker_requests import InboxMessage
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import count_channels
 from tests.support.waiting import until
@@ -278,7 +278,7 @@ async def test_a_bot_with_a_wrong_clock_gets_replies(
     await start_worker()
     await nodes_in_the_ring(store, 1)
     wrong = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
-    monkeypatch.setattr("service.store.coordination.requests.time", wrong)
+    monkeypatch.setattr("service.store.coordination.worker_requests.time", wrong)
     assert (await store.worker_requests.probe(publisher.feed_url())).channel is not None
 
 

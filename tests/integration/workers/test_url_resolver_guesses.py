@@ -7,7 +7,7 @@ import pytest
 
 from service.errors import NotAFeed
 from service.store import Store
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import count_channels
 from tests.support.feed_documents import item, page, rss

@@ -10,7 +10,7 @@ from service.corona.polling_schedule import PollingSchedule
 from service.discovery.queries.query import Correction, SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from tests.unit.bots.fake_requests import NOW_S, TOPICS, Person, feed, page
 
 NEWS, BLOG = "https://news.example/feed", "https://blog.example/atom"

@@ -1,11 +1,6 @@
-"""Users as admins see them (listed, suspended, limited, erased), and invitation codes.
-
-An invitation code is random and only its SHA-256 is stored, so that codes cannot be read from Redis.
-"""
+"""Users as admins see them: listed, suspended, limited and erased."""
 
 import asyncio
-import hashlib
-import secrets
 import time
 from collections.abc import Sequence
 
@@ -14,7 +9,7 @@ import msgspec
 from service.model import UserId
 from service.net.sites import domain_of_jid
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository
+from service.store.client.redis_client import RedisClient
 from service.store.coordination.request_budgets import BlockedHosts
 from service.store.delivery.outbox import Outbox
 from service.store.people.erasure import Erasure
@@ -136,39 +131,3 @@ class People:
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
         own = (keys.user(uid), keys.restrictions(uid))
         return bool(await self._redis.run_script("user_restrict", own, field, value))
-
-
-_CODE_BYTES = 9
-
-
-class InvitationCodes(RedisRepository):
-    """Invitation codes, and the users whom a code has admitted (guests). Methods may raise StoreUnavailable."""
-
-    async def create(self, uses: int, lasts_s: float) -> str:
-        """Return a new code that admits up to ``uses`` users and is valid for ``lasts_s`` seconds."""
-        code = secrets.token_urlsafe(_CODE_BYTES)
-        await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
-        return code
-
-    async def accept(self, jid: str, code: str) -> bool:
-        """Use a code to admit the user ``jid``; return False if the code is invalid.
-
-        The result is True for a user whom any code has admitted before.
-        """
-        own = (keys.INVITATION_CODES, keys.GUESTS)
-        uid = keys.user_id(jid)
-        return bool(await self._redis.run_script("invitation_accept", own, _digest(code), uid, int(time.time())))
-
-    async def is_valid(self, code: str) -> bool:
-        """Return whether a code would admit a user."""
-        found = await self._redis.call("HGET", keys.INVITATION_CODES, _digest(code))
-        uses, until = map(int, (found or b"0 0").split())
-        return uses > 0 and until > time.time()
-
-    async def is_guest(self, jid: str) -> bool:
-        """Return whether a code has admitted a user."""
-        return bool(await self._redis.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
-
-
-def _digest(code: str) -> str:
-    return hashlib.sha256(code.encode("utf-8", "replace")).hexdigest()

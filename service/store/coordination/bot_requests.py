@@ -1,7 +1,7 @@
 """Requests of the console to a connected bot: a dry run of commands, or the preview of a message.
 
 The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes the
-next request. Replies use the keys of :mod:`service.store.coordination.requests`.
+next request. Replies use the keys of :mod:`service.store.coordination.worker_requests`.
 """
 
 import secrets
@@ -14,8 +14,8 @@ import msgspec
 from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, RedisRepository
-from service.store.coordination.requests import ErrorReply, expect_reply, next_reply, send_reply
+from service.store.client.redis_client import MAX_BLOCK_S, RedisRepository
+from service.store.coordination.worker_requests import ErrorReply, expect_reply, next_reply, send_reply
 
 _TIMEOUT_S = 12.0
 _REQUESTS_TTL_S = 60
@@ -71,7 +71,7 @@ class BotRequest(msgspec.Struct, frozen=True):
     until_s: float
 
 
-class DryRunQueue(RedisRepository):
+class BotRequests(RedisRepository):
     """Sends requests to a connected bot and waits for replies. Every method may raise StoreUnavailable."""
 
     async def dry_run(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:

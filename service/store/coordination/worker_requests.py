@@ -23,7 +23,7 @@ from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, Command, RedisClient, RedisRepository
+from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, RedisRepository
 from service.store.client.streams import append_command, wait_for_entries
 from service.store.coordination.leases import Ring
 from service.store.coordination.request_budgets import BlockedHosts
