@@ -276,7 +276,7 @@ class Intake:
                 for each in own.values():
                     if each.adhoc_command:
                         command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
-                        self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
+                        self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.session))
                 await self._inbound_log.remove_notices(list(own))
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_S)

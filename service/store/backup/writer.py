@@ -170,8 +170,8 @@ def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
     """
     intents: dict[bytes, bytes] = {}
     if index is not None:
-        for place, record in zip(index.items[::2], index.items[1::2], strict=True):
-            intents[place.hex().encode()] = b"add " + record.split()[1]
+        for field, record in zip(index.items[::2], index.items[1::2], strict=True):
+            intents[field.hex().encode()] = b"add " + record.split()[1]
     if held is not None:
         intents |= zip(held.items[::2], held.items[1::2], strict=True)
     return [part for pair in intents.items() for part in pair]

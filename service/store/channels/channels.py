@@ -129,9 +129,9 @@ class Channels:
         log = version_log.append(first, before.fields)
         fields = (*log.written, *_first_fields(channel, before.snapshot, snapshot, first))
         await self._redis.call("SADD", keys.channel_registry(channel.id[:2]), channel.id)
-        own = (keys.channel(channel.id), keys.incoming_moves(channel.id))
+        script_keys = (keys.channel(channel.id), keys.incoming_moves(channel.id))
         done, version = await self._redis.run_script(
-            "channel_take_over", own, former, channel.version, joins_at, len(log.deleted), *log.deleted, *fields
+            "channel_take_over", script_keys, former, channel.version, joins_at, len(log.deleted), *log.deleted, *fields
         )
         await self._redis.call(*record_change(channel.id))
         return version if done else None
@@ -243,8 +243,8 @@ class Channels:
         ``cursor`` is the position to continue from; "" means that the version has been queued for all, and ends the
         units of a divided fan-out. ``epoch`` is the caller's fencing token.
         """
-        own = (keys.channel(cid), keys.fanout_units(cid))
-        return bool(await self._redis.run_script("channel_record_fanout", own, epoch, version, cursor, DIVIDED))
+        script_keys = (keys.channel(cid), keys.fanout_units(cid))
+        return bool(await self._redis.run_script("channel_record_fanout", script_keys, epoch, version, cursor, DIVIDED))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
         """Record that a channel is no longer polled. If it is polled again, the first poll delivers no entries.
@@ -268,11 +268,11 @@ class Channels:
             result = report.result
             kept = b"" if report.is_repeat else pack_result(result)
             charge = _UNDECIDED if report.symptom is None else report.symptom
-            own = (keys.channel(cid), keys.poll_results(cid))
+            script_keys = (keys.channel(cid), keys.poll_results(cid))
             commands.append(
                 script_command(
                     "channel_record_poll",
-                    own,
+                    script_keys,
                     kept,
                     POLLS_KEPT,
                     charge,
@@ -400,8 +400,8 @@ class Channels:
 
 
 def _deleted_keys(cid: ChannelId) -> tuple[str, ...]:
-    own = (keys.channel, keys.poll_results, keys.incoming_moves, keys.fanout_units)
-    return tuple(key(cid) for key in own)
+    script_keys = (keys.channel, keys.poll_results, keys.incoming_moves, keys.fanout_units)
+    return tuple(key(cid) for key in script_keys)
 
 
 def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:

@@ -139,8 +139,8 @@ class PublicEntries:
     async def replace(self, cid: ChannelId, before: EntryTable | None, after: EntryTable | None) -> bool:
         """Store the table ``after``, or none, if the channel's present table is ``before``; return whether it is."""
         old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
-        own = (keys.channel(cid),)
-        return bool(await self._redis.run_script("channel_set_field", own, _FIELD, new, old))
+        script_keys = (keys.channel(cid),)
+        return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
         """Return the texts of a channel's listed entries; those whose versions are not in its log are left out."""

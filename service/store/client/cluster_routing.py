@@ -4,7 +4,7 @@ No setting says whether Redis is a cluster. Only a cluster node replies with a M
 the client fetch the slot map. A single Redis is never asked for one.
 
 In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
-therefore loses no acknowledged write (docs/decisions).
+therefore loses no acknowledged write (docs/decisions/0020).
 """
 
 import asyncio
@@ -97,8 +97,8 @@ class SlotMap:
 
     def master(self, slot: int) -> Address | None:
         """Return the address of the master node of a slot; None if it is unknown."""
-        place = bisect_right(self._starts, slot) - 1
-        return self.masters[place] if place >= 0 else None
+        index = bisect_right(self._starts, slot) - 1
+        return self.masters[index] if index >= 0 else None
 
     @property
     def is_fresh(self) -> bool:
@@ -172,16 +172,16 @@ class NodePools:
         retry_until_s: float | None = None
         while True:
             self._check_usable()
-            await self._send([(place, commands[place]) for place in pending], replies)
-            failed = [place for place in pending if isinstance(replies[place], Exception)]
-            pending = [place for place in failed if self._is_retryable(replies[place])]
+            await self._send([(index, commands[index]) for index in pending], replies)
+            failed = [index for index in pending if isinstance(replies[index], Exception)]
+            pending = [index for index in failed if self._is_retryable(replies[index])]
             if not pending or (retry_until_s is not None and time.monotonic() >= retry_until_s):
                 return replies
             if retry_until_s is None:
                 retry_until_s = time.monotonic() + REPLY_TIMEOUT_S
             else:
                 await asyncio.sleep(_RETRY_DELAY_S)
-            await self._refresh_after_errors({place: replies[place] for place in pending}, commands)
+            await self._refresh_after_errors({index: replies[index] for index in pending}, commands)
             if not self._slots:
                 return replies
 
@@ -208,7 +208,7 @@ class NodePools:
             self._slots.is_fresh or all(isinstance(error, exceptions.AskError) for error in failed.values())
         ):
             return
-        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, NO_REPLY)}
+        silent = {self.node_of(commands[index]) for index, error in failed.items() if isinstance(error, NO_REPLY)}
         await self._fetch_slot_map(sorted([*dict.fromkeys([*moved, *self._known_nodes()])], key=silent.__contains__))
 
     def _is_retryable(self, error: Exception) -> bool:
@@ -217,40 +217,40 @@ class NodePools:
         has_other_nodes = bool(self._slots) or len(self._seeds) > 1
         return has_other_nodes and (isinstance(error, _LATER) or (self._tries > 1 and isinstance(error, NO_REPLY)))
 
-    async def _send(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
+    async def _send(self, indexed: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
         """Send commands to their nodes, to all nodes concurrently.
 
-        ``asked`` has pairs (index, command). The reply or the error is stored at this index of ``replies``.
+        ``indexed`` has pairs (index, command). The reply or the error is stored at this index of ``replies``.
         """
         if not self._slots:
-            await self._send_to_node(None, asked, replies)
+            await self._send_to_node(None, indexed, replies)
             return
         by_node: dict[Address | None, list[tuple[int, Command]]] = {}
-        for place, command in asked:
-            before = replies[place]
+        for index, command in indexed:
+            before = replies[index]
             if isinstance(before, exceptions.AskError) and not isinstance(before, exceptions.MovedError):
                 by_node.setdefault(before.node_addr, []).append((-1, ("ASKING",)))
-                by_node[before.node_addr].append((place, command))
+                by_node[before.node_addr].append((index, command))
             else:
-                by_node.setdefault(self.node_of(command), []).append((place, command))
+                by_node.setdefault(self.node_of(command), []).append((index, command))
         await asyncio.gather(*(self._send_to_node(node, some, replies) for node, some in by_node.items()))
 
     async def _send_to_node(
-        self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]
+        self, node: Address | None, indexed: Sequence[tuple[int, Command]], replies: list[Any]
     ) -> None:
         slots = self._slots
-        commands = [command for _, command in asked]
+        commands = [command for _, command in indexed]
         replicate = self._replicated and node in slots.replicated and any(map(is_write, commands))
         extra: list[Command] = [("WAIT", 1, _REPLICATION_TIMEOUT_MS)] if replicate else []
         extra += [("CLUSTER", "SLOTS")] if slots.is_outdated else []
         try:
             received = await run_commands(self._pool(node), [*commands, *extra])
         except NO_REPLY as error:
-            received = [error] * len(asked)
-        for (place, _), reply in zip(asked, received, strict=False):
-            if place >= 0:
-                replies[place] = reply
-        extra_replies = received[len(asked) :]
+            received = [error] * len(indexed)
+        for (index, _), reply in zip(indexed, received, strict=False):
+            if index >= 0:
+                replies[index] = reply
+        extra_replies = received[len(indexed) :]
         if slots.is_outdated and extra_replies and isinstance(extra_replies[-1], list):
             slots.update(extra_replies[-1], node)
         if replicate and extra_replies and extra_replies[0] == 0:

@@ -200,12 +200,12 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     others.
     """
     replies = await _exchange(client, commands)
-    missing = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+    missing = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
     if missing:
         _SentScripts.removals += 1
-        again = await _exchange(client, [commands[place] for place in missing])
-        for place, reply in zip(missing, again, strict=True):
-            replies[place] = reply
+        again = await _exchange(client, [commands[index] for index in missing])
+        for index, reply in zip(missing, again, strict=True):
+            replies[index] = reply
     return replies
 
 
@@ -220,8 +220,8 @@ async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
     finally:
         await pool.release(connection)
     converters: Any = client.response_callbacks
-    for place, command in enumerate(commands):
+    for index, command in enumerate(commands):
         convert = dict.get(converters, command[0])  # the driver's own look-up ignores case, in Python
-        if convert is not None and not isinstance(replies[place], exceptions.RedisError):
-            replies[place] = convert(replies[place])
+        if convert is not None and not isinstance(replies[index], exceptions.RedisError):
+            replies[index] = convert(replies[index])
     return replies

@@ -21,24 +21,11 @@ from redis import exceptions
 from service.errors import StoreUnavailable
 from service.observability.metrics import REDIS_ERRORS
 from service.settings import Settings
-from service.store.client.cluster_routing import (
-    READ_ONLY_MARKER,
-    REPLY_TIMEOUT_S,
-    Address,
-    NodePools,
-    SlotMap,
-)
+from service.store.client.cluster_routing import READ_ONLY_MARKER, REPLY_TIMEOUT_S, Address, NodePools, SlotMap
 from service.store.client.identity import IdentityGuard
 from service.store.client.node_connections import Command, Value
 
-__all__ = [
-    "MAX_BLOCK_S",
-    "Command",
-    "RedisClient",
-    "RedisRepository",
-    "Value",
-    "script_command",
-]
+__all__ = ["MAX_BLOCK_S", "Command", "RedisClient", "RedisRepository", "Value", "script_command"]
 
 _PER_ROUND_TRIP = 500
 """Maximum number of commands in one round trip. More would delay other commands and grow the buffers of the process."""
@@ -111,9 +98,9 @@ def _translate(error: Exception) -> Exception:
 
 def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exception | None:
     """Return the error to raise for the first command that failed; None if none failed."""
-    for place, reply in enumerate(replies):
+    for index, reply in enumerate(replies):
         if isinstance(reply, exceptions.ResponseError):
-            reply.add_note(f"It was the reply to {commands[place][0]!r}, command {place + 1} of {len(commands)}.")
+            reply.add_note(f"It was the reply to {commands[index][0]!r}, command {index + 1} of {len(commands)}.")
         if isinstance(reply, Exception):
             return _translate(reply)
     return None

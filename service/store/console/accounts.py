@@ -143,8 +143,9 @@ class AccountStore(RedisRepository):
         before = expected.get(name)
         identity = None if account is None else (account.created_s, account.secret)
         is_other = before is None or identity != (before.created_s, before.secret)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS, keys.CONSOLE_SETUP_TOKENS]
-        return bool(await self._redis.run_script("console_change_account", own, name, packed, int(is_other), *known))
+        script_keys = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS, keys.CONSOLE_SETUP_TOKENS]
+        arguments = (name, packed, int(is_other), *known)
+        return bool(await self._redis.run_script("console_change_account", script_keys, *arguments))
 
     async def new_setup_token(self) -> str:
         """Return a new token that allows the creation of the first account, once and within ``SETUP_TTL_S``.
@@ -179,11 +180,11 @@ class AccountStore(RedisRepository):
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
+        script_keys = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, link))
         return (
             token
-            if await self._redis.run_script("console_create_password_link", own, name, *packed, SETUP_TTL_S)
+            if await self._redis.run_script("console_create_password_link", script_keys, name, *packed, SETUP_TTL_S)
             else None
         )
 
@@ -397,14 +398,14 @@ class LoginLimits(RedisRepository):
 
         The token replaces ``token_before``, the browser's earlier token.
         """
-        token, own, now_s = new_token(), _browsers_of(name), time.time()
+        token, key, now_s = new_token(), _browsers_of(name), time.time()
         await self._redis.call_many(
             [
-                ("ZREM", own, _browser_hash(account, token_before)),
-                ("ZREMRANGEBYSCORE", own, "-inf", now_s),
-                ("ZADD", own, now_s + BROWSER_TTL_S, _browser_hash(account, token)),
-                ("ZREMRANGEBYRANK", own, 0, -1 - MAX_KNOWN_BROWSERS),
-                ("EXPIRE", own, BROWSER_TTL_S),
+                ("ZREM", key, _browser_hash(account, token_before)),
+                ("ZREMRANGEBYSCORE", key, "-inf", now_s),
+                ("ZADD", key, now_s + BROWSER_TTL_S, _browser_hash(account, token)),
+                ("ZREMRANGEBYRANK", key, 0, -1 - MAX_KNOWN_BROWSERS),
+                ("EXPIRE", key, BROWSER_TTL_S),
             ]
         )
         return token

@@ -60,8 +60,8 @@ class AuditLog(RedisRepository):
 
     async def end(self, note: str, deed: AuditedAction) -> None:
         """Move the action that began under the id ``note`` to the log. ``deed`` is the action with its outcome."""
-        own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
-        await self._redis.run_script("console_end_action", own, note, msgspec.msgpack.encode(deed), *_LIMITS)
+        script_keys = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
+        await self._redis.run_script("console_end_action", script_keys, note, msgspec.msgpack.encode(deed), *_LIMITS)
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
@@ -76,10 +76,10 @@ class AuditLog(RedisRepository):
     async def _log_interrupted(self) -> None:
         """Move actions to the log that a console process began but did not end, because it failed."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
-        own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
+        script_keys = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [
-            script_command("console_end_action", own, note, packed, *_LIMITS)
+            script_command("console_end_action", script_keys, note, packed, *_LIMITS)
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]
@@ -109,19 +109,20 @@ class IdempotencyStore(RedisRepository):
         Return the stored response to the earlier request with this key; None if this request is the first. ``request``
         is a digest of the request.
         """
-        place = keys.console_repeat(digest(f"{who} {key}"))
+        response_key = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
-        if await self._redis.call("SET", place, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
+        if await self._redis.call("SET", response_key, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
             return None
-        held = await self._redis.call("GET", place)
+        held = await self._redis.call("GET", response_key)
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
-    async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
-        """Store the response ``kept`` to the request of the account ``who`` with this idempotency key.
+    async def end(self, who: str, key: str, response: StoredResponse | None) -> None:
+        """Store the ``response`` to the request of the account ``who`` with this idempotency key.
 
-        If ``kept`` is None, the record is deleted instead, so that the request can be sent again.
+        If ``response`` is None, the record is deleted instead, so that the request can be sent again.
         """
-        place = keys.console_repeat(digest(f"{who} {key}"))
-        await self._redis.call(
-            *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _RESPONSE_TTL_S))
-        )
+        response_key = keys.console_repeat(digest(f"{who} {key}"))
+        if response is None:
+            await self._redis.call("DEL", response_key)
+        else:
+            await self._redis.call("SET", response_key, msgspec.msgpack.encode(response), "EX", _RESPONSE_TTL_S)

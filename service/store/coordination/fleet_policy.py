@@ -102,13 +102,13 @@ class BoundsStore(RedisRepository):
         ``by`` is the admin's name. Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels
         have bounds.
         """
-        own = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
+        script_keys = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
         kept = await self._redis.run_script(
-            "bounds_set", own, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
+            "bounds_set", script_keys, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
         )
         if not kept:
             raise LimitReached(
-                f"{MAX_BOUNDED_CHANNELS:,} channels have bounds of their own already. Take some of them away."
+                f"{MAX_BOUNDED_CHANNELS:,} channels have bounds of their script_keys already. Take some of them away."
             )
 
     async def delete(self, cid: ChannelId) -> None:

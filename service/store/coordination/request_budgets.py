@@ -152,8 +152,8 @@ class RequestBudgets(RedisRepository):
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
-        own = (keys.site_pause(site), keys.site_budget(site))
-        left_ms: int = await self._redis.run_script("site_pause", own, asked_ms, _PAUSE_KEPT_MS, *bounds_ms)
+        script_keys = (keys.site_pause(site), keys.site_budget(site))
+        left_ms: int = await self._redis.run_script("site_pause", script_keys, asked_ms, _PAUSE_KEPT_MS, *bounds_ms)
         return left_ms / 1000
 
     async def site_paused_s(self, site: str) -> float:

@@ -70,9 +70,9 @@ class NodeInboxes(RedisRepository):
         messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]
         return messages, found[-1][0] if found else after
 
-    async def trim(self, node: NodeId, place: str) -> None:
-        """Delete the messages in the node's inbox before the entry with the id ``place``."""
-        await self._redis.call("XTRIM", keys.inbox(node), "MINID", place)
+    async def trim(self, node: NodeId, entry_id: str) -> None:
+        """Delete the messages in the node's inbox before the entry ``entry_id``."""
+        await self._redis.call("XTRIM", keys.inbox(node), "MINID", entry_id)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that have left the ring."""

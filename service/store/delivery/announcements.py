@@ -147,8 +147,8 @@ class AnnouncementStore(RedisRepository):
             await self._redis.call_many([("ZADD", to, *scores), ("EXPIRE", to, _RECIPIENTS_TTL_S)])
         record = msgspec.structs.replace(announcement, total=len(ordered))
         given = (announcement.number, msgspec.json.encode(record), announcement.number - _RECORDS_KEPT)
-        own = (keys.ANNOUNCEMENTS, keys.RUNNING_ANNOUNCEMENTS)
-        return bool(await self._redis.run_script("announcement_start", own, *given))
+        script_keys = (keys.ANNOUNCEMENTS, keys.RUNNING_ANNOUNCEMENTS)
+        return bool(await self._redis.run_script("announcement_start", script_keys, *given))
 
     async def stop(self, number: int, now_s: float) -> bool:
         """Stop an announcement; return False if it is not running.

@@ -91,11 +91,8 @@ class FanOutUnits(RedisRepository):
 
         ``cursor`` is the position to continue from; "" means that the unit is finished.
         """
-        own = (keys.fanout_units(cid),)
-        milliseconds = int(CLAIM_S * 1000)
-        return bool(
-            await self._redis.run_script("fanout_record", own, unit.label, unit.token, cursor, queued, milliseconds)
-        )
+        arguments = (unit.label, unit.token, cursor, queued, int(CLAIM_S * 1000))
+        return bool(await self._redis.run_script("fanout_record", (keys.fanout_units(cid),), *arguments))
 
 
 def _keys(cid: ChannelId) -> tuple[str, str]:

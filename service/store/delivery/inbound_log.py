@@ -59,13 +59,13 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
 class BotNotice(msgspec.Struct, frozen=True):
     """A notice to the other bots: a message of this user was stored, or the user's client has sent an ad-hoc command.
 
-    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``voice`` is the id
-    of the session that has to reply to the command.
+    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``session`` is the
+    id of the XMPP session that has to reply to the command.
     """
 
     uid: UserId
     adhoc_command: bytes = b""
-    voice: str = ""
+    session: str = ""
 
 
 class InboundLog(RedisRepository):
@@ -89,8 +89,8 @@ class InboundLog(RedisRepository):
         for one in messages:
             uid = user_id(one.jid)
             given = (one.token, one.payload, one.address, MAX_UNANSWERED, one.since_s, TOKEN_TTL_S)
-            own = (keys.inbound_messages(uid), keys.inbound_tokens(uid), keys.home_address(uid))
-            commands.append(script_command("inbound_add", own, *given))
+            script_keys = (keys.inbound_messages(uid), keys.inbound_tokens(uid), keys.home_address(uid))
+            commands.append(script_command("inbound_add", script_keys, *given))
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
@@ -117,8 +117,8 @@ class InboundLog(RedisRepository):
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
         """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
-        own = (keys.inbound_messages(uid), keys.inbound_replies(uid))
-        await self._redis.run_script("inbound_record_reply", own, entry_id, msgspec.json.encode(stanzas))
+        script_keys = (keys.inbound_messages(uid), keys.inbound_replies(uid))
+        await self._redis.run_script("inbound_record_reply", script_keys, entry_id, msgspec.json.encode(stanzas))
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         """Remove messages that have been answered, given as pairs (user id, entry id)."""
@@ -163,7 +163,7 @@ class InboundLog(RedisRepository):
         """Send notices to the other bots."""
         await self._redis.call_many(
             [
-                append_command(keys.BOT_NOTICES, "u", each.uid, "o", each.adhoc_command, "v", each.voice)
+                append_command(keys.BOT_NOTICES, "u", each.uid, "o", each.adhoc_command, "v", each.session)
                 for each in notices
             ]
         )
@@ -184,18 +184,18 @@ class InboundLog(RedisRepository):
         if ids:
             await self._redis.call("XDEL", keys.BOT_NOTICES, *ids)
 
-    async def queue_stanzas(self, voice: str, stanzas: Sequence[str]) -> None:
-        """Queue stanzas to be sent by the bot whose session has the id ``voice``."""
-        stream = keys.queued_stanzas(voice)
+    async def queue_stanzas(self, session: str, stanzas: Sequence[str]) -> None:
+        """Queue stanzas to be sent by the bot that has the XMPP session ``session`` (an id)."""
+        stream = keys.queued_stanzas(session)
         commands = [append_command(stream, "s", each) for each in stanzas]
         await self._redis.call_many([*commands, ("EXPIRE", stream, _STANZAS_TTL_S)])
 
-    async def read_stanzas(self, voice: str) -> dict[str, str]:
-        """Wait up to ``MAX_BLOCK_S`` seconds for stanzas to be sent by the session ``voice``; return them by id."""
-        found = await wait_for_entries(self._redis, keys.queued_stanzas(voice), "0", _ENTRIES_PER_READ)
+    async def read_stanzas(self, session: str) -> dict[str, str]:
+        """Wait up to ``MAX_BLOCK_S`` seconds for stanzas that an XMPP session has to send; return them by id."""
+        found = await wait_for_entries(self._redis, keys.queued_stanzas(session), "0", _ENTRIES_PER_READ)
         return {ident: fields[b"s"].decode() for ident, fields in found}
 
-    async def remove_stanzas(self, voice: str, places: Sequence[str]) -> None:
-        """Remove stanzas that the session ``voice`` has sent. ``places`` are the stanzas' ids."""
-        if places:
-            await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
+    async def remove_stanzas(self, session: str, ids: Sequence[str]) -> None:
+        """Remove stanzas that a session has sent. ``ids`` are the stanzas' ids."""
+        if ids:
+            await self._redis.call("XDEL", keys.queued_stanzas(session), *ids)

@@ -239,8 +239,8 @@ class Outbox(RedisRepository):
 
         ``after`` maps each user to the id of the item after which the result begins; "" stands for the beginning.
         """
-        firsts = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
-        found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
+        ranges = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
+        found = await self._redis.call_many([("XRANGE", *each, "+", "COUNT", max_items) for each in ranges])
         return [[_parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
@@ -479,8 +479,8 @@ class DeadLetters:
         uid = _parse_letter(letter, fields).user
         if not uid:
             raise UserError("That message cannot be read: its content is unknown. It can be dropped.")
-        own = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
-        await self._redis.run_script("outbox_requeue", own, fields[b"items"])
+        script_keys = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
+        await self._redis.run_script("outbox_requeue", script_keys, fields[b"items"])
         await self._outbox.wake_delivery([uid])
         await self._redis.call("XDEL", keys.DEAD_LETTERS, letter)
         return True

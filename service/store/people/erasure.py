@@ -35,14 +35,14 @@ _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 class Erasure:
     """Erases users. Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then."""
 
-    def __init__(self, redis: RedisClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
+    def __init__(self, redis: RedisClient, subscriptions: Subscriptions, saved_searches: SavedSearches) -> None:
         """Create the eraser.
 
-        ``subscriptions`` and ``standing`` are the subscriptions and saved searches of all users.
+        ``subscriptions`` and ``saved_searches`` are the subscriptions and saved searches of all users.
         """
         self._redis = redis
         self._subscriptions = subscriptions
-        self._standing = standing
+        self._saved_searches = saved_searches
 
     async def erase(self, jid: str) -> bool:
         """Erase a user; return whether restrictions by admins remain.
@@ -73,7 +73,7 @@ class Erasure:
         Return whether restrictions by admins remain.
         """
         await self._subscriptions.end_all_of_user(uid)
-        await self._standing.remove_all(uid)
+        await self._saved_searches.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
         await self._redis.run_script("counter_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)
         is_restricted = await self._keep_restrictions(uid)
@@ -111,18 +111,18 @@ class Erasure:
 
         A notification of new items may name several users. The others are notified again, which has no effect.
         """
-        async for place, fields in self._entries(stream):
+        async for entry_id, fields in self._entries(stream):
             users = fields.get(b"u", b"").decode().split()
             if uid in users:
                 others = " ".join(other for other in users if other != uid)
                 if others:
                     await self._redis.call(*append_command(stream, "u", others))
-                await self._redis.call("XDEL", stream, place)
+                await self._redis.call("XDEL", stream, entry_id)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
         """Yield the id and the fields of each entry of a stream."""
         after = "-"
         while page := await self._redis.call("XRANGE", stream, after, "+", "COUNT", _PAGE):
-            for place, fields in page:
-                after = f"({place.decode()}"
-                yield place.decode(), fields
+            for entry_id, fields in page:
+                after = f"({entry_id.decode()}"
+                yield entry_id.decode(), fields

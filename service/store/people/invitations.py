@@ -27,9 +27,9 @@ class InvitationCodes(RedisRepository):
 
         The result is True for a user whom any code has admitted before.
         """
-        own = (keys.INVITATION_CODES, keys.GUESTS)
-        uid = keys.user_id(jid)
-        return bool(await self._redis.run_script("invitation_accept", own, _digest(code), uid, int(time.time())))
+        script_keys = (keys.INVITATION_CODES, keys.GUESTS)
+        arguments = (_digest(code), keys.user_id(jid), int(time.time()))
+        return bool(await self._redis.run_script("invitation_accept", script_keys, *arguments))
 
     async def is_valid(self, code: str) -> bool:
         """Return whether a code would admit a user."""

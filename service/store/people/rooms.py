@@ -58,12 +58,12 @@ class BotRooms(RedisRepository):
     async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
         """Record that the group chat ``jid`` assigned the id ``room_id`` to the bot's message ``message_id``."""
         pair = msgspec.msgpack.encode((room_id, message_id))
-        own = keys.room_message_ids(keys.user_id(jid))
+        key = keys.room_message_ids(keys.user_id(jid))
         await self._redis.call_many(
             [
-                ("LREM", own, 0, pair),
-                ("RPUSH", own, pair),
-                ("LTRIM", own, -MAX_MESSAGE_IDS, -1),
-                ("EXPIRE", own, _MESSAGE_IDS_TTL_S),
+                ("LREM", key, 0, pair),
+                ("RPUSH", key, pair),
+                ("LTRIM", key, -MAX_MESSAGE_IDS, -1),
+                ("EXPIRE", key, _MESSAGE_IDS_TTL_S),
             ]
         )

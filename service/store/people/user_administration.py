@@ -41,10 +41,10 @@ class Person(msgspec.Struct, frozen=True):
 class People:
     """All users who have ever written to a bot. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox, blocked_domains: BlockedHosts) -> None:
+    def __init__(self, redis: RedisClient, erasure: Erasure, outbox: Outbox, blocked_domains: BlockedHosts) -> None:
         self._redis = redis
         self._blocked_domains = blocked_domains
-        self._forgetting = forgetting
+        self._erasure = erasure
         self._outbox = outbox
 
     async def ids(self) -> list[UserId]:
@@ -125,9 +125,9 @@ class People:
         if jid:
             limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))
             await self._redis.call_many([("DEL", *limits), ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid)])
-            await self._forgetting.erase(jid)
+            await self._erasure.erase(jid)
         return bool(jid)
 
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
-        own = (keys.user(uid), keys.restrictions(uid))
-        return bool(await self._redis.run_script("user_restrict", own, field, value))
+        script_keys = (keys.user(uid), keys.restrictions(uid))
+        return bool(await self._redis.run_script("user_restrict", script_keys, field, value))

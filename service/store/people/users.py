@@ -177,8 +177,8 @@ class PreferenceStore(RedisRepository):
 
     async def put(self, jid: str, number: int, preferences: Preferences) -> None:
         """Store a user's preferences for the subscription with this number. Number 0 stands for all subscriptions."""
-        own = keys.preferences(keys.user_id(jid))
+        key = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
-            await self._redis.call("HDEL", own, number)
+            await self._redis.call("HDEL", key, number)
         else:
-            await self._redis.call("HSET", own, number, msgspec.msgpack.encode(preferences))
+            await self._redis.call("HSET", key, number, msgspec.msgpack.encode(preferences))

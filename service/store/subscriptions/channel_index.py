@@ -221,14 +221,14 @@ class ChannelIndex:
             walk.on_leaf_page(answer, page)
             if isinstance(answer, Accepted) and walk.records:
                 # By channel, not by leaf, so that the load of each half of the leaf is known.
-                told = answer.group.intersection(channel) or answer.group
-                await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
+                group = answer.group.intersection(channel) or answer.group
+                await self._keyspaces.record_deliveries(question.probe.keyspace, group, len(walk.records))
         return walk.records
 
 
-def _format_cursor(place: Position | None) -> str:
+def _format_cursor(position: Position | None) -> str:
     """Return the cursor for a position in the channel index; None is the beginning."""
-    key, name = place or (0, "")
+    key, name = position or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 

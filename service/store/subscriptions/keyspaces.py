@@ -218,7 +218,7 @@ class KeyspaceStore:
                 for probe, mark in asked
             ]
         )
-        return [(said if isinstance(said, bytes) else None, number) for said, number in replies]
+        return [(answer if isinstance(answer, bytes) else None, number) for answer, number in replies]
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
         """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""
@@ -270,8 +270,8 @@ class KeyspaceStore:
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return the number of deliveries since the last call, by key group, and reset it to 0."""
-        own = keys.keyspace_deliveries(keyspace)
-        found, _ = await self._redis.call_many([("HGETALL", own), ("DEL", own)])
+        counters = keys.keyspace_deliveries(keyspace)
+        found, _ = await self._redis.call_many([("HGETALL", counters), ("DEL", counters)])
         return {KeyGroup.from_label(label.decode(), self.bits): int(number) for label, number in found.items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
@@ -315,10 +315,10 @@ class KeyspaceStore:
             await self._admit(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
-            said, *rest = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
-            if isinstance(said, bytes):
-                return Accepted(KeyGroup.from_label(said.decode(), self.bits)), rest
-            fields = decode_fields(said)
+            answer, *rest = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
+            if isinstance(answer, bytes):
+                return Accepted(KeyGroup.from_label(answer.decode(), self.bits)), rest
+            fields = decode_fields(answer)
             table = self._table(probe.keyspace, fields)
             if fields or not table.entries:
                 return accept_object(table, probe.key), rest
@@ -440,12 +440,12 @@ class LoadStore:
         Only the worker that balances the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s), and
         ``memory`` has the half-lives of rates.
         """
-        told, (before,) = await asyncio.gather(
+        delivered, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
         )
         risen = {
             prefix: before.get(prefix, DeliveryRate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
-            for prefix, deliveries in told.items()
+            for prefix, deliveries in delivered.items()
         }
         faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_faint(rate)]
         await self._note(keyspace, risen, faint, fleet_s)
@@ -488,13 +488,13 @@ class LoadStore:
         await self._note(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
 
     async def _note(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], fleet_s: float) -> None:
-        own = keys.keyspace_rates(keyspace)
+        key = keys.keyspace_rates(keyspace)
         commands: list[Command] = []
         if rates:
             fields = [value for prefix, rate in rates.items() for value in (prefix.label, _text(rate, fleet_s))]
-            commands += [("HSET", own, *fields), ("EXPIRE", own, RATES_TTL_S)]
+            commands += [("HSET", key, *fields), ("EXPIRE", key, RATES_TTL_S)]
         if gone:
-            commands.append(("HDEL", own, *(prefix.label for prefix in gone)))
+            commands.append(("HDEL", key, *(prefix.label for prefix in gone)))
         if commands:
             await self._redis.call_many(commands)
 

@@ -56,9 +56,9 @@ class Subscriptions:
             self._announce(uid), self._register_user(uid), self._channels.resolve(cid)
         )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
-        new, *maximum = await self._redis.run_script("user_subscribe", own, *given)
+        new, *maximum = await self._redis.run_script("user_subscribe", script_keys, *given)
         if maximum:
             raise LimitReached("You've reached the maximum of {count} subscriptions.", count=maximum[0])
         await self._replay(uid, stamp)
@@ -78,15 +78,15 @@ class Subscriptions:
         stamp = await self._announce(uid)
         queued = (keys.outbox(uid), keys.in_flight(uid))
         chosen = (keys.preferences(uid), keys.last_sent_times(uid))
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
-        seq = await self._redis.run_script("user_unsubscribe", own, cid)
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
+        seq = await self._redis.run_script("user_unsubscribe", script_keys, cid)
         await self._replay(uid, stamp)
         return bool(seq)
 
     async def end_all_of_user(self, uid: UserId) -> None:
         """End all subscriptions of a user."""
-        for place in await self._redis.call("HKEYS", keys.user_index(uid)):
-            await self._unsubscribe(uid, place.hex())
+        for field in await self._redis.call("HKEYS", keys.user_index(uid)):
+            await self._unsubscribe(uid, field.hex())
         await self._replay(uid, await self._announce(uid))
 
     async def _register_user(self, uid: UserId) -> int:
@@ -119,8 +119,8 @@ class Subscriptions:
 
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
-        await self._redis.run_script("user_move_subscription", own, cid, successor, joins_at)
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
+        await self._redis.run_script("user_move_subscription", script_keys, cid, successor, joins_at)
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
@@ -132,7 +132,7 @@ class Subscriptions:
         held = await self._redis.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:
             await self._identity.verify()
-        found = [_parse_subscription(place.hex(), record) for place, record in held.items()]
+        found = [_parse_subscription(field.hex(), record) for field, record in held.items()]
         return sorted(found, key=lambda subscription: subscription.number)
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
@@ -159,9 +159,9 @@ class Subscriptions:
         A change that began less than ``min_age_s`` seconds ago may still be in progress and is left alone.
         """
         now_ms = time.time() * 1000
-        noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
+        listed = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
         # A time in the future was recorded before the clock was set back.
-        left = [(uid.decode(), at_ms) for uid, at_ms in noted if not 0 <= now_ms - at_ms < min_age_s * 1000]
+        left = [(uid.decode(), at_ms) for uid, at_ms in listed if not 0 <= now_ms - at_ms < min_age_s * 1000]
         for start in range(0, len(left), _CONCURRENT_REPLAYS):
             some = left[start : start + _CONCURRENT_REPLAYS]
             await asyncio.gather(*(self._replay(uid, stamp) for uid, stamp in some))
@@ -257,8 +257,9 @@ class SubscriptionPauses:
         user, but caused by bounced messages. In this case, items in flight are withheld too, and only an automatic
         resume ends the pause.
         """
-        own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
-        paused = await self._redis.run_script("user_pause", own, "*" if automatic else "", int(saved_searches), *cids)
+        script_keys = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
+        mark = "*" if automatic else ""
+        paused = await self._redis.run_script("user_pause", script_keys, mark, int(saved_searches), *cids)
         return [cid.decode() for cid in paused]
 
     async def resume(
@@ -269,9 +270,9 @@ class SubscriptionPauses:
         One item per channel is queued for all its withheld versions. If ``automatic`` is true, only automatic pauses
         end. The result contains only channels that were paused.
         """
-        own, mark = _own_keys(jid), "*" if automatic else ""
+        mark = "*" if automatic else ""
         resumed, unheard, searches_paused = await self._redis.run_script(
-            "user_resume", own, time.time(), mark, int(saved_searches), *cids
+            "user_resume", _own_keys(jid), time.time(), mark, int(saved_searches), *cids
         )
         await self._outbox.wake_delivery([keys.user_id(jid)])  # also without items: a repeated call cannot tell
         return ResumeResult(
@@ -284,10 +285,10 @@ class SubscriptionPauses:
         The pause lasts until :meth:`resume_reachable` is called. ``cids`` are the user's channels. The call is
         idempotent.
         """
-        own = keys.user(keys.user_id(jid))
-        unreachable, silent = await self._redis.call("HMGET", own, "unreachable", "unheard")
+        key = keys.user(keys.user_id(jid))
+        unreachable, silent = await self._redis.call("HMGET", key, "unreachable", "unheard")
         if unreachable is None:
-            await self._redis.call("HSET", own, "unreachable", int(silent is None))
+            await self._redis.call("HSET", key, "unreachable", int(silent is None))
         await self.pause(jid, cids, saved_searches=True, automatic=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
@@ -295,12 +296,12 @@ class SubscriptionPauses:
 
         Return False if the user was not suspended as unreachable. ``cids`` are the user's channels.
         """
-        own = keys.user(keys.user_id(jid))
-        unreachable = await self._redis.call("HGET", own, "unreachable")
+        key = keys.user(keys.user_id(jid))
+        unreachable = await self._redis.call("HGET", key, "unreachable")
         if unreachable is None:
             return False
         await self.resume(jid, cids, saved_searches=unreachable == b"1", automatic=True)
-        await self._redis.call("HDEL", own, "unreachable")
+        await self._redis.call("HDEL", key, "unreachable")
         return True
 
 
