@@ -426,7 +426,7 @@ class Node:
         self._context.poller.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
         POLL_BUDGET.set((objective.budget_polls_per_minute or 0) / 60)
-        await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
+        await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.by_channel))
 
     async def _on_events(self, *events: Event) -> None:
         """Pass events to the protocol, and execute the effects that it returns."""

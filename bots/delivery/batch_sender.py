@@ -108,7 +108,7 @@ class BatchSender:
 
     async def _without_blocked(self, user_ids: Sequence[UserId]) -> Sequence[UserId]:
         """Drop the queued items of users whose domain is blocked; return the other users."""
-        blocked = await self._store.users.with_blocked_domain(user_ids)
+        blocked = await self._store.users.users_of_blocked_domains(user_ids)
         if blocked:
             await self._store.outbox.drop_queued(list(blocked))
         return [user_id for user_id in user_ids if user_id not in blocked]

@@ -345,7 +345,7 @@ class RoomClient:
         if not await self._count_invitation(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
             return True
         involved = {sender, invitation.room, invitation.inviter}
-        if await self._store.users.of_blocked_domains(list(involved)):
+        if await self._store.users.jids_of_blocked_domains(list(involved)):
             return True
         return await self._is_any_suspended(map(user_id, involved))
 

@@ -259,7 +259,7 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
         raise UserError(f"An account can have at most {_MAX_KEYS} API keys. Revoke one that is no longer used.")
     scopes = tuple(scope for scope in SCOPES if scope in body.scopes)
     now_s = request.app[CLOCK].wall_s()
-    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, now_s)
+    key, token = await store.api_keys.create(body.name, (principal.name, account), scopes, now_s)
     return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 
 

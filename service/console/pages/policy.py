@@ -301,7 +301,7 @@ async def _preview(
         rows = [row for row in list(cache.rows.values()) if not row.moved]
         rows = [row for row in rows if row.listed or cache.subscribers(row.id)]
         rows = [row for row in rows if row.paused_until_s <= now_s and not cache.is_blocked(row)]
-        model = PolicyModel([_channel_load(cache, row, bounds.of, now_s) for row in rows], ring, rates)
+        model = PolicyModel([_channel_load(cache, row, bounds.by_channel, now_s) for row in rows], ring, rates)
         now, then = model.outcome(before), model.outcome(after)
         preview = PolicyPreview(len(rows), len(ring.nodes), now, then, warning=one_bound_warning(then.bounds))
         changes = model.largest_delay_changes(before, after, _MAX_DELAY_CHANGES)

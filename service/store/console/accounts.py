@@ -312,7 +312,7 @@ class ApiKey(msgspec.Struct, frozen=True):
 class ApiKeyStore(RedisRepository):
     """API keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
-    async def make(
+    async def create(
         self, name: str, owner: tuple[str, Account], scopes: tuple[str, ...], now_s: float
     ) -> tuple[ApiKey, str]:
         """Create an API key called ``name``; return it, and the token to send with requests.

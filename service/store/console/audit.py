@@ -17,6 +17,7 @@ MAX_ENTRIES: Final = 10_000
 KEPT_S: Final = 366 * 86_400
 """How long actions are kept."""
 _LIMITS: Final = (MAX_ENTRIES, KEPT_S)
+_SCRIPT_KEYS: Final = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
 _MAX_DURATION_S = 300.0
 _RESPONSE_TTL_S = 24 * 3600
 _IN_PROGRESS_TTL_S = 120
@@ -54,14 +55,15 @@ class AuditLog(RedisRepository):
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    async def begin(self, note: str, deed: AuditedAction) -> None:
-        """Record that an action begins. ``note`` is a unique id, by which :meth:`end` identifies the action."""
-        await self._redis.call("HSET", keys.AUDIT_PENDING, note, msgspec.msgpack.encode(deed))
+    async def begin(self, action_id: str, action: AuditedAction) -> None:
+        """Record that an action begins. ``action_id`` is unique; :meth:`end` identifies the action by it."""
+        await self._redis.call("HSET", keys.AUDIT_PENDING, action_id, msgspec.msgpack.encode(action))
 
-    async def end(self, note: str, deed: AuditedAction) -> None:
-        """Move the action that began under the id ``note`` to the log. ``deed`` is the action with its outcome."""
-        script_keys = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
-        await self._redis.run_script("console_end_action", script_keys, note, msgspec.msgpack.encode(deed), *_LIMITS)
+    async def end(self, action_id: str, action: AuditedAction) -> None:
+        """Move the action that began under the id ``action_id`` to the log. ``action`` includes its outcome."""
+        await self._redis.run_script(
+            "console_end_action", _SCRIPT_KEYS, action_id, msgspec.msgpack.encode(action), *_LIMITS
+        )
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
@@ -76,10 +78,9 @@ class AuditLog(RedisRepository):
     async def _log_interrupted(self) -> None:
         """Move actions to the log that a console process began but did not end, because it failed."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
-        script_keys = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [
-            script_command("console_end_action", script_keys, note, packed, *_LIMITS)
+            script_command("console_end_action", _SCRIPT_KEYS, note, packed, *_LIMITS)
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]

@@ -36,19 +36,19 @@ class PolicyStore(RedisRepository):
         raw = await self._redis.call("GET", keys.FLEET_POLICY)
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
-    async def set(self, aims: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
+    async def set(self, objective: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
         """Set the policy that all workers apply from their next maintenance interval on.
 
-        If ``aims`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name. ``seen``
-        is the number of the last revision that the caller knows. If there is a later revision, nothing changes, and the
-        result is False. If ``seen`` is None, this is not checked.
+        If ``objective`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name.
+        ``seen`` is the number of the last revision that the caller knows. If there is a later revision, nothing
+        changes, and the result is False. If ``seen`` is None, this is not checked.
         """
         return bool(
             await self._redis.run_script(
                 "policy_set",
                 (keys.FLEET_POLICY, keys.FLEET_POLICY_HISTORY, keys.FLEET_POLICY_REVISION),
                 "" if seen is None else seen,
-                b"" if aims is None else msgspec.json.encode(aims),
+                b"" if objective is None else msgspec.json.encode(objective),
                 by,
                 MAX_REVISIONS,
             )
@@ -85,7 +85,7 @@ class BoundsSnapshot(msgspec.Struct, frozen=True):
     """The poll bounds of all channels that have bounds. ``edition`` is the number of the last change to any of them."""
 
     edition: int = -1
-    of: Mapping[ChannelId, ChannelBounds] = {}
+    by_channel: Mapping[ChannelId, ChannelBounds] = {}
 
 
 class BoundsStore(RedisRepository):

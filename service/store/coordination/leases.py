@@ -201,20 +201,20 @@ class PartitionLeases(RedisRepository):
     """Leases of processes that share a named set of numbered partitions. Every method may raise StoreUnavailable."""
 
     async def heartbeat(
-        self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
+        self, name: str, holder: str, partition_count: int, ttl_s: float, released: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
         """Renew the lease of the process ``holder`` for ``ttl_s`` seconds, and return the partitions that it holds.
 
-        ``name`` is the name of the set of partitions, and ``parts`` is their number. The partitions in ``back`` are
-        released.
+        ``name`` is the name of the set of partitions, and ``partition_count`` is their number. The partitions in
+        ``released`` are given up.
         """
         reply = await self._redis.run_urgent_script(
             "partitions_heartbeat",
             keys.partition_leases(name),
             holder,
             int(ttl_s * 1000),
-            parts,
-            " ".join(map(str, sorted(back))),
+            partition_count,
+            " ".join(map(str, sorted(released))),
         )
         mine, most, dead, recoverer = reply
         found = (FailedProcess(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))

@@ -288,32 +288,31 @@ WorkerReply = (
 )
 
 
-_ANSWER: Final[Any] = WorkerReply
+_REPLY_TYPES: Final[Any] = WorkerReply
 _A = TypeVar("_A")
-_B = TypeVar("_B")
 
 
-async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
+async def next_reply(redis: RedisClient, ident: str, until_s: float, reply_type: type[_A]) -> _A | None:
     """Wait for the next reply to the request with the id ``ident``; return None if none arrives until ``until_s``.
 
-    ``until_s`` is a time of the monotonic clock. ``among`` is the union of the expected types of replies. If the reply
-    is an ErrorReply, its error is raised.
+    ``until_s`` is a time of the monotonic clock. ``reply_type`` is the union of the expected types of replies. If the
+    reply is an ErrorReply, its error is raised.
     """
     while (left_s := until_s - time.monotonic()) > 0:
         found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
         if found:
-            answer = msgspec.msgpack.decode(found[1], type=among)
-            if isinstance(answer, ErrorReply):
-                raise from_fault(answer.fault)
-            return answer
+            reply = msgspec.msgpack.decode(found[1], type=reply_type)
+            if isinstance(reply, ErrorReply):
+                raise from_fault(reply.fault)
+            return reply
     return None
 
 
-def expect_reply(answer: object, kind: type[_B]) -> _B:
-    """Return ``answer`` if its type is ``kind``. Raises :class:`NoWorker` if it is not."""
-    if isinstance(answer, kind):
-        return answer
-    raise NoWorker(f"{type(answer).__name__} is no answer to that request: the fleet's versions differ.")
+def expect_reply(reply: object, kind: type[_A]) -> _A:
+    """Return ``reply`` if its type is ``kind``. Raises :class:`NoWorker` if it is not."""
+    if isinstance(reply, kind):
+        return reply
+    raise NoWorker(f"{type(reply).__name__} is no answer to that request: the fleet's versions differ.")
 
 
 class WorkerRequests:
@@ -420,11 +419,11 @@ class WorkerRequests:
         request = WorkerRequest(secrets.token_urlsafe(12), body, now_s + timeout_s)
         await self._inboxes.send([(owner, InboxMessage("ask", "", msgspec.msgpack.encode(request)))])
         until_s = time.monotonic() + timeout_s
-        while (answer := await next_reply(self._redis, request.id, until_s, _ANSWER)) is not None:
-            if not isinstance(answer, ProgressReply):
-                return expect_reply(answer, kind)
+        while (reply := await next_reply(self._redis, request.id, until_s, _REPLY_TYPES)) is not None:
+            if not isinstance(reply, ProgressReply):
+                return expect_reply(reply, kind)
             if on_progress is not None:
-                await on_progress(answer)
+                await on_progress(reply)
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def reply(self, request: WorkerRequest, reply: WorkerReply) -> None:
@@ -432,7 +431,7 @@ class WorkerRequests:
         await send_reply(self._redis, request.id, reply)
 
 
-async def send_reply(redis: RedisClient, ident: str, answer: msgspec.Struct) -> None:
-    """Send ``answer`` as a reply to the request with id ``ident``."""
+async def send_reply(redis: RedisClient, ident: str, reply: msgspec.Struct) -> None:
+    """Send ``reply`` as a reply to the request with id ``ident``."""
     key = keys.reply(ident)
-    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _REPLY_TTL_S)])
+    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(reply)), ("EXPIRE", key, _REPLY_TTL_S)])

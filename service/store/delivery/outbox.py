@@ -89,7 +89,7 @@ class ClaimRules(msgspec.Struct, frozen=True):
     interval_channels: frozenset[ChannelId] = frozenset()
 
 
-_NOTHING: Final[Mapping[UserId, ClaimRules]] = {}
+_NO_RULES: Final[Mapping[UserId, ClaimRules]] = {}
 
 
 class SavedSearchHit(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ class SentMessage(
 
 
 _BATCH: Final = msgspec.json.Decoder(Batch)
-_TOLD: Final = msgspec.json.Decoder(SentMessage)
+_SENT: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
@@ -187,7 +187,7 @@ class Outbox(RedisRepository):
         """
         commands = []
         for hit in hits:
-            positions = {position for watch in hit.matches for position in watch.positions}
+            positions = {position for search in hit.matches for position in search.positions}
             marks = _marks_as_json(tuple(mark for mark in news if mark[0] in positions))
             met = (
                 part for each in hit.matches for part in (each.number, each.query, msgspec.json.encode(each.positions))
@@ -252,7 +252,7 @@ class Outbox(RedisRepository):
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
-        self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NOTHING
+        self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NO_RULES
     ) -> dict[UserId, Batch]:
         """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
@@ -294,12 +294,12 @@ class Outbox(RedisRepository):
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return, for each user in order, the last sent messages, newest first, without messages that were given up."""
         found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
-        every = ([_TOLD.decode(message) for message in messages] for messages in found)
+        every = ([_SENT.decode(message) for message in messages] for messages in found)
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
         """Return a user's last messages, newest first, including those that were given up, but not those in flight."""
-        return [_TOLD.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
+        return [_SENT.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int

@@ -66,7 +66,7 @@ class Users(RedisRepository):
             receipts == b"1",
             unreachable is not None,
             _decode_user_settings(*user_settings),
-            suspended == b"1" or bool(await self.of_blocked_domains([jid])),
+            suspended == b"1" or bool(await self.jids_of_blocked_domains([jid])),
             int(most) if most else None,
         )
 
@@ -80,17 +80,17 @@ class Users(RedisRepository):
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         suspended = {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
-        return suspended | await self.with_blocked_domain(asked)
+        return suspended | await self.users_of_blocked_domains(asked)
 
-    async def with_blocked_domain(self, uids: Sequence[UserId]) -> set[UserId]:
+    async def users_of_blocked_domains(self, uids: Sequence[UserId]) -> set[UserId]:
         """Return the known users among ``uids`` whose domain an admin has blocked."""
         if not uids or await self._blocked_domains.is_empty():
             return set()
         jids = await self.jids(uids)
-        blocked = await self.of_blocked_domains(jids)
+        blocked = await self.jids_of_blocked_domains(jids)
         return {uid for uid, jid in zip(uids, jids, strict=True) if jid in blocked}
 
-    async def of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
+    async def jids_of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
         """Return the JIDs whose domain, or a parent of it, an admin has blocked."""
         domains = [domain_of_jid(jid) for jid in jids]
         matching = await self._blocked_domains.matching(domains)
