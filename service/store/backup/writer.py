@@ -2,7 +2,7 @@
 
 While records are written, the store is marked as refused, so that no program uses it. :meth:`BackupWriter.finish` makes
 what the backup does not contain (the channel index, registries, lists of users with work) and then accepts the store.
-An interrupted restoration has to begin anew.
+An interrupted restoration has to be started again from the beginning.
 """
 
 import asyncio

@@ -260,7 +260,7 @@ class Channels:
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record results of polls: pairs (channel id, report).
 
-        Returns, for each report in order, the state by which to judge the channel's health; None if no judgement is
+        Returns, for each report in order, the data from which the channel's health is judged; None if no judgement is
         due.
         """
         commands = []

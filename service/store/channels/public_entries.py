@@ -3,7 +3,7 @@
 The entries of a channel are listed in a table, a field of the channel's hash. A search result is shown only if the
 table lists it, so that an entry is found by its present text from the moment at which the table says so, whatever the
 cells of the directory still contain. The table follows from the channel's log (:meth:`EntryTable.after`), so that a
-lost one is built anew. A channel that is not public has no table.
+lost table is built again. A channel that is not public has no table.
 """
 
 import asyncio

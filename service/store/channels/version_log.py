@@ -1,4 +1,4 @@
-"""The log of a channel's versions: its format, and the policy by which it is shortened. Pure.
+"""The log of a channel's versions: its format, and the rules by which old versions are removed. No I/O.
 
 The log is a part of the channel's hash. The delta of a version is first in a field of its own, which the version's
 number names. After every 16 versions, these are moved to a block: field ``bN`` has the versions 64·N to 64·N + 63. A
@@ -30,7 +30,7 @@ NEEDED_S: Final = 86_400.0 + 600.0
 
 MAX_AGE_S: Final = 30 * 86_400.0
 MAX_BYTES: Final = 80 * 1024
-"""Maximum size of a log of which nothing is needed. Redis adds up to a sixth of it."""
+"""Maximum size of a log without versions that outboxes need. Redis adds up to a sixth of it."""
 
 MAX_BLOCKS: Final = 64
 MAX_NEEDED_BYTES: Final = 4 * 1024 * 1024

@@ -166,14 +166,14 @@ class _SentScripts:
     """The scripts that were sent over one connection. Redis knows them until somebody removes all scripts."""
 
     removals = 0
-    """How often Redis did not know a script that had been sent: all connections then begin anew."""
+    """How often Redis did not know a script that had been sent. All connections then send scripts in full again."""
 
     def __init__(self) -> None:
         self._digests = set[str]()
         self._removals = self.removals
 
     def clear(self) -> None:
-        """Begin anew, because the connection is a new one."""
+        """Forget all scripts, because the connection is a new one."""
         self._digests.clear()
 
     def shorten(self, command: Command) -> Command:

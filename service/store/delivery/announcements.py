@@ -68,8 +68,8 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 class Audience(msgspec.Struct, frozen=True):
     """The recipients of an announcement: those who meet all conditions.
 
-    ``language`` is ISO 639; "" stands for every language. ``jids`` are bare JIDs; empty for everybody. ``channels`` are
-    channels of which a recipient has at least one subscribed; None for everybody. ``rooms`` are the JIDs of all rooms.
+    ``language`` is ISO 639; "" stands for every language. ``jids`` are bare JIDs; empty for everybody. A
+    recipient is subscribed to at least one of ``channels``, unless these are None. ``rooms`` are the JIDs of all rooms.
     """
 
     kind: RecipientKind = "all"
@@ -105,7 +105,7 @@ class AnnouncementStore(RedisRepository):
         self._outbox = outbox
 
     async def find_recipients(self, audience: Audience) -> list[UserId]:
-        """Return the users to whom an announcement would be sent now, sorted by id."""
+        """Return the users who would get an announcement now, sorted by id."""
         found: list[UserId] = []
         members = await self._redis.call("SMEMBERS", keys.USERS)
         uids = sorted(uid.decode() for uid in members)

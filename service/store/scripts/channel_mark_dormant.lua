@@ -1,6 +1,6 @@
 -- Mark a channel as dormant, unless a user has joined since the count of its subscribers, or users are moving here.
--- What subscribers were told of its condition is deleted, since they have left, and so is the evidence of polls in a
--- row.
+-- The condition that was announced to subscribers is deleted, because they have left, and so is the evidence of
+-- consecutive polls.
 -- KEYS: channel, incoming moves
 -- ARGV: value of field joins at the count ('' for none)
 local found = redis.call('HMGET', KEYS[1], 'url', 'joins')
