@@ -203,7 +203,7 @@ class Searcher:
     async def _read_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
         """Return the channels among ``cids`` that are public, with their numbers of subscribers, by id."""
         channels, counts = await asyncio.gather(
-            self._store.channels.get_many(cids), self._store.subscriptions.counts(list(cids))
+            self._store.channels.get_many(cids), self._store.channel_index.count(list(cids))
         )
         return self._select_public(channels, dict(zip(cids, counts, strict=True)))
 
@@ -216,7 +216,7 @@ class Searcher:
         }
         # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
         present = [cid for cid, named in found.items() if not named.channel.moved_to]
-        counts = dict(zip(present, await self._store.subscriptions.counts(present), strict=True))
+        counts = dict(zip(present, await self._store.channel_index.count(present), strict=True))
         public = self._select_public((found[cid].channel for cid in present), counts)
         return public, {cid: named.pairs for cid, named in found.items()}
 

@@ -283,7 +283,7 @@ def _no_such_channel() -> web.HTTPNotFound:
 
 async def channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return the channels ``ids`` with their states, in this order. Channels that no longer exist are left out."""
-    found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
+    found, counts = await asyncio.gather(store.admin_settings.read(ids), store.channel_index.count(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()
     return tuple(

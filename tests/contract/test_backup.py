@@ -123,7 +123,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     records = await back_up(store)
     await restore(store, records)
     assert await durable_values(store) == before
-    assert await store.subscriptions.counts([channel.id for channel in channels]) == [2, 2, 1]
+    assert await store.channel_index.count([channel.id for channel in channels]) == [2, 2, 1]
     assert set(await store.outbox.waiting_users()) == {UID, OTHER}
     assert await count_channels(store) == 3
     assert await store.request_budgets.site_rate("example.org") == 0.5
@@ -429,7 +429,7 @@ async def test_a_backup_of_one_redis_is_restored_in_a_cluster_and_back(
     await backup.restore(cluster, await saved(one), replace=False, confirm=yes)
     async with opened(cluster) as store:
         assert await durable_values(store) == before
-        assert await store.subscriptions.counts([channel.id for channel in channels]) == [2, 2, 1]
+        assert await store.channel_index.count([channel.id for channel in channels]) == [2, 2, 1]
     await backup.restore(one, await saved(cluster), replace=True, confirm=yes)
     async with opened(one) as store:
         assert await durable_values(store) == before

@@ -92,7 +92,7 @@ async def test_erasure_leaves_no_data_of_the_user_and_all_data_of_others(store: 
     assert len(await store.saved_searches.of_user(BOB)) == 3
     assert [batch.message_id for batch in (await store.outbox.in_flight([OTHER]))[OTHER]] == [flying]
     assert await store.outbox.waiting_users() == [OTHER]
-    assert await store.subscriptions.counts([channel.id for channel in channels]) == [1, 1, 1]
+    assert await store.channel_index.count([channel.id for channel in channels]) == [1, 1, 1]
 
 
 async def test_an_erasure_interrupted_at_any_step_is_completed(store: Store) -> None:

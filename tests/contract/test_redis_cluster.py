@@ -50,7 +50,7 @@ async def test_a_pipeline_can_be_the_first_request_to_a_cluster(clean_cluster: R
 async def test_a_subscription_and_delivery_work_across_slots(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    assert await store.subscriptions.counts([channel.id]) == [1]
+    assert await store.channel_index.count([channel.id]) == [1]
     uid = keys.user_id(ALICE)
     assert await store.outbox.enqueue([uid], channel.id, 2, 5.0, VersionParts()) == []
     (batch,) = (await store.outbox.claim([uid], 10, 6.0)).values()

@@ -48,7 +48,7 @@ async def setup_link(store: Store, base_url: str) -> str | None:
 
     Raises :class:`StoreUnavailable`.
     """
-    if await store.accounts.any_exist():
+    if await store.accounts.all():
         return None
     return f"{base_url.rstrip('/')}/setup?token={await store.accounts.new_setup_token()}"
 
@@ -134,7 +134,7 @@ async def login_form(request: web.Request, status: int = 200, *, error: str = ""
 
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
-    fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
+    fields, exist = await _read_fields(request), bool(await request.app[STORE].accounts.all())
     target, ready = _local_path(fields["next"]), "ready" in request.query
     return render(
         request, "login.html", status, target=target, name=fields["name"], error=error, ready=ready, exist=exist

@@ -85,7 +85,7 @@ async def _exported_feeds(store: Store) -> list[OpmlSubscription]:
     feeds: list[OpmlSubscription] = []
     for start in range(0, len(REGISTRY_BUCKETS), _BUCKETS_PER_READ):
         cids = await store.channels.ids_in_buckets(REGISTRY_BUCKETS[start : start + _BUCKETS_PER_READ])
-        channels, counts = await asyncio.gather(store.channels.get_many(cids), store.subscriptions.counts(cids))
+        channels, counts = await asyncio.gather(store.channels.get_many(cids), store.channel_index.count(cids))
         found = (each for each, count in zip(channels, counts, strict=True) if each and (count or each.listed))
         feeds += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in found]
     return feeds

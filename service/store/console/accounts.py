@@ -118,10 +118,6 @@ class _PasswordLink(msgspec.Struct, frozen=True):
 class AccountStore(RedisRepository):
     """Accounts by name. Every method may raise :class:`StoreUnavailable`."""
 
-    async def any_exist(self) -> bool:
-        """Return whether at least one account exists."""
-        return bool(await self._redis.call("HLEN", keys.CONSOLE_ACCOUNTS))
-
     async def get(self, name: str) -> Account | None:
         """Return the account with this name; None if it does not exist."""
         return _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))

@@ -9,6 +9,7 @@ messages are remembered with their items, so that a batch of edits can be sent a
 that cannot be delivered becomes a dead letter.
 """
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
@@ -293,8 +294,7 @@ class Outbox(RedisRepository):
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return, for each user in order, the last sent messages, newest first, without messages that were given up."""
-        found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
-        every = ([_SENT.decode(message) for message in messages] for messages in found)
+        every = await asyncio.gather(*map(self.history, uids))
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
@@ -491,13 +491,10 @@ class DeadLetters:
 
 
 def _parse_letter(entry_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
-    at_s = int(entry_id.partition("-")[0]) / 1000
+    at_s, why = int(entry_id.partition("-")[0]) / 1000, fields.get(b"why", b"").decode(errors="replace")
     try:
-        user, message_id, why = (fields[name].decode() for name in (b"u", b"m", b"why"))
+        user, message_id = fields[b"u"].decode(), fields[b"m"].decode()
         items = msgspec.json.decode(fields[b"items"], type=Batch).items
     except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
-        user, items = "", ()
-    if not user:
-        reason = fields.get(b"why", b"").decode(errors="replace")
-        return DeadLetter(entry_id, "", "", reason, at_s, (), readable=False)
-    return DeadLetter(entry_id, user, message_id, why, at_s, items)
+        user, message_id, items = "", "", ()
+    return DeadLetter(entry_id, user, message_id, why, at_s, items, readable=bool(user))

@@ -147,11 +147,7 @@ class Subscriptions:
 
     async def count(self, cid: ChannelId) -> int:
         """Return the number of subscribers of a channel."""
-        return (await self.counts([cid]))[0]
-
-    async def counts(self, cids: list[ChannelId]) -> list[int]:
-        """Return the number of subscribers of each channel, in order."""
-        return await self._index.count(cids)
+        return (await self._index.count([cid]))[0]
 
     async def replay_intents(self, min_age_s: float = _INTENT_TIMEOUT_S) -> int:
         """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users.
