@@ -146,9 +146,15 @@ class AnnouncementStore(RedisRepository):
             scores = [value for uid in ordered[start : start + _BATCH_SIZE] for value in (0, uid)]
             await self._redis.call_many([("ZADD", to, *scores), ("EXPIRE", to, _RECIPIENTS_TTL_S)])
         record = msgspec.structs.replace(announcement, total=len(ordered))
-        given = (announcement.number, msgspec.json.encode(record), announcement.number - _RECORDS_KEPT)
-        script_keys = (keys.ANNOUNCEMENTS, keys.RUNNING_ANNOUNCEMENTS)
-        return bool(await self._redis.run_script("announcement_start", script_keys, *given))
+        number = announcement.number
+        _, is_new, _ = await self._redis.call_many(
+            [
+                ("SADD", keys.RUNNING_ANNOUNCEMENTS, number),
+                ("HSETNX", keys.ANNOUNCEMENTS, number, msgspec.json.encode(record)),
+                ("HDEL", keys.ANNOUNCEMENTS, *range(number - 2 * _RECORDS_KEPT, number - _RECORDS_KEPT + 1)),
+            ]
+        )
+        return bool(is_new)
 
     async def stop(self, number: int, now_s: float) -> bool:
         """Stop an announcement; return False if it is not running.
