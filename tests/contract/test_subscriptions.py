@@ -173,13 +173,14 @@ async def test_a_dead_letter_does_not_delay_other_batches(store: Store) -> None:
     assert await store.redis.call("XLEN", keys.DEAD_LETTERS) == 1
 
 
-async def test_a_wake_up_names_the_users_with_new_items(store: Store) -> None:
+async def test_a_wake_up_names_the_users_with_new_items(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.client.streams.MAX_BLOCK_S", 0.01)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    nobody, place = await store.outbox.wait_for_wakeups("", 0.01)
+    nobody, place = await store.outbox.wait_for_wakeups("")
     assert nobody == []
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
-    assert (await store.outbox.wait_for_wakeups(place, 5.0))[0] == [UID]
+    assert (await store.outbox.wait_for_wakeups(place))[0] == [UID]
 
 
 async def test_a_rate_limit_counts_per_user_and_action(store: Store) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.redis_client import MAX_BLOCK_S, RedisRepository
+from service.store.client.redis_client import RedisRepository
 from service.store.client.streams import append_command, wait_for_entries
 
 _STREAM_TTL_S = 86_400
@@ -59,14 +59,14 @@ class PubsubNodes(RedisRepository):
             "XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _STREAM_LENGTH, "*", "c", cid
         )
 
-    async def wait_for_changes(self, after: str, timeout_s: float = MAX_BLOCK_S) -> tuple[list[ChannelId], str]:
-        """Wait up to ``timeout_s`` seconds for channels to change; return their ids and the position to continue from.
+    async def wait_for_changes(self, after: str) -> tuple[list[ChannelId], str]:
+        """Wait some seconds for channels to change; return their ids and the position to continue from.
 
         ``after`` is the position that the last call returned; "" waits for changes from now on.
         """
         if not after:
             after = (await self._redis.call(*append_command(keys.CHANGED_CHANNELS, "c", ""))).decode()
         await self._redis.call("EXPIRE", keys.CHANGED_CHANNELS, _STREAM_TTL_S)
-        found = await wait_for_entries(self._redis, keys.CHANGED_CHANNELS, after, 100, timeout_s)
+        found = await wait_for_entries(self._redis, keys.CHANGED_CHANNELS, after, 100)
         changed = dict.fromkeys(fields[b"c"].decode() for _, fields in found if fields[b"c"])
         return list(changed), found[-1][0] if found else after

@@ -24,11 +24,9 @@ async def newest_id(redis: RedisClient, stream: str) -> str:
     return newest[0][0].decode() if newest else "0-0"
 
 
-async def wait_for_entries(
-    redis: RedisClient, stream: str, after: str, count: int, timeout_s: float = MAX_BLOCK_S
-) -> list[Entry]:
-    """Wait up to ``timeout_s`` seconds for entries after the one with the id ``after``; return at most ``count``."""
-    block_ms = max(1, int(timeout_s * 1000))
+async def wait_for_entries(redis: RedisClient, stream: str, after: str, count: int) -> list[Entry]:
+    """Wait up to ``MAX_BLOCK_S`` seconds for entries after the one with the id ``after``; return at most ``count``."""
+    block_ms = int(MAX_BLOCK_S * 1000)
     found = await redis.call_blocking("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
     return [_parse(entry) for _, entries in found or () for entry in entries]
 

@@ -20,7 +20,7 @@ from service.errors import UserError
 from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.redis_client import MAX_BLOCK_S, RedisClient, RedisRepository, Value, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, Value, script_command
 from service.store.client.streams import append_command, newest_id, read_page, wait_for_entries
 from service.store.client.worklists import Worklist
 from service.users.preferences import MAX_INTERVAL_S
@@ -217,13 +217,13 @@ class Outbox(RedisRepository):
         """Return the number of users with queued items or batches in flight."""
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
-    async def wait_for_wakeups(self, after: str, timeout_s: float = MAX_BLOCK_S) -> tuple[list[UserId], str]:
-        """Wait up to ``timeout_s`` seconds for new items; return their users, and the position to continue from.
+    async def wait_for_wakeups(self, after: str) -> tuple[list[UserId], str]:
+        """Wait some seconds for new items; return their users, and the position to continue from.
 
         ``after`` is the position that the last call returned; "" waits for items from now on.
         """
         after = after or await newest_id(self._redis, keys.DELIVERY_WAKEUPS)
-        woken = await wait_for_entries(self._redis, keys.DELIVERY_WAKEUPS, after, 100, timeout_s)
+        woken = await wait_for_entries(self._redis, keys.DELIVERY_WAKEUPS, after, 100)
         uids = dict.fromkeys(uid for _, fields in woken for uid in fields[b"u"].decode().split())
         return list(uids), woken[-1][0] if woken else after
 
