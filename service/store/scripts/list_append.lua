@@ -5,5 +5,7 @@
 if redis.call('LLEN', KEYS[1]) + #ARGV - 1 > tonumber(ARGV[1]) then
   return 0
 end
-redis.call('RPUSH', KEYS[1], unpack(ARGV, 2))
+for place = 2, #ARGV do
+  redis.call('RPUSH', KEYS[1], ARGV[place])
+end
 return 1
