@@ -259,27 +259,24 @@ class Sessions(RedisRepository):
 
     async def find(self, token: str) -> tuple[str, Account] | None:
         """Return the name and the account of the session with this token; None for an invalid token."""
-        packed = await self._redis.call("GET", keys.console_session(digest(token)))
-        if packed is None:
-            return None
-        held = msgspec.msgpack.decode(packed, type=_StoredSession)
-        account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
-        return (held.account, account) if account is not None and account.secret == held.secret else None
+        found = await self._read(digest(token))
+        return None if found is None else (found[0].account, found[1])
 
     async def all(self) -> list[Session]:
         """Return the open sessions, newest first."""
-        ids = [held.decode() for held in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
-        found = await self._redis.call_many([("GET", keys.console_session(each)) for each in ids])
-        accounts = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
-        opened = []
-        for session, packed in zip(ids, found, strict=True):
-            if packed is None:
-                continue
-            held = msgspec.msgpack.decode(packed, type=_StoredSession)
-            account = _unpack_account(accounts.get(held.account.encode()))
-            if account is not None and account.secret == held.secret:
-                opened.append(Session(session, held.account, held.opened_s, held.address, held.browser))
-        return opened
+        ids = [session.decode() for session in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
+        return [found[0] for found in await asyncio.gather(*map(self._read, ids)) if found]
+
+    async def _read(self, session: str) -> tuple[Session, Account] | None:
+        """Return the session with the id ``session``, and its account; None if the session has ended."""
+        packed = await self._redis.call("GET", keys.console_session(session))
+        if packed is None:
+            return None
+        stored = msgspec.msgpack.decode(packed, type=_StoredSession)
+        account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, stored.account))
+        if account is None or account.secret != stored.secret:
+            return None
+        return Session(session, stored.account, stored.opened_s, stored.address, stored.browser), account
 
     async def close(self, token: str) -> None:
         """End the session with this token."""
