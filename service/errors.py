@@ -231,7 +231,7 @@ class CellsUnavailable(OperationalError, code="cells-lost"):
     """Cells of a discovery matrix changed or disappeared too often during a registration or query."""
 
 
-class KeyGroupMoving(OperationalError, code="groups-moving"):
+class KeyGroupMoving(StoreUnavailable, code="groups-moving"):
     """The search for a key's keyspace was redirected too often because its key group keeps moving."""
 
 

@@ -199,7 +199,7 @@ class Searcher:
     async def _read_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
         """Return the channels among ``cids`` that are public, with their numbers of subscribers, by id."""
         channels, counts = await asyncio.gather(
-            self._store.channels.get_many(cids), self._store.subscriptions.counts(list(cids))
+            self._store.channels.get_many(cids), self._store.channel_index.count(list(cids))
         )
         return self._select_public(channels, dict(zip(cids, counts, strict=True)))
 
@@ -212,7 +212,7 @@ class Searcher:
         }
         # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
         present = [cid for cid, named in found.items() if not named.channel.moved_to]
-        counts = dict(zip(present, await self._store.subscriptions.counts(present), strict=True))
+        counts = dict(zip(present, await self._store.channel_index.count(present), strict=True))
         public = self._select_public((found[cid].channel for cid in present), counts)
         return public, {cid: named.pairs for cid, named in found.items()}
 
@@ -416,8 +416,8 @@ async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> 
     ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
     """
     channel = state.channel
-    latest, (metadata,) = await asyncio.gather(
-        store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata([channel.id])
+    latest, metadata = await asyncio.gather(
+        store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata(channel.id)
     )
     return describe_channel(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s), now_s=now_s)
 

@@ -20,7 +20,7 @@ from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
+from service.store.subscriptions.keyspaces import LeafLoads, run_move
 from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3
@@ -151,8 +151,7 @@ class KeyGroupBalancer:
         A merge is not completed if the other keyspace declines it. ``fleet_s`` is the fleet's common time (Unix s).
         """
         kind = None
-        async for step, outcome in run_move(self._store.keyspaces, first):
-            kind = completed_move_kind(step, outcome)
+        async for step, kind in run_move(self._store.keyspaces, first):
             if isinstance(step, Finish):
                 await self._store.key_group_loads.hand_over(step.move, fleet_s, self._half_lives)
                 if step.move.kind is MoveKind.SPLIT:

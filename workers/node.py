@@ -47,7 +47,7 @@ from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.fleet_policy import BoundsSnapshot
-from service.store.coordination.requests import InboxMessage
+from service.store.coordination.worker_requests import InboxMessage
 from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
 from service.tasks import BackgroundTasks, run_logged
@@ -329,7 +329,7 @@ class Node:
         self._context.politeness.set_blocked_hosts(blocked_hosts)
         objective = objective or self._context.settings.policy().objective
         POLL_BUDGET.set((objective.budget_polls_per_minute or 0) / 60)
-        await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.of))
+        await self._on_events(ObjectiveLoaded(objective, rates, self._bounds.by_channel))
 
     async def _on_events(self, *events: Event) -> None:
         """Pass events to the protocol, and execute the effects that it returns."""

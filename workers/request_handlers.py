@@ -21,11 +21,11 @@ from service.errors import (
 from service.feeds import urls
 from service.feeds.opml import OpmlDocument
 from service.feeds.sandbox.opml_reader import OpmlReader
-from service.location.content_cache import unpack_entries
+from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, ChannelId, Entry
 from service.net.peer_client import peer_of
 from service.store import Store
-from service.store.coordination.requests import (
+from service.store.coordination.worker_requests import (
     ContentReply,
     ContentRequest,
     DirectoriesReply,
@@ -168,7 +168,7 @@ class WorkerRequestHandlers:
         if located.source == "publisher":
             latest = await self._fetch_entries(state.channel)
         elif not latest:
-            latest = await self._store.channels.content_entries(channel_id)
+            latest = await self._store.channels.latest(channel_id, MAX_LATEST_ENTRIES)
         workers = ((peer_of(info), info.name) for info in node.ring.nodes)
         name = next((name for peer, name in workers if peer and peer.id == located.worker), "")
         return ContentReply(located.version, latest, located.source, located.hops, name)

@@ -29,7 +29,7 @@ from service.model import Change, Channel, FeedLink
 from service.net.fetcher import FetchResult
 from service.store import Store
 from service.store.channels.channel_records import ChannelState, Snapshot
-from service.store.coordination.requests import ProbeReply, ProbeRequest
+from service.store.coordination.worker_requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.poll_state import build_snapshot, build_update
 from workers.polling.poller import document_of, hubs_of
@@ -291,7 +291,7 @@ class UrlResolver:
         if channel is None:
             return None, b""
         (state,) = await self._store.channels.states([channel.id])
-        return state, (await self._store.channels.memory(channel.id))[1]
+        return state, (await self._store.channels.content(channel.id))[2].memory
 
     async def _detect_changes(
         self, documents: tuple[Document, ...], channel: Channel, baseline: bytes

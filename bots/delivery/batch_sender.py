@@ -78,7 +78,7 @@ class BatchSender:
 
         Raises StoreUnavailable or XmppSessionLost.
         """
-        blocked = await self._store.users.with_blocked_domain(user_ids)
+        blocked = await self._store.users.users_of_blocked_domains(user_ids)
         if blocked:
             await self._store.outbox.drop_queued(list(blocked))
         user_ids = [user_id for user_id in user_ids if user_id not in blocked]
@@ -174,7 +174,7 @@ class BatchSender:
         The suspension ends when the user writes to the bot. Batches in flight become dead letters; their items count as
         withheld, and are summarized after the suspension.
         """
-        (jid,) = await self._store.outbox.jids([user_id])
+        (jid,) = await self._store.users.jids([user_id])
         if jid:
             subscriptions = await self._store.subscriptions.of_user(jid)
             await self._store.pauses.suspend_unreachable(jid, [subscription.channel for subscription in subscriptions])
@@ -211,7 +211,7 @@ class BatchSender:
         self, batches: Mapping[UserId, Sequence[Batch]], recipients: Mapping[UserId, Recipient]
     ) -> tuple[list[_Message], list[tuple[UserId, MessageId]]]:
         """Return the messages of these batches, and (user id, message id) of each batch without content."""
-        jids = dict(zip(batches, await self._store.outbox.jids(list(batches)), strict=True))
+        jids = dict(zip(batches, await self._store.users.jids(list(batches)), strict=True))
         messages, empty = [], []
         for user_id, own in batches.items():
             user_settings, preferences = recipients[user_id].user_settings, recipients[user_id].preferences

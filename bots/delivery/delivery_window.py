@@ -81,6 +81,6 @@ class DeliveryWindows:
         now_s = self._clock.monotonic_s()
         if user_id not in self._probed_s:
             self._probed_s[user_id] = now_s
-            (jid,) = await self._store.outbox.jids([user_id])
+            (jid,) = await self._store.users.jids([user_id])
             self._xmpp.send_unconfirmed(stanzas.presence(self._xmpp.address, jid, "probe"))
         return max(0.0, self._probed_s.get(user_id, now_s) + PRESENCE_TIMEOUT_S - now_s)

@@ -211,7 +211,7 @@ class OutboxConsumer:
         after, swept_s = "", -math.inf
         while True:
             try:
-                user_ids, after = await self._store.outbox.wait_for_wakeups(after, 5.0)
+                user_ids, after = await self._store.outbox.wait_for_wakeups(after)
                 is_sweep = self._clock.monotonic_s() - swept_s > _SWEEP_INTERVAL_S
                 if is_sweep:
                     user_ids, swept_s = await self._store.outbox.waiting_users(), self._clock.monotonic_s()
@@ -253,7 +253,7 @@ class OutboxConsumer:
         """
         waiting = await self._assigned_users.select(await self._store.outbox.waiting_users())
         if is_new:
-            return [], waiting, await self._store.outbox.jids(waiting)
+            return [], waiting, await self._store.users.jids(waiting)
         gained = [user_id for user_id in waiting if partition_of(user_id) in partitions]
         lost = [
             user_id

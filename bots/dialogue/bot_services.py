@@ -48,7 +48,7 @@ class BotServices:
         """
         jid = known.jid
         if not known.welcomed:
-            await self.store.users.update(jid, welcomed=True)
+            await self.store.users.mark_welcomed(jid)
             await self.store.inbound_log.keep_home_address(jid)
         if known.unreachable:
             subscriptions = await self.store.subscriptions.of_user(jid)

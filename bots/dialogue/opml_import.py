@@ -119,7 +119,7 @@ class OpmlImporter:
     async def _import(self, uid: UserId) -> None:
         outcomes: list[tuple[str, _Outcome]] = []
         try:
-            (jid,) = await self._store.outbox.jids([uid])
+            (jid,) = await self._store.users.jids([uid])
             while feeds := await self._store.import_queue.peek(uid, MAX_PARALLEL):
                 user = await self._store.users.get(jid)
                 if not user.suspended:  # otherwise the rest of the list is dropped

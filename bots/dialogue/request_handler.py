@@ -27,7 +27,7 @@ from service.feeds.urls import host_of
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.store.client.keys import user_id
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.subscriptions.subscriptions import ResumeResult

@@ -266,7 +266,7 @@ class Intake:
         for each in own.values():
             if each.adhoc_command:
                 command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
-                self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.voice))
+                self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.session))
         # Apart from the caller's retries, which would execute the commands again.
         await retry_while_unavailable(partial(self._inbound_log.remove_notices, list(own)))
         return next(reversed(notices), after_id)

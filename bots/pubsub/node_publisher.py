@@ -46,7 +46,6 @@ _MAX_TITLE_CHARS: Final = 200
 _SCAN_BATCH: Final = 100
 _SCAN_PAUSE_S: Final = 0.1
 _BUCKETS_PER_READ: Final = 16
-_REPORTS_TIMEOUT_S: Final = 5.0
 _LEADERSHIP_INTERVAL_S: Final = 1.0
 _MIN_RETRY_S: Final = 1.0
 _MAX_RETRY_S: Final = 300.0
@@ -101,7 +100,7 @@ class NodePublisher:
         after_id = ""
         while True:
             try:
-                channel_ids, after_id = await self._store.pubsub_nodes.wait_for_changes(after_id, _REPORTS_TIMEOUT_S)
+                channel_ids, after_id = await self._store.pubsub_nodes.wait_for_changes(after_id)
                 if self._assigned_users.is_publisher:
                     await self._check(channel_ids)
             except StoreUnavailable:

@@ -283,7 +283,7 @@ class RoomClient:
         if not await self._count_invitation(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
             return True
         involved = {sender, invitation.room, invitation.inviter}
-        if await self._store.users.of_blocked_domains(list(involved)):
+        if await self._store.users.jids_of_blocked_domains(list(involved)):
             return True
         return await self._is_any_suspended(map(user_id, involved))
 
@@ -411,7 +411,7 @@ class RoomClient:
         await self._store.inbound_log.set_home_address([room], self._xmpp.address)
         state = await self._store.users.get(room)
         if not state.welcomed:
-            await self._store.users.update(room, welcomed=True)
+            await self._store.users.mark_welcomed(room)
             self._send_text(
                 room,
                 get_translator(state.user_settings.effective_language).gettext(ROOM_WELCOME, nick=record.nick),

@@ -16,8 +16,7 @@ from bots.retries import retry_while_unavailable
 from bots.sessions.chat_session import greeted_text
 from service.errors import CoronetError, to_fault
 from service.model import Change, Delta
-from service.store.coordination.requests import ErrorReply
-from service.store.delivery.dry_runs import (
+from service.store.coordination.bot_requests import (
     BotReply,
     BotRequest,
     CommandPreview,
@@ -26,6 +25,7 @@ from service.store.delivery.dry_runs import (
     MessagePreviewReply,
     MessagePreviewRequest,
 )
+from service.store.coordination.worker_requests import ErrorReply
 
 _TIMEOUT_S = 11.0
 _MAX_PARALLEL = 2
@@ -51,9 +51,9 @@ class DryRunService:
             await retry_while_unavailable(self._serve_next)
 
     async def _serve_next(self) -> None:
-        request = await self._store.dry_runs.next_request()
+        request = await self._store.bot_requests.next_request()
         if request is not None:
-            await self._store.dry_runs.reply(request, await self._answer(request))
+            await self._store.bot_requests.reply(request, await self._answer(request))
 
     async def _answer(self, request: BotRequest) -> BotReply:
         """Return the reply to a request of the console.

@@ -235,7 +235,7 @@ def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling
 
 async def read_channel_views(store: Store, ids: Sequence[ChannelId]) -> tuple[ChannelView, ...]:
     """Return the channels ``ids`` with their states, in this order. Channels that no longer exist are left out."""
-    found, counts = await asyncio.gather(store.admin_settings.read(ids), store.subscriptions.counts(list(ids)))
+    found, counts = await asyncio.gather(store.admin_settings.read(ids), store.channel_index.count(list(ids)))
     blocked = await store.blocked_hosts.matching([host_of(each.channel.url) if each else "" for each in found])
     now_s = time.time()
     return tuple(

@@ -88,8 +88,8 @@ async def receive(request: web.Request) -> web.Response:
     state = await _subscription(request)
     if state is None:
         return web.Response(status=404)
-    if not await store.websub.take_push(cid):
-        if await store.websub.take_excess_poll(cid):
+    if not await store.websub.count_push(cid):
+        if await store.websub.count_excess_poll(cid):
             await store.websub.queue_push(cid, Push())
             await store.worker_requests.announce_push(cid)
         return _retry_later(429)

@@ -42,7 +42,7 @@ cases, and one that publishes three entries at a time in 1 of 7.
 """
 
 
-class UpdateEstimate(msgspec.Struct, frozen=True):
+class UpdateEstimate(msgspec.Struct, frozen=True, array_like=True):
     """An estimate of a channel's update interval: ``updates`` updates were observed in ``watched_s`` seconds.
 
     Both numbers decay exponentially, so that recent polls count most. ``silence_s`` is the observed time in seconds
@@ -104,7 +104,7 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
     return UpdateEstimate(updates, watched_s, silence_s, recent_updates, recent_watched_s)
 
 
-class UpdateHistory(msgspec.Struct, frozen=True, gc=False):
+class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A channel's update history as its owner stores it.
 
     ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if

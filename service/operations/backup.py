@@ -27,7 +27,6 @@ from service.store.client.identity import (
     COUNTER_INTERVAL_MS,
     READ_IDENTITY,
     SCHEMA_VERSION,
-    IdentityFile,
     parse_identity,
 )
 
@@ -120,12 +119,11 @@ async def restore(settings: Settings, file: IO[bytes], *, replace: bool, confirm
         )
         if not is_empty and not confirm(question):
             raise UserError("Nothing was changed.")
-        identity = IdentityFile(Path(settings.store_identity_file)).read() if settings.store_identity_file else None
         await writer.begin()
         records = read_records(file)
         while some := list(islice(records, _RECORDS_PER_WRITE)):
             await writer.write(some)
-        again = await writer.finish(header.origin, identity, erased)
+        again = await writer.finish(header.origin, erased)
     finally:
         await store.close()
     lines = [f"Restored the backup of {_date(header.origin.began_s)}: {_summary(counts)}."]

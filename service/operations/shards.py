@@ -12,7 +12,7 @@ from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import LeafLoads, completed_move_kind, run_move
+from service.store.subscriptions.keyspaces import LeafLoads, run_move
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -203,10 +203,8 @@ async def _execute(store: Store, first: SplitGroup | MergeGroup) -> bool:
 
     ``first`` is the move's first step. If this process crashes, a worker completes the move.
     """
-    kind = None
-    async for step, outcome in run_move(store.keyspaces, first):
-        kind = completed_move_kind(step, outcome)
-    return kind is not None
+    kinds = [kind async for _, kind in run_move(store.keyspaces, first)]
+    return kinds[-1] is not None
 
 
 async def _halves(store: Store, group: KeyGroup, keyspace: Keyspace) -> str:

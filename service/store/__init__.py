@@ -27,16 +27,16 @@ from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
 from service.store.channels.websub import WebSub
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, RedisClient
 from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.redis_client import RedisClient
 from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
 from service.store.console.audit import AuditLog, IdempotencyStore
+from service.store.coordination.bot_requests import BotRequests
 from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
 from service.store.coordination.leases import BotEndpoints, PartitionLeases, Ring
 from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
-from service.store.coordination.requests import NodeInboxes, WorkerRequests
+from service.store.coordination.worker_requests import NodeInboxes, WorkerRequests
 from service.store.delivery.announcements import AnnouncementStore
-from service.store.delivery.dry_runs import DryRunQueue
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
 from service.store.delivery.outbox import DeadLetters, Outbox
@@ -46,8 +46,9 @@ from service.store.directory.matrices import Directory
 from service.store.directory.matrix_balancer import NodeLoads
 from service.store.directory.saved_searches import SavedSearches
 from service.store.people.erasure import Erasure
-from service.store.people.people import InvitationCodes, People
+from service.store.people.invitations import InvitationCodes
 from service.store.people.rooms import BotRooms
+from service.store.people.user_administration import People
 from service.store.people.users import PreferenceStore, Users
 from service.store.subscriptions.channel_index import ChannelIndex
 from service.store.subscriptions.keyspaces import KeyspaceStore, LoadStore
@@ -65,47 +66,46 @@ class Store:
         """Create the repositories. Nothing is sent to Redis yet."""
         self.redis = redis
         self.identity = IdentityMonitor(redis)
-        batching = BatchingClient(redis)
-        self.keyspaces = KeyspaceStore(batching, Keyspaces(), LAYOUT.bits)
-        self.key_group_loads = LoadStore(batching, self.keyspaces)
-        self.channel_index = ChannelIndex(batching, self.keyspaces, LAYOUT)
-        self.channels = Channels(batching, self.channel_index)
-        self.public_entries = PublicEntries(batching, self.channels)
-        self.registry_changes = RegistryChanges(batching)
-        self.fanout_units = FanOutUnits(batching)
+        self.keyspaces = KeyspaceStore(redis, Keyspaces(), LAYOUT.bits)
+        self.key_group_loads = LoadStore(redis, self.keyspaces)
+        self.channel_index = ChannelIndex(redis, self.keyspaces, LAYOUT)
+        self.channels = Channels(redis, self.channel_index)
+        self.public_entries = PublicEntries(redis, self.channels)
+        self.registry_changes = RegistryChanges(redis)
+        self.fanout_units = FanOutUnits(redis)
         self.outbox = Outbox(redis)
-        cells = self.matrix_cells = MatrixCells(batching)
+        cells = self.matrix_cells = MatrixCells(redis)
         self.channel_directory, self.entry_directory = (
-            Directory(batching, cells, "channel"),
-            Directory(batching, cells, "entry"),
+            Directory(redis, cells, "channel"),
+            Directory(redis, cells, "entry"),
         )
         self.redis_node_loads = NodeLoads(redis)
-        self.subscriptions = Subscriptions(batching, self.channel_index, self.channels, self.outbox, self.identity)
+        self.subscriptions = Subscriptions(redis, self.channel_index, self.channels, self.outbox, self.identity)
         self.pauses = SubscriptionPauses(redis, self.outbox)
-        self.blocked_user_domains = BlockedHosts(batching, keys.BLOCKED_USER_DOMAINS)
+        self.blocked_user_domains = BlockedHosts(redis, keys.BLOCKED_USER_DOMAINS)
         self.users = Users(redis, self.blocked_user_domains)
         self.announcements = AnnouncementStore(redis, self.users, self.outbox)
         self.preferences = PreferenceStore(redis)
-        self.saved_searches = SavedSearches(batching)
-        self.erasure = Erasure(batching, self.subscriptions, self.saved_searches)
+        self.saved_searches = SavedSearches(redis)
+        self.erasure = Erasure(redis, self.subscriptions, self.saved_searches)
         self.people = People(redis, self.erasure, self.outbox, self.blocked_user_domains)
         self.dead_letters = DeadLetters(redis, self.outbox)
         self.ring = Ring(redis)
         self.bot_endpoints = BotEndpoints(redis)
-        self.fleet_policy = PolicyStore(batching)
-        self.poll_bounds = BoundsStore(batching)
-        self.admin_settings = AdminSettings(batching)
+        self.fleet_policy = PolicyStore(redis)
+        self.poll_bounds = BoundsStore(redis)
+        self.admin_settings = AdminSettings(redis)
         self.channel_moves = ChannelMoves(self.channels, self.subscriptions, self.admin_settings, self.poll_bounds)
         self.partition_leases = PartitionLeases(redis)
-        self.inbound_log = InboundLog(redis, batching)
-        self.request_budgets = RequestBudgets(batching)
-        self.poll_rate_history = PollRateHistory(batching)
-        self.node_inboxes = NodeInboxes(redis, batching)
-        self.blocked_hosts = BlockedHosts(batching)
+        self.inbound_log = InboundLog(redis)
+        self.request_budgets = RequestBudgets(redis)
+        self.poll_rate_history = PollRateHistory(redis)
+        self.node_inboxes = NodeInboxes(redis)
+        self.blocked_hosts = BlockedHosts(redis)
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
-        self.directory_announcements = DirectoryAnnouncements(batching, self.ring)
+        self.directory_announcements = DirectoryAnnouncements(redis, self.ring)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
-        self.dry_runs = DryRunQueue(redis)
+        self.bot_requests = BotRequests(redis)
         self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)
         self.login_limits = LoginLimits(redis)
         self.sessions = Sessions(redis)
@@ -145,25 +145,15 @@ def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
     return Store(RedisClient(settings, is_guarded=is_guarded))
 
 
-async def connect(settings: Settings) -> Store:
-    """Return a store, after Redis has replied once. Raises :class:`service.errors.StoreUnavailable`."""
-    store = open_store(settings)
-    try:
-        await store.ping()
-    except BaseException:
-        await store.close()
-        raise
-    return store
-
-
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Store]:
     """Context manager that yields a store after Redis has replied once, and closes the store at the end.
 
     Raises :class:`service.errors.StoreUnavailable`.
     """
-    store = await connect(settings)
+    store = open_store(settings)
     try:
+        await store.ping()
         yield store
     finally:
         await store.close()

@@ -24,11 +24,12 @@ from service.embedded.redis import PrivateRedis
 from service.feeds.entries.version_parts import split_version
 from service.model import Channel
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client.keys import user_id
 from tests.bench.bench_fanout import PASSWORD, Crowd, make_accounts, measure_rates
 from tests.support.bot_process import bots
 from tests.support.channels import make_channel, publish
+from tests.support.partition_holders import read_holders
 from tests.support.prosody import ForgetfulProsody
 from tests.support.waiting import until
 
@@ -46,7 +47,7 @@ async def measure_bots(
         return time.monotonic()
 
     async def shared() -> bool:
-        holders = await store.partition_leases.holders(process.lease_group(settings))
+        holders = await read_holders(store, process.lease_group(settings))
         return len(holders) == PARTITION_COUNT and len(set(holders.values())) == plan["count"]
 
     with tempfile.TemporaryDirectory() as logs:
@@ -72,7 +73,7 @@ async def measure(directory: Path, users: int, rounds: int) -> dict[str, object]
             messages_per_s_per_user=1000,
             lease_ttl_s=2.0,
         )
-        store = await connect(settings)
+        store = open_store(settings)
         crowd = await Crowd.start(prosody, names, receipts=False)
         try:
             jids = [f"{name}@{prosody.jid_domain}" for name in names]

@@ -24,7 +24,7 @@ from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_idle import cpu_s, process_tree
 from tests.support.waiting import until
@@ -108,7 +108,7 @@ async def measure_polls(
     """
     with tempfile.TemporaryDirectory() as folder:
         async with run_publisher() as publisher, PrivateRedis(Path(folder) / "redis") as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             try:
                 await add_channels(store, publisher.origin, path, channels, known)
                 async with run_worker(redis, poll_interval_s) as worker:

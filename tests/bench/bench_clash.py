@@ -22,7 +22,7 @@ from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.model import ChannelId
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from tests.support.channels import make_channel
 
@@ -100,7 +100,7 @@ async def measure(subscriptions: int, channels: int) -> dict[str, float]:
     """Run all measurements and return the figures."""
     with tempfile.TemporaryDirectory() as directory:
         async with PrivateRedis(Path(directory)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             try:
                 return await _measure(store, subscriptions, channels)
             finally:

@@ -24,7 +24,7 @@ import msgspec
 from service.embedded.redis import PrivateRedis
 from service.feeds.urls import channel_id
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.channels.channel_records import StoredSnapshot
 from service.store.client import keys
 from tests.bench.bench_idle import cpu_s
@@ -113,7 +113,7 @@ async def measure(channels: int) -> dict[str, object]:
     """Return the figures."""
     with tempfile.TemporaryDirectory() as directory:
         async with PrivateRedis(Path(directory)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             await fill(store, channels)
             async with run_console(redis.url) as (url, pid), logged_in(url, store) as ada:
                 figures = await _pages(ada, channels)

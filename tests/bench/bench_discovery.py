@@ -45,7 +45,7 @@ from service.discovery.queries.saved_searches import (
 from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer
 
@@ -278,7 +278,7 @@ async def measure_memory(channels: int) -> dict[str, object]:
 
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateRedis(Path(folder)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             keeping = asyncio.create_task(maintain(store))
             per_channel, words_per_channel = await registered(store.channel_directory, channel, channels)
             per_entry, words_per_entry = await registered(store.entry_directory, entry, 9 * channels)
@@ -303,7 +303,7 @@ async def measure(names: int, queries: int) -> dict[str, object]:
     asked = [frozenset(drawn.sample(sorted(drawn.choice(made)), drawn.randint(1, 4))) for _ in range(queries)]
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateRedis(Path(folder)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             before = int((await store.redis.call("INFO", "memory"))["used_memory"])
             keeping = asyncio.create_task(maintain(store))
             registered = await measure_registration(store, made)

@@ -19,7 +19,7 @@ from pathlib import Path
 from service.embedded.redis import PrivateRedis
 from service.model import Channel
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from tests.support.channels import make_channel, publish
 from tests.support.fan_out_worker import FanOutWorker
@@ -88,7 +88,7 @@ async def main(subscribers: int, workers: int, rounds: int) -> None:
     """Run the benchmark and print its results."""
     with tempfile.TemporaryDirectory(prefix="coronet-") as directory:
         async with PrivateRedis(Path(directory)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             try:
                 found = await measure(store, redis.url, subscribers, workers, rounds)
             finally:

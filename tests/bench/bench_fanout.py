@@ -28,7 +28,7 @@ from service.embedded.redis import PrivateRedis
 from service.feeds.entries.version_parts import split_version
 from service.observability.logs import configure
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client.keys import user_id
 from tests.bench import receivers
 from tests.support.bot_in_process import serving
@@ -142,7 +142,7 @@ async def measure(directory: Path, users: int, rounds: int, *, receipts: bool) -
             xmpp_port=prosody.component_port,
             messages_per_s_per_user=1000,
         )
-        store = await connect(settings)
+        store = open_store(settings)
         crowd = await Crowd.start(prosody, names, receipts=receipts)
         try:
             jids = [f"{name}@{prosody.jid_domain}" for name in names]

@@ -23,7 +23,7 @@ from service.console.auth.accounts import Passwords
 from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.embedded.redis import PrivateRedis
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.console.accounts import Account
 from tests.support.waiting import until
 
@@ -37,7 +37,7 @@ async def measure() -> dict[str, object]:
     """Return the figures."""
     with tempfile.TemporaryDirectory() as directory:
         async with PrivateRedis(Path(directory)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             try:
                 return await _measure_with_console(store, redis.url)
             finally:

@@ -30,7 +30,7 @@ from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry, FeedMetadata, Validators
 from service.search import Searcher
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot
 from service.store.directory.matrices import ContentName
 
@@ -112,7 +112,7 @@ async def fill(store: Store, maker: ChannelMaker, count: int) -> list[Channel]:
 
 async def ask(url: str, texts: list[str], rate: float) -> dict[str, Any]:
     """Send queries with 8 at once, or ``rate`` a second if it is not 0; return their durations (s) and the costs."""
-    store = await connect(Settings(redis_url=url))
+    store = open_store(Settings(redis_url=url))
     searcher = Searcher(store, 1)
     waiting, took_s, hits = iter(texts[WARM_UP:]), list[float](), 0
 
@@ -184,7 +184,7 @@ async def measure(channels: int, askers: int, queries: int, rate: float) -> dict
     """Return the costs of both loops."""
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateRedis(Path(folder)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             maker = ChannelMaker()
             made = await fill(store, maker, channels)
             drawn = random.Random(12)  # noqa: S311 - repeatable, not secret

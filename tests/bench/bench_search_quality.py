@@ -24,7 +24,7 @@ import msgspec
 from service.embedded.redis import PrivateRedis
 from service.observability.logs import configure
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 from tests.support.search_quality.corpus import LANGUAGES, Document
 from tests.support.search_quality.evaluation import Search, corpus_documents, judged_quality, known_item_quality
 from tests.support.search_quality.fts5 import Fts5Search
@@ -77,7 +77,7 @@ async def measure_product(documents: Sequence[Document]) -> tuple[Quality, dict[
     """Return the quality of the product, and what it costs."""
     with tempfile.TemporaryDirectory() as folder:
         async with PrivateRedis(Path(folder)) as redis:
-            store = await connect(Settings(redis_url=redis.url))
+            store = open_store(Settings(redis_url=redis.url))
             began_s = time.process_time()
             await publish_corpus(store, documents)
             registered_s = time.process_time() - began_s

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 from tests.bench.bench_fanout import PASSWORD, make_accounts
 from tests.support.bot_in_process import serving
 from tests.support.channels import make_channel
@@ -38,7 +38,7 @@ async def measure(directory: Path, users: int, rounds: int) -> list[float]:
             xmpp_port=prosody.component_port,
             max_commands_per_minute=100_000,
         )
-        store = await connect(settings)
+        store = open_store(settings)
         channel = await make_channel(store)
         for name in names:
             await store.subscriptions.subscribe(f"{name}@{prosody.jid_domain}", channel.id)

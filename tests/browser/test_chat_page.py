@@ -11,7 +11,7 @@ from playwright.async_api import Browser, expect
 from service.console.auth.login import create_setup_link
 from service.embedded.sample_publisher import SamplePublisher
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 from tests.support.browser import create_account_and_log_in, violations
 from tests.support.product_process import Product, running
 
@@ -30,7 +30,7 @@ async def test_the_chat_page_subscribes_and_gets_a_notification(
     product: Product, browser: Browser, tmp_path: Path
 ) -> None:
     ready = product.ready
-    store = await connect(Settings(redis_url=ready["redis_url"]))
+    store = open_store(Settings(redis_url=ready["redis_url"]))
     try:
         link = await create_setup_link(store, ready["console_url"])
     finally:

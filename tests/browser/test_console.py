@@ -8,7 +8,7 @@ from service.console.auth.login import create_setup_link
 from service.feeds.urls import page_url
 from service.model import Entry, PollResult
 from service.store import Store
-from service.store.coordination.requests import (
+from service.store.coordination.worker_requests import (
     MoveReply,
     MoveRequest,
     PollReply,

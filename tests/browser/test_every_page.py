@@ -8,7 +8,7 @@ from playwright.async_api import Browser, CDPSession, Page, ViewportSize
 
 from service.model import Entry, PollResult
 from service.store import Store
-from service.store.coordination.requests import ContentReply, ContentRequest, ProbeReply, WorkerReply
+from service.store.coordination.worker_requests import ContentReply, ContentRequest, ProbeReply, WorkerReply
 from tests.support.browser import COLOURS, enter_as, violations
 from tests.support.channels import polled
 from tests.support.console import Asked, Visitor, console, logged_in, worker

@@ -5,7 +5,7 @@ from playwright.async_api import Browser, expect
 from service.model import PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import PollReply, ProgressReply
+from service.store.coordination.worker_requests import PollReply, ProgressReply
 from tests.support.browser import enter_as
 from tests.support.channels import make_channel, polled
 from tests.support.console import console, logged_in, worker

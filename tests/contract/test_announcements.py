@@ -22,7 +22,7 @@ async def make_people(store: Store, count: int) -> list[str]:
     """Create users and return their JIDs."""
     jids = [f"p{number}@example.org" for number in range(count)]
     for jid in jids:
-        await store.users.update(jid, welcomed=True)
+        await store.users.mark_welcomed(jid)
     return jids
 
 
@@ -97,7 +97,7 @@ async def test_nobody_is_queued_after_it_was_stopped(store: Store) -> None:
 async def test_recipients_meet_all_conditions(store: Store) -> None:
     jids = await make_people(store, 6)
     german, off, suspended, blocked = jids[1], jids[2], jids[3], "eve@spam.example"
-    await store.users.update(blocked, welcomed=True)
+    await store.users.mark_welcomed(blocked)
     await store.users.set_user_settings(german, UserSettings(language="de"))
     await store.users.set_user_settings(off, UserSettings(announcements=False))
     await store.people.set_suspended(keys.user_id(suspended), suspended=True)
@@ -107,7 +107,7 @@ async def test_recipients_meet_all_conditions(store: Store) -> None:
     everybody = {jids[0], german, jids[4], jids[5]}
 
     async def found(audience: Audience) -> set[str]:
-        return set(await store.outbox.jids(await store.announcements.find_recipients(audience)))
+        return set(await store.users.jids(await store.announcements.find_recipients(audience)))
 
     assert await found(Audience()) == everybody
     assert await found(Audience(language="de")) == {german}

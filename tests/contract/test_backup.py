@@ -29,13 +29,13 @@ from service.store.backup.reader import BackupReader
 from service.store.backup.records import BackupOrigin, ChannelRecord, KeyRecord, Record, StoredKey, UserRecord
 from service.store.backup.writer import BackupWriter
 from service.store.client import keys
-from service.store.client.connection import script_command
 from service.store.client.erasure_file import ErasureFile
 from service.store.client.identity import SCHEMA_VERSION, IdentityFile, TrustedIdentity
+from service.store.client.redis_client import script_command
 from service.store.directory.saved_searches import SavedSearchMatcher
 from service.tick_timer import TickTimer
 from tests.contract.test_erasure import ALICE, BOB, OTHER, UID, live
-from tests.support.channels import make_channel, publish
+from tests.support.channels import count_channels, make_channel, publish
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until_so
 from workers.ownership.fanout import FanOut
@@ -99,7 +99,7 @@ async def restore(
     await writer.begin()
     for first in range(0, len(records), 3):
         await writer.write(records[first : first + 3])
-    await writer.finish(origin, None, erased or {})
+    await writer.finish(origin, erased or {})
 
 
 async def durable_values(store: Store) -> dict[str, tuple[bytes, bytes, list[bytes]]]:
@@ -116,16 +116,16 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     await live(store, ALICE, channels)
     await live(store, BOB, channels[:2])
     await store.import_queue.add(ALICE, [OpmlSubscription("https://example.com/f", "")], "bot@localhost")
-    await store.redis.call("SET", keys.inbound_log(UID)[3], "bot@localhost")
+    await store.redis.call("SET", keys.home_address(UID), "bot@localhost")
     await store.request_budgets.set_site_rate("example.org", 0.5)
     await store.admin_settings.pause([channels[0].id], 1000.0)
     before = await durable_values(store)
     records = await back_up(store)
     await restore(store, records)
     assert await durable_values(store) == before
-    assert await store.subscriptions.counts([channel.id for channel in channels]) == [2, 2, 1]
+    assert await store.channel_index.count([channel.id for channel in channels]) == [2, 2, 1]
     assert set(await store.outbox.waiting_users()) == {UID, OTHER}
-    assert await store.channels.count() == 3
+    assert await count_channels(store) == 3
     assert await store.request_budgets.site_rate("example.org") == 0.5
     assert await store.import_queue.users("bot@localhost") == [UID]
     (found,) = await SavedSearchMatcher(store.saved_searches).match([SearchableEntry(Entry("k", "a brown fox", ""))])
@@ -339,7 +339,6 @@ async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Setti
         file = await saved(machine)
         identity = IdentityFile(Path(machine.store_identity_file))
         seen = store.redis.guard.trusted
-        assert seen is not None
         identity.write(TrustedIdentity(seen.fleet, 1_000, seen.at_ms + 50))
         await store.redis.call("FLUSHALL")
         await backup.restore(machine, file, replace=False, confirm=yes)
@@ -348,7 +347,7 @@ async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Setti
         async with opened(settings) as store:
             await store.identity.refresh()
             store.identity.check()
-            assert await store.channels.count() == 1
+            assert await count_channels(store) == 1
 
 
 async def test_no_program_uses_a_store_whose_restoration_was_interrupted(machine: Settings) -> None:
@@ -356,7 +355,7 @@ async def test_no_program_uses_a_store_whose_restoration_was_interrupted(machine
         await BackupWriter(store).begin()
     with pytest.raises(StoreIdentityMismatch, match="coronet restore --replace"):
         async with opened(machine) as store:
-            await store.channels.count()
+            await count_channels(store)
 
 
 async def test_people_who_were_erased_do_not_come_back_after_an_interrupted_restoration(
@@ -390,13 +389,6 @@ def content_of(*records: Record) -> io.BytesIO:
     [
         KeyRecord(StoredKey("other", "string", 0, "", [b"value"])),
         KeyRecord(StoredKey(keys.STORE_IDENTITY, "hash", 0, "", [b"refused", b""])),
-        KeyRecord(StoredKey(keys.FLEET_POLICY, "string", 0, "", [])),
-        KeyRecord(StoredKey(keys.FLEET_POLICY, "string", -1, "", [b"value"])),
-        KeyRecord(StoredKey(keys.BLOCKED_HOSTS, "hash", 0, "", [b"field"])),
-        KeyRecord(StoredKey(keys.ERASED_USERS, "zset", 0, "", [b"member", b"no number"])),
-        KeyRecord(StoredKey(keys.AUDIT_LOG, "stream", 0, "1-1", [b"1-1", b"4", b"d", b"x"])),
-        KeyRecord(StoredKey(keys.AUDIT_LOG, "stream", 0, "", [b"no id", b"2", b"d", b"x"])),
-        KeyRecord(StoredKey(keys.AUDIT_LOG, "stream", 0, "no id", [])),
         UserRecord(UID, [StoredKey(keys.user(OTHER), "hash", 0, "", [b"jid", b"a@b"])]),
         ChannelRecord("c" * 40, [StoredKey(keys.poll_results("c" * 40), "list", 0, "", [])]),
         ChannelRecord("c" * 40, []),
@@ -437,7 +429,7 @@ async def test_a_backup_of_one_redis_is_restored_in_a_cluster_and_back(
     await backup.restore(cluster, await saved(one), replace=False, confirm=yes)
     async with opened(cluster) as store:
         assert await durable_values(store) == before
-        assert await store.subscriptions.counts([channel.id for channel in channels]) == [2, 2, 1]
+        assert await store.channel_index.count([channel.id for channel in channels]) == [2, 2, 1]
     await backup.restore(one, await saved(cluster), replace=True, confirm=yes)
     async with opened(one) as store:
         assert await durable_values(store) == before
@@ -473,7 +465,7 @@ async def test_a_program_refuses_data_that_needs_a_newer_one_and_acceptance_does
         await store.redis.call("HSET", keys.STORE_IDENTITY, "needs", SCHEMA_VERSION + 1)
         await store.identity.refresh()
         with pytest.raises(StoreIdentityMismatch, match="newer version of Coronet"):
-            await store.channels.count()
+            await count_channels(store)
         with pytest.raises(StoreIdentityMismatch, match="newer version of Coronet"):
             await store.identity.accept()
     async with opened_without_check(machine) as store:

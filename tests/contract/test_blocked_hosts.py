@@ -58,7 +58,7 @@ async def test_the_number_of_blocked_hosts_is_limited(store: Store) -> None:
 async def test_users_of_a_blocked_domain_and_its_subdomains_count_as_suspended(store: Store) -> None:
     jids = ["a@example.org", "b@chat.example.org", "c@example.net", "d@b\u00fccher.example"]
     for jid in jids:
-        await store.users.update(jid, welcomed=True)
+        await store.users.mark_welcomed(jid)
     uids = [user_id(jid) for jid in jids]
     assert await store.users.suspended_users(uids) == set()
     await store.blocked_user_domains.add("example.org", BLOCK)

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from service.errors import LeaseLost, StaleVersion
-from service.location.content_cache import Content, digest_of, merge_latest, unpack_entries
+from service.location.content_cache import MAX_LATEST_ENTRIES, Content, digest_of, merge_latest, unpack_entries
 from service.model import Change, Delta, Entry, PollResult
 from service.store import Store
-from tests.support.channels import SNAPSHOT, make_channel, polled, publish
+from tests.support.channels import SNAPSHOT, count_channels, make_channel, polled, publish
 from tests.support.redis_nodes import on_every_node
 
 
@@ -19,7 +19,7 @@ async def test_creating_a_channel_twice_keeps_the_first(store: Store) -> None:
     again = await make_channel(store)
     assert again.version == delta.version == 2
     assert again.title == "A feed"
-    assert await store.channels.count() == 1
+    assert await count_channels(store) == 1
 
 
 async def test_only_the_last_adopter_publishes(store: Store) -> None:
@@ -100,28 +100,14 @@ async def test_polls_are_stored_and_failures_last_until_a_success(store: Store) 
     outcomes = [(10.0, "unchanged"), (20.0, "unreachable"), (30.0, "unreachable")]
     for at_s, outcome in outcomes:
         await polled(store, channel.id, PollResult("a" * 40, at_s, outcome))
-    status = await store.channels.status(channel.id)
-    assert status is not None
-    assert status.failing_since_s == 20.0
-    assert status.last is not None
-    assert status.last.at_s == 30.0
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert state.failing_since_s == 20.0
     await polled(store, channel.id, PollResult("a" * 40, 40.0, "new"))
-    status = await store.channels.status(channel.id)
-    assert status is not None
-    assert status.failing_since_s is None
+    (state,) = await store.channels.states([channel.id])
+    assert state is not None
+    assert state.failing_since_s is None
     assert [poll.at_s for poll in await store.channels.polls(channel.id, 2)] == [40.0, 30.0]
-
-
-async def test_each_channel_is_on_one_page(store: Store) -> None:
-    made = {(await make_channel(store, f"https://example.org/{i}")).id for i in range(25)}
-    shown, cursor = [], ""
-    while True:
-        page, cursor = await store.channels.page(cursor, 10)
-        shown += [channel.id for channel in page]
-        if not cursor:
-            break
-    assert len(shown) == 25
-    assert set(shown) == made
 
 
 async def test_a_removed_channel_leaves_no_subscription_and_no_key(store: Store) -> None:
@@ -137,16 +123,12 @@ async def test_a_version_is_stored_with_its_content_and_digest(store: Store) -> 
     channel = await make_channel(store)
     version, digest, content = await store.channels.content(channel.id)
     assert (version, digest_of(content)) == (1, digest)
-    assert (
-        unpack_entries(content.latest)
-        == await store.channels.content_entries(channel.id)
-        == await store.channels.latest(channel.id, 10)
-    )
+    assert unpack_entries(content.latest) == await store.channels.latest(channel.id, MAX_LATEST_ENTRIES)
     (state,) = await store.channels.adopt([channel.id], "a" * 40)
     assert state is not None
     assert state.digest == digest
     changes = (Change("addition", Entry("second", "Second")),)
-    latest = merge_latest(changes, await store.channels.content_entries(channel.id))
+    latest = merge_latest(changes, await store.channels.latest(channel.id, MAX_LATEST_ENTRIES))
     snapshot = msgspec.structs.replace(SNAPSHOT, memory=b"remembered", latest=latest)
     await store.channels.publish(Delta(channel.id, 1, 0, 2_000.0, changes), snapshot, state.epoch, silent=False)
     version, digest, content = await store.channels.content(channel.id)
@@ -156,4 +138,4 @@ async def test_a_version_is_stored_with_its_content_and_digest(store: Store) -> 
 
 async def test_the_content_of_a_missing_channel_is_empty(store: Store) -> None:
     assert await store.channels.content("f" * 40) == (0, b"", Content(b"", b""))
-    assert await store.channels.content_entries("f" * 40) == ()
+    assert await store.channels.latest("f" * 40, MAX_LATEST_ENTRIES) == ()

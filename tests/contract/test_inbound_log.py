@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
-
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.inbound_log import MAX_UNANSWERED, TOKEN_TTL_S, BotNotice, InboundMessage
@@ -45,7 +43,7 @@ async def test_a_message_received_by_two_bots_is_stored_once(store: Store) -> No
 
 async def test_tokens_outlive_the_messages_that_may_be_answered(store: Store) -> None:
     await say(store, "list", token="m1")
-    known = keys.inbound_log(UID)[2]
+    known = keys.inbound_tokens(UID)
     await store.redis.call("ZINCRBY", known, 5 - TOKEN_TTL_S, "m1")
     assert await say(store, "list", token="m1") == [False]
     assert await store.redis.call("TTL", known) > TOKEN_TTL_S - 60
@@ -56,7 +54,7 @@ async def test_tokens_outlive_the_messages_that_may_be_answered(store: Store) ->
 
 async def test_an_older_message_with_the_same_token_is_a_different_message(store: Store) -> None:
     await say(store, "list", token="m1")
-    heard_s = float(await store.redis.call("ZSCORE", keys.inbound_log(UID)[2], "m1"))
+    heard_s = float(await store.redis.call("ZSCORE", keys.inbound_tokens(UID), "m1"))
     same, other = (InboundMessage(ALICE, "m1", b"list", HERE, since_s) for since_s in (heard_s, heard_s + 1))
     assert await store.inbound_log.add([same, other]) == [False, True]
 
@@ -83,20 +81,19 @@ async def test_replies_in_progress_are_known_to_the_next_process(store: Store) -
     again = await store.inbound_log.read_unanswered([UID])
     assert [each.reply for each in again] == [("<message/>", "<message/>"), ()]
     await store.inbound_log.remove_answered([(UID, first.entry_id), (UID, second.entry_id)])
-    assert await store.redis.call("EXISTS", keys.inbound_log(UID)[1]) == 0
+    assert await store.redis.call("EXISTS", keys.inbound_replies(UID)) == 0
 
 
 async def test_the_home_address_is_the_first_one_and_lasts_after_admission(store: Store) -> None:
     await say(store, "hello", address=THERE)
     await say(store, "hello", address=HERE)
     assert await store.inbound_log.home_addresses([UID, "nobody"]) == [THERE, ""]
-    assert await store.redis.call("TTL", keys.inbound_log(UID)[3]) > 0
+    assert await store.redis.call("TTL", keys.home_address(UID)) > 0
     await store.inbound_log.keep_home_address(ALICE)
-    assert await store.redis.call("TTL", keys.inbound_log(UID)[3]) == -1
+    assert await store.redis.call("TTL", keys.home_address(UID)) == -1
 
 
-async def test_bots_notify_each_other_of_messages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.delivery.inbound_log.MAX_BLOCK_S", 0.05)
+async def test_bots_notify_each_other_of_messages(store: Store) -> None:
     after = await store.inbound_log.newest_notice_id()
     sent = [BotNotice(UID), BotNotice(UID, b"subscribe", "bot/a")]
     await store.inbound_log.notify(sent)

@@ -16,9 +16,9 @@ from service.clash.table_transitions import Accepted, AcceptObjectReply
 from service.errors import BadKey, CoronetError, MoveRefused, UnknownKeyspace
 from service.settings import Settings
 from service.store import Store
-from service.store.client import connection as links
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, RedisClient
+from service.store.client import redis_client as links
+from service.store.client.redis_client import RedisClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
 from tests.support.keyspace_histories import BITS, Moves, run_history
 from tests.support.memory_keyspaces import MemoryKeyspaces
@@ -51,7 +51,7 @@ class BothKeyspaces(MemoryKeyspaces):
         super().__init__(count, BITS)
         self._redis = redis
         redis(redis.link.call("FLUSHALL"))
-        self._other = KeyspaceStore(BatchingClient(redis.link), Keyspaces(count), BITS)
+        self._other = KeyspaceStore(redis.link, Keyspaces(count), BITS)
 
     def carry_out(self, step: move_steps.Step) -> move_steps.Outcome:
         try:
@@ -73,7 +73,7 @@ class BothKeyspaces(MemoryKeyspaces):
 
     def ask(self, probe: Probe) -> AcceptObjectReply:
         found = super().ask(probe)
-        assert self._redis(self._other.ask(probe)) == found
+        assert self._redis(self._other.count(probe, bytes(8)))[0] == found
         return found
 
     def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:

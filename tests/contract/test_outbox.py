@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import Channel, ChannelId
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from service.store.delivery.outbox import Batch
 from tests.support.channels import make_channel
@@ -327,7 +327,7 @@ def test_each_article_is_delivered_only_by_its_first_channel(
 
 
 async def _play(redis_url: str, steps: Sequence[tuple[str, int, list[int]]]) -> None:
-    store = await connect(Settings(redis_url=redis_url))
+    store = open_store(Settings(redis_url=redis_url))
     try:
         await store.redis.call("FLUSHALL")
         history = _History(store, await followed(store, *(str(n) for n in range(CHANNELS))))

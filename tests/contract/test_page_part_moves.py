@@ -61,7 +61,7 @@ async def test_the_first_poll_of_an_unpolled_part_delivers_nothing(store: Store)
     (part,) = await store.channels.states([PART_ID])
     assert part is not None
     assert (part.channel.kind, part.channel.title, part.channel.dormant) == ("page", SNAPSHOT.title, False)
-    assert (await store.channels.memory(PART_ID))[1] == b""
+    assert (await store.channels.content(PART_ID))[2].memory == b""
     assert part.validators == Validators()
     assert await store.channels.latest(PART_ID, 9) == ()
 

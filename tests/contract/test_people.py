@@ -24,7 +24,8 @@ async def test_a_person_is_shown_with_their_data(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ADA, channel.id)
     await store.saved_searches.add(ADA, TEA_TIME, '"tea time"', 5)
-    await store.users.update(ADA, receipts=True)
+    await store.users.mark_welcomed(ADA)
+    await store.users.mark_receipts([keys.user_id(ADA)])
     uid = keys.user_id(ADA)
     await store.outbox.enqueue([uid], channel.id, 2, 1.0, VersionParts(news=()))
     assert await store.people.ids() == [uid]
@@ -54,7 +55,7 @@ async def test_nothing_is_queued_for_a_suspended_user(store: Store) -> None:
 
 
 async def test_subscription_limits_are_set_and_reset(store: Store) -> None:
-    await store.users.update(ADA)
+    await store.users.mark_welcomed(ADA)
     uid = keys.user_id(ADA)
     assert await store.people.set_max_subscriptions(uid, 0)
     assert (await store.users.get(ADA)).most_subscriptions == 0
@@ -88,7 +89,7 @@ async def test_an_erased_person_leaves_no_data(store: Store) -> None:
     assert await store.subscriptions.count(channel.id) == 1
     assert [letter.user for letter in (await store.dead_letters.page())[0]] == [keys.user_id(BOB)]
     assert len((await store.saved_searches.load())[1]) == 1
-    assert await store.outbox.jids([uid]) == [""]
+    assert await store.users.jids([uid]) == [""]
     assert await store.users.get(ADA) == type(await store.users.get(ADA))(ADA)
 
 

@@ -26,13 +26,13 @@ async def test_the_last_bounds_apply_and_include_the_previous_ones(store: Store)
 
 async def test_bounds_are_read_only_if_they_have_changed(store: Store) -> None:
     nothing = await store.poll_bounds.load(BoundsSnapshot())
-    assert nothing.of == {}
+    assert nothing.by_channel == {}
     await store.poll_bounds.set(CHANNEL, HOURLY)
     known = await store.poll_bounds.load(nothing)
-    assert known.of == {CHANNEL: HOURLY}
+    assert known.by_channel == {CHANNEL: HOURLY}
     assert await store.poll_bounds.load(known) is known
     await store.poll_bounds.set(CHANNEL, NO_BOUNDS)
-    assert (await store.poll_bounds.load(known)).of == {}
+    assert (await store.poll_bounds.load(known)).by_channel == {}
 
 
 async def test_the_bounds_of_a_removed_channel_are_deleted(store: Store) -> None:
@@ -40,7 +40,7 @@ async def test_the_bounds_of_a_removed_channel_are_deleted(store: Store) -> None
     await store.poll_bounds.set(channel.id, HOURLY)
     known = await store.poll_bounds.load(BoundsSnapshot())
     await store.remove_channel(channel.id)
-    assert (await store.poll_bounds.load(known)).of == {}
+    assert (await store.poll_bounds.load(known)).by_channel == {}
     assert await store.poll_bounds.get(channel.id) is None
 
 

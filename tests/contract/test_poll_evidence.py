@@ -205,7 +205,8 @@ async def test_a_notice_is_a_version_that_changes_only_the_condition(store: Stor
     assert after is not None
     assert (delta.version, after.channel.version, after.channel.condition) == (2, 2, "dead")
     assert (after.validators, after.channel.title) == (before.validators, before.channel.title)
-    assert await store.channels.memory(channel.id) == (2, SNAPSHOT.memory)
+    version, _, content = await store.channels.content(channel.id)
+    assert (version, content.memory) == (2, SNAPSHOT.memory)
     assert await FanOut(store, 3).run(channel.id, after.epoch)
     batch = (await store.outbox.claim([keys.user_id(ALICE)], 9, 6.0))[keys.user_id(ALICE)]
     assert [(item.channel, item.version) for item in batch.items] == [(channel.id, 2)]

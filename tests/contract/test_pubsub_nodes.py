@@ -1,5 +1,7 @@
 """Positions of pubsub nodes are stored by service; changes are announced only while somebody listens."""
 
+import pytest
+
 from service.store import Store
 from service.store.channels.pubsub_nodes import PublishedPosition
 from service.store.client import keys
@@ -28,12 +30,13 @@ async def test_nothing_is_stored_while_no_process_waits(store: Store) -> None:
     assert await store.redis.call("EXISTS", keys.CHANGED_CHANNELS) == 0
 
 
-async def test_a_waiting_process_is_notified_of_changed_channels(store: Store) -> None:
-    none, after = await store.pubsub_nodes.wait_for_changes("", 0.01)
+async def test_a_waiting_process_is_notified_of_changed_channels(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.client.streams.MAX_BLOCK_S", 0.01)
+    none, after = await store.pubsub_nodes.wait_for_changes("")
     assert none == []
     for cid in (ONE, TWO, ONE):
         await store.pubsub_nodes.notify_changed(cid)
-    changed, after = await store.pubsub_nodes.wait_for_changes(after, 5.0)
+    changed, after = await store.pubsub_nodes.wait_for_changes(after)
     assert changed == [ONE, TWO]
-    assert await store.pubsub_nodes.wait_for_changes(after, 0.01) == ([], after)
+    assert await store.pubsub_nodes.wait_for_changes(after) == ([], after)
     assert 0 < await store.redis.call("TTL", keys.CHANGED_CHANNELS) <= 86_400

@@ -15,7 +15,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.client.connection import _PROMPT_CONNECTIONS, MAX_BLOCK_S, RedisClient, script_command
+from service.store.client.redis_client import _PROMPT_CONNECTIONS, MAX_BLOCK_S, Command, RedisClient, script_command
 from tests.support.channels import make_channel
 from tests.support.redis_nodes import on_every_node
 from tests.support.waiting import until, until_so
@@ -133,7 +133,9 @@ async def test_any_number_of_concurrent_commands_get_replies(redis_url: str) -> 
 
 
 async def test_a_heartbeat_does_not_wait_for_busy_connections(link: RedisClient, clean_redis: str) -> None:
-    busy = [asyncio.create_task(link.call("BLPOP", f"nothing:{number}", "2")) for number in range(_PROMPT_CONNECTIONS)]
+    pools = link._prompt
+    commands: list[Command] = [("BLPOP", f"nothing:{number}", "2") for number in range(_PROMPT_CONNECTIONS)]
+    busy = [asyncio.create_task(pools.call_each([command])) for command in commands]
 
     async def all_wait() -> bool:
         return bool((await other.redis.call("INFO", "clients"))["blocked_clients"] == _PROMPT_CONNECTIONS)

@@ -11,12 +11,12 @@ from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.operations import shards
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from service.store.client.cluster_routing import slot_of
-from service.store.client.connection import RedisClient
 from service.store.client.identity import READ_IDENTITY
-from service.store.coordination.requests import InboxMessage
+from service.store.client.redis_client import RedisClient
+from service.store.coordination.worker_requests import InboxMessage
 from tests.support.channels import make_channel
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_nodes import on_every_node
@@ -50,7 +50,7 @@ async def test_a_pipeline_can_be_the_first_request_to_a_cluster(clean_cluster: R
 async def test_a_subscription_and_delivery_work_across_slots(store: Store) -> None:
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    assert await store.subscriptions.counts([channel.id]) == [1]
+    assert await store.channel_index.count([channel.id]) == [1]
     uid = keys.user_id(ALICE)
     assert await store.outbox.enqueue([uid], channel.id, 2, 5.0, VersionParts()) == []
     (batch,) = (await store.outbox.claim([uid], 10, 6.0)).values()
@@ -71,9 +71,7 @@ async def test_commands_follow_a_slot_that_is_moving(store: Store, clean_cluster
     await store.redis.call_many([("SET", here, "1"), ("SET", there, "1")])
     slot = slot_of(("GET", here))
     assert slot is not None
-    known = store.redis._prompt._slots.map
-    assert known is not None
-    donor = (known.master(slot) or ("", 0))[1]
+    donor = (store.redis.node_of(("GET", here)) or ("", 0))[1]
     taker = next(port for port in await clean_cluster.masters() if port != donor)
     ids = {port: str(await clean_cluster.ask(port, "CLUSTER", "MYID")) for port in (donor, taker)}
     await clean_cluster.ask(taker, "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[donor])
@@ -119,7 +117,7 @@ async def test_no_acknowledged_write_is_lost_when_a_master_fails(tmp_path: Path)
         for writer in writers:
             writer.cancel()
         await asyncio.wait(writers)
-        late = await connect(Settings(redis_url=cluster.urls))
+        late = open_store(Settings(redis_url=cluster.urls))
         held = await late.redis.call_many([("GET", name) for name in acknowledged])
         assert all(int(value) >= number for value, number in zip(held, acknowledged.values(), strict=True))
         assert lost not in await cluster.masters()

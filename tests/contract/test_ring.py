@@ -12,12 +12,12 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeInfo
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
-from service.store.client.connection import RedisClient
 from service.store.client.node_connections import Value
+from service.store.client.redis_client import RedisClient
 from service.store.coordination.leases import Ring
-from service.store.coordination.requests import InboxMessage
+from service.store.coordination.worker_requests import InboxMessage
 from tests.support.waiting import until
 
 
@@ -231,7 +231,7 @@ async def test_commands_in_progress_at_close_open_no_connection(store: Store, st
 
     ours: set[bytes] = set()
     ours = await others()
-    closing = await connect(Settings(redis_url=store_url))
+    closing = open_store(Settings(redis_url=store_url))
     under_way = [asyncio.create_task(closing.redis.call("BLPOP", "nothing", 4)) for _ in range(3)]
     await until(others, "they have asked")
     under_way += [asyncio.create_task(closing.redis.call("BLPOP", "nothing", 4)) for _ in range(3)]

@@ -328,7 +328,7 @@ def test_an_unused_fleet_accepts_an_empty_store() -> None:
 def test_a_late_reply_is_not_taken_for_data_loss() -> None:
     """A stopped process reads the reply after other processes have incremented the counter."""
     guard = IdentityGuard("")
-    guard.evaluate(StoreIdentity("f", 100, 1_000), None)
+    guard.evaluate(StoreIdentity("f", 100, 1_000), TrustedIdentity())
     asked_with = guard.trusted
     guard.evaluate(StoreIdentity("f", 200, 2_000), asked_with)
     guard.evaluate(StoreIdentity("f", 101, 1_100), asked_with)
@@ -338,7 +338,7 @@ def test_a_late_reply_is_not_taken_for_data_loss() -> None:
 
 def test_the_file_keeps_the_newest_identity(tmp_path: Path) -> None:
     file = IdentityFile(tmp_path / "identity.json")
-    assert file.read() is None
+    assert file.read() == TrustedIdentity()
     file.write(TrustedIdentity("f", 10, 2_000))
     file.write(TrustedIdentity("f", 9, 1_000))
     assert file.read() == TrustedIdentity("f", 10, 2_000)

@@ -10,8 +10,7 @@ from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
-from service.store.client.cluster_routing import Address
-from service.store.client.connection import Command, RedisClient, Value
+from service.store.client.redis_client import Command, RedisClient
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
@@ -29,29 +28,13 @@ class DyingLink(RedisClient):
             raise StoreUnavailable("killed")
         self._left -= 1
 
-    async def call(self, *command: Value) -> Any:
-        self._step()
-        return await self._link.call(*command)
-
-    @property
-    def is_cluster(self) -> bool:
-        return self._link.is_cluster
-
-    def node_of(self, command: Command) -> Address | None:
-        return self._link.node_of(command)
-
     async def call_many(self, commands: Sequence[Command]) -> list[Any]:
         self._step()
         return await self._link.call_many(commands)
 
-    async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        self._step()
-        return await self._link.call_each(commands)
 
-
-async def heal_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.subscriptions.subscriptions._INTENT_TIMEOUT_S", -1.0)
-    await store.subscriptions.replay_intents()
+async def heal_at_once(store: Store) -> None:
+    await store.subscriptions.replay_intents(0.0)
 
 
 async def test_a_subscription_keeps_its_number_and_starts_at_the_present_version(store: Store) -> None:
@@ -76,9 +59,7 @@ async def test_subscribing_to_a_channel_that_does_not_exist_leaves_nothing(store
 
 @pytest.mark.parametrize("first", ["nothing", "subscribed", "left"])
 @pytest.mark.parametrize("change", ["subscribe", "unsubscribe"])
-async def test_both_indexes_agree_after_a_crash_at_any_step(
-    store: Store, monkeypatch: pytest.MonkeyPatch, first: str, change: str
-) -> None:
+async def test_both_indexes_agree_after_a_crash_at_any_step(store: Store, first: str, change: str) -> None:
     channel = await make_channel(store)
     for survives in range(20):
         if first != "nothing":
@@ -95,7 +76,7 @@ async def test_both_indexes_agree_after_a_crash_at_any_step(
                 await subscriptions.unsubscribe(ALICE, channel.id)
         except StoreUnavailable:
             died = True
-        await heal_at_once(store, monkeypatch)
+        await heal_at_once(store)
         truth = len(await store.subscriptions.of_user(ALICE))
         assert await store.subscriptions.count(channel.id) == truth
         assert await store.redis.call("ZCARD", keys.USERS_WITH_INTENTS) == 0
@@ -192,13 +173,14 @@ async def test_a_dead_letter_does_not_delay_other_batches(store: Store) -> None:
     assert await store.redis.call("XLEN", keys.DEAD_LETTERS) == 1
 
 
-async def test_a_wake_up_names_the_users_with_new_items(store: Store) -> None:
+async def test_a_wake_up_names_the_users_with_new_items(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.store.client.streams.MAX_BLOCK_S", 0.01)
     channel = await make_channel(store)
     await store.subscriptions.subscribe(ALICE, channel.id)
-    nobody, place = await store.outbox.wait_for_wakeups("", 0.01)
+    nobody, place = await store.outbox.wait_for_wakeups("")
     assert nobody == []
     await store.outbox.enqueue([UID], channel.id, 2, 5.0, VersionParts())
-    assert (await store.outbox.wait_for_wakeups(place, 5.0))[0] == [UID]
+    assert (await store.outbox.wait_for_wakeups(place))[0] == [UID]
 
 
 async def test_a_rate_limit_counts_per_user_and_action(store: Store) -> None:

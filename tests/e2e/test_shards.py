@@ -18,6 +18,7 @@ from tests.support.bot_process import bots
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, online
 from tests.support.client_software import Errand
+from tests.support.partition_holders import read_holders
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -49,7 +50,7 @@ def settings(clean_redis: str, sharded: PrivateProsody) -> Settings:
 
 async def is_served_by(store: Store, settings: Settings, count: int) -> bool:
     """Return whether ``count`` processes serve all addresses."""
-    holders = await store.partition_leases.holders(process.lease_group(settings))
+    holders = await read_holders(store, process.lease_group(settings))
     return len(holders) == 2 and len(set(holders.values())) == count
 
 

@@ -19,6 +19,7 @@ from tests.support.bot_process import bots
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient
 from tests.support.chat_load import answered, talk
+from tests.support.partition_holders import read_holders
 from tests.support.waiting import until, until_so
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +32,7 @@ ENTRY = re.compile(r"\bEntry k(\d+)\b")
 
 async def partition_holders(store: Store, settings: Settings) -> list[str]:
     """Return the process that serves each partition, [] until all partitions are served."""
-    holders = await store.partition_leases.holders(process.lease_group(settings))
+    holders = await read_holders(store, process.lease_group(settings))
     return [holders[number] for number in range(PARTITION_COUNT)] if len(holders) == PARTITION_COUNT else []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 from tests.support.channels import make_channel
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, namespace
@@ -43,7 +43,7 @@ async def test_eight_nodes_keep_a_sites_budget_while_one_is_killed_and_one_added
     async with contextlib.AsyncExitStack() as running:
         place = running.enter_context(namespace(tmp_path))
         publisher = running.enter_context(internet(place, ZONE, tmp_path))
-        store = await connect(Settings(redis_url=clean_redis))
+        store = open_store(Settings(redis_url=clean_redis))
         running.push_async_callback(store.close)
 
         def start_worker() -> "contextlib.AbstractContextManager[subprocess.Popen[bytes]]":

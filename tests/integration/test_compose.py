@@ -40,8 +40,8 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened
 from service.store.client import keys
-from service.store.client.connection import RedisClient
 from service.store.client.identity import IdentityFile
+from service.store.client.redis_client import RedisClient
 from tests.support.channels import make_channel, publish
 
 ROOT = Path(__file__).resolve().parents[2]

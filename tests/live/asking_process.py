@@ -16,7 +16,7 @@ import msgspec
 from service.discovery.candidates import require_all
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 
 TICK_S = 0.05
 IN_TIME_S = 1.0
@@ -59,7 +59,7 @@ class Asked(msgspec.Struct, array_like=True):
 
 async def run(plan: AskingPlan) -> list[Asked]:
     """Send the queries; return those for the pair."""
-    store = await connect(Settings(redis_url=plan.redis_url))
+    store = open_store(Settings(redis_url=plan.redis_url))
     directory, asked = store.entry_directory, list[Asked]()
     tasks, drawn = set[asyncio.Task[None]](), random.Random(4)  # noqa: S311 - a workload
 

@@ -35,7 +35,7 @@ from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from tests.live.attack_world import EVIL, FEEDS_PER_HOST, HONEST, PUSHED, SLOW_SITES
 from tests.support.channels import make_channel
@@ -184,7 +184,7 @@ async def run_product(tree: Path) -> AsyncIterator[ProductUnderAttack]:
     async with contextlib.AsyncExitStack() as running:
         scratch = Path(running.enter_context(tempfile.TemporaryDirectory()))
         redis = await running.enter_async_context(PrivateRedis(scratch / "redis"))
-        store = await connect(Settings(redis_url=redis.url))
+        store = open_store(Settings(redis_url=redis.url))
         running.push_async_callback(store.close)
         place = running.enter_context(namespace(scratch))
         made = ProductUnderAttack(place, scratch, redis.url, store)

@@ -30,7 +30,7 @@ from service.discovery.candidates import require_all
 from service.discovery.cell import CellState
 from service.embedded.redis import PrivateRedis
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.directory.matrices import ContentName
 from service.store.directory.matrix_access import LIMITS
 from tests.live.asking_process import Asked, AskingPlan
@@ -203,7 +203,7 @@ async def run_on_both(*, rise_s: float, hold_s: float, only_cluster: bool) -> di
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = await stack.enter_async_context(RedisCluster(directory))
-        store = await connect(Settings(redis_url=cluster.urls))
+        store = open_store(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
         found["a cluster of six"] = await run_on(
             store, cluster.urls, directory, rise_s=rise_s, hold_s=hold_s, cluster=cluster
@@ -213,7 +213,7 @@ async def run_on_both(*, rise_s: float, hold_s: float, only_cluster: bool) -> di
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         redis = await stack.enter_async_context(PrivateRedis(directory))
-        store = await connect(Settings(redis_url=redis.url))
+        store = open_store(Settings(redis_url=redis.url))
         stack.push_async_callback(store.close)
         found["one Redis"] = await run_on(store, redis.url, directory, rise_s=rise_s, hold_s=hold_s, cluster=None)
     return found

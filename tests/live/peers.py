@@ -32,7 +32,7 @@ from service.embedded import ports
 from service.embedded.redis import PrivateRedis
 from service.errors import NoWorker
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from tests.live.peer_worker import WHY, Event, WorkerPlan
 from tests.support.tcp_proxy import proxy
 from tests.support.waiting import until
@@ -266,7 +266,7 @@ async def run_fleet(seconds: float, directory: Path, *, fetches: bool) -> AsyncI
     """Yield a polling fleet, to which one worker of each group joined last, and its publisher."""
     async with contextlib.AsyncExitStack() as stack:
         redis = await stack.enter_async_context(PrivateRedis(directory / "redis"))
-        store = await connect(Settings(redis_url=redis.url))
+        store = open_store(Settings(redis_url=redis.url))
         stack.push_async_callback(store.close)
         publisher, url = await stack.enter_async_context(run_publisher())
         fleet = Fleet(store, redis.url, directory, stack, fetches=fetches)

@@ -19,9 +19,8 @@ from service.feeds.urls import channel_id
 from service.model import ChannelId, UserId
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore
 from service.tasks import BackgroundTasks
 from workers.key_group_balancer import KeyGroupBalancer
@@ -66,7 +65,7 @@ class MortalKeyspaces(KeyspaceStore):
     """Keyspaces whose process is killed at the first step of a kind: ``before Settle`` or ``after Settle``."""
 
     def __init__(self, store: Store, dies: str) -> None:
-        super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(store.redis, store.keyspaces.map, store.keyspaces.bits)
         self._when, self._kind = dies.split()
 
     async def carry_out(self, step: Step) -> Outcome:
@@ -81,7 +80,7 @@ class MortalKeyspaces(KeyspaceStore):
 
 async def run_balancer(redis_url: str, capacity: float, dies: str) -> None:
     """Run a node that only balances keyspaces, until it is killed at a step or stopped."""
-    store = await connect(Settings(redis_url=redis_url))
+    store = open_store(Settings(redis_url=redis_url))
     if dies:
         store.keyspaces = MortalKeyspaces(store, dies)
     while True:
@@ -107,7 +106,7 @@ async def read_repeatedly(redis_url: str, subscriptions: int, pause_s: float) ->
 
     Prints, after each pass, its duration and the numbers of missed and repeated subscribers.
     """
-    store = await connect(Settings(redis_url=redis_url))
+    store = open_store(Settings(redis_url=redis_url))
     expected = {uid(number) for number in range(sizes(subscriptions)[0])}
     while True:
         started_s, cursor, found, failed = time.time(), None, [], 0

@@ -28,9 +28,8 @@ from service.clash.prefix_query import PrefixQuery, ReadDonor, ReadLeaf
 from service.clash.server_table import LEAF_STATES
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
-from service.store.client.cluster_routing import slot_of
 from service.store.subscriptions.keyspaces import record_id
 from tests.live.shard_parts import all_subscriptions, cid, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
@@ -145,9 +144,7 @@ async def record_leaves(store: Store, seen: Measurements) -> None:
                 if entry.state in LEAF_STATES
             ]
             hot = {keyspace for keyspace, group in leaves if group.intersection(layout_group) is not None}
-            known = store.redis._prompt._slots.map
-            assert known is not None
-            masters = {known.master(slot_of(("HLEN", keys.keyspace(keyspace)[0])) or 0) for keyspace in hot}
+            masters = {store.redis.node_of(("HLEN", keys.keyspace(keyspace)[0])) for keyspace in hot}
             seen.trees.append(
                 {
                     "at_s": time.time(),
@@ -242,7 +239,7 @@ async def run_all(*, subscriptions: int, capacity: float, burst_s: float, cold_s
     async with contextlib.AsyncExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = await stack.enter_async_context(RedisCluster(directory))
-        store = await connect(Settings(redis_url=cluster.urls))
+        store = open_store(Settings(redis_url=cluster.urls))
         stack.push_async_callback(store.close)
         await store.redis.call("HSET", keys.channel(cid(0)), "url", f"https://{site(0)}/0", "site", site(0))
         per_s = await load_subscriptions(store, subscriptions)

@@ -74,3 +74,8 @@ async def register_names(store: Store, counts: Sequence[tuple[ChannelId, int]]) 
     registrar = DirectoryRegistrar(store, SystemClock(), 3)
     await registrar.schedule_changed(counts)
     await registrar.register_due()
+
+
+async def count_channels(store: Store) -> int:
+    """Return the number of registered channels."""
+    return sum(await store.channels.bucket_sizes(keys.REGISTRY_BUCKETS))

@@ -23,7 +23,13 @@ from service.settings import load
 from service.store import Store
 from service.store.client import keys
 from service.store.console.accounts import Account, Role
-from service.store.coordination.requests import (
+from service.store.coordination.bot_requests import (
+    DryRunReply,
+    DryRunRequest,
+    MessagePreviewReply,
+    MessagePreviewRequest,
+)
+from service.store.coordination.worker_requests import (
     ContentRequest,
     DirectoriesRequest,
     ErrorReply,
@@ -39,7 +45,6 @@ from service.store.coordination.requests import (
     WorkerReply,
     WorkerRequest,
 )
-from service.store.delivery.dry_runs import DryRunReply, DryRunRequest, MessagePreviewReply, MessagePreviewRequest
 from service.tasks import cancel_and_wait
 from tests.support.poll_explanations import explanation
 from tests.support.waiting import until
@@ -133,9 +138,9 @@ async def rehearsing(
 
     async def answering() -> None:
         while True:
-            question = await store.dry_runs.next_request()
+            question = await store.bot_requests.next_request()
             if question is not None:
-                await store.dry_runs.reply(question, answer(question.body))
+                await store.bot_requests.reply(question, answer(question.body))
 
     async def connected() -> bool:
         return bool(await store.redis.call("EXISTS", keys.BOT_AVAILABLE))

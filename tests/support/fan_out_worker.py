@@ -19,8 +19,8 @@ from service.model import ChannelId
 from service.observability.logs import configure
 from service.overlay.ring import balanced_id
 from service.settings import Settings
-from service.store import connect
-from service.store.coordination.requests import InboxMessage
+from service.store import open_store
+from service.store.coordination.worker_requests import InboxMessage
 from service.store.delivery import fanout_units
 from service.tasks import BackgroundTasks
 from workers.ownership import fanout
@@ -31,7 +31,7 @@ _LEASE_S = 600.0
 
 async def main(redis_url: str, name: str) -> None:
     """Run the worker until standard input ends."""
-    store, tasks = await connect(Settings(redis_url=redis_url)), BackgroundTasks()
+    store, tasks = open_store(Settings(redis_url=redis_url)), BackgroundTasks()
     info = await store.ring.join(name, "", _LEASE_S, balanced_id, name)
 
     async def invite(channel_id: ChannelId, count: int) -> None:

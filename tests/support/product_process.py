@@ -14,7 +14,7 @@ import msgspec
 
 from service.embedded.sample_publisher import Journal, PublishedEntry
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from tests.support.chat import ChatClient, online
 from tests.support.waiting import until
 
@@ -107,7 +107,7 @@ class Product:
     @contextlib.asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
         """The product's own store."""
-        opened = await connect(Settings(redis_url=self.ready["redis_url"]))
+        opened = open_store(Settings(redis_url=self.ready["redis_url"]))
         try:
             yield opened
         finally:

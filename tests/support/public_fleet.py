@@ -26,7 +26,7 @@ from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Validators
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from tests.support.netns import CORONET, Namespace, namespace
@@ -273,7 +273,7 @@ async def public_fleet(
     ``publisher`` is the module of the program that serves the feeds.
     """
     with namespace(scratch) as place:
-        store = await connect(Settings(redis_url=redis_url))
+        store = open_store(Settings(redis_url=redis_url))
         try:
             chosen = {name: str(value) for name, value in environ.items()}
             async with PublicFleet(scratch, place, redis_url, chosen, store).running(

@@ -9,7 +9,7 @@ import msgspec
 from service.errors import CoronetError, NoWorker, to_fault
 from service.model import NodeInfo
 from service.store import Store
-from service.store.coordination.requests import ErrorReply, ProbeReply, ProbeRequest, WorkerReply, WorkerRequest
+from service.store.coordination.worker_requests import ErrorReply, ProbeReply, ProbeRequest, WorkerReply, WorkerRequest
 from tests.support.channels import make_channel
 
 Script = Mapping[str, ProbeReply | CoronetError | None]

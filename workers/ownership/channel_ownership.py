@@ -302,7 +302,7 @@ class ChannelOwner:
             await self._on_events(ChannelsListed(requested_s, tuple(listed), complete=False, total=len(owned)))
 
     async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
-        counts = await self._store.subscriptions.counts(list(channel_ids))
+        counts = await self._store.channel_index.count(list(channel_ids))
         counted = list(zip(channel_ids, counts, strict=True))
         await self._registrar.schedule_changed(counted)
         needed = await self._needed_without_subscribers([channel_id for channel_id, count in counted if not count])

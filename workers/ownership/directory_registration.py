@@ -109,7 +109,7 @@ class DirectoryRegistrar:
         for channel_id in due:
             self._due.schedule(channel_id, now_s + RETRY_INTERVAL_S)
         if due:
-            counts = await self._store.subscriptions.counts(due)
+            counts = await self._store.channel_index.count(due)
             try:
                 await self._register_batch(dict(zip(due, counts, strict=True)), now_s)
             except CellsUnavailable as error:
@@ -168,7 +168,7 @@ class DirectoryRegistrar:
             self._checks.schedule(channel_id, now_s + RETRY_INTERVAL_S)
         channels, counts, tables = await asyncio.gather(
             self._store.channels.get_many(due),
-            self._store.subscriptions.counts(due),
+            self._store.channel_index.count(due),
             self._store.public_entries.tables(due),
         )
         public = public_channels(channels, counts, self._least_subscribers)

@@ -25,7 +25,7 @@ from service.location.content_cache import (
 from service.model import Channel, ChannelId, Delta, NodeId
 from service.observability.metrics import CACHE_BYTES, CACHE_ENTRIES, CONTENT_BYTES, CONTENT_LOOKUPS
 from service.store.channels.channels import Channels
-from service.store.coordination.requests import ContentSource
+from service.store.coordination.worker_requests import ContentSource
 
 EXPIRY_S = 6 * 3600.0
 """A content that was not used for so long is removed: other nodes may poll the channel by now."""

@@ -25,7 +25,7 @@ from service.model import NodeId
 from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
-from service.store.coordination.requests import InboxMessage, MessageKind, NodeInboxes
+from service.store.coordination.worker_requests import InboxMessage, NodeInboxes
 from service.tasks import BackgroundTasks
 
 NODE_MESSAGES_VERB = "nodes"
@@ -50,7 +50,7 @@ class _WireMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message in a request. ``node`` is the id of its node; the other fields are those of an InboxMessage."""
 
     node: Annotated[NodeId, msgspec.Meta(max_length=40)]
-    kind: MessageKind
+    kind: str
     sender: Annotated[NodeId, msgspec.Meta(max_length=40)]
     payload: bytes
 

@@ -358,7 +358,7 @@ class PollScheduler:
         channel = self._channels.get(channel_id)
         if channel is None:
             (stored,), (count,) = await asyncio.gather(
-                self._store.channels.states([channel_id]), self._store.subscriptions.counts([channel_id])
+                self._store.channels.states([channel_id]), self._store.channel_index.count([channel_id])
             )
             return build_poll_state(stored, count, self._clock.wall_s()) if stored else None
         if not channel.is_base_current:

@@ -49,7 +49,7 @@ async def create_setup_link(store: Store, base_url: str) -> str | None:
 
     Raises :class:`StoreUnavailable`.
     """
-    if await store.accounts.any_exist():
+    if await store.accounts.all():
         return None
     return f"{base_url.rstrip('/')}/setup?token={await store.accounts.new_setup_token()}"
 
@@ -132,7 +132,7 @@ async def login_form(request: web.Request, status: int = 200, *, error: str = ""
 
     ``error`` is the message of a failed attempt, which is shown in a response with the HTTP status ``status``.
     """
-    fields, exist = await _read_fields(request), await request.app[STORE].accounts.any_exist()
+    fields, exist = await _read_fields(request), bool(await request.app[STORE].accounts.all())
     return render(
         request, "login.html", status, target=_local_path(fields["next"]), name=fields["name"], exist=exist, error=error
     )

@@ -254,7 +254,7 @@ async def post_key(request: web.Request, body: AddKey) -> NewKey:
     if sum(key.account == principal.name for key in (await get_keys(request)).items) >= _MAX_KEYS:
         raise UserError(f"An account can have at most {_MAX_KEYS} API keys. Revoke one that is no longer used.")
     scopes = tuple(scope for scope in SCOPES if scope in body.scopes)
-    key, token = await store.api_keys.make(body.name, (principal.name, account), scopes, time.time())
+    key, token = await store.api_keys.create(body.name, (principal.name, account), scopes, time.time())
     return NewKey(KeyView(key.id, key.name, key.account, key.scopes, key.created_s, None), token)
 
 

@@ -28,7 +28,7 @@ from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 
 _Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
 
@@ -195,7 +195,7 @@ async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Previe
     """
     message, trouble = "", ""
     try:
-        message = await store.dry_runs.preview_message(channel, probed.latest)
+        message = await store.bot_requests.preview_message(channel, probed.latest)
     except StoreUnavailable:
         raise
     except CoronetError as error:

@@ -20,8 +20,9 @@ from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE,
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.entry_registration import remove_channel
 from service.errors import CoronetError, NoWorker, UserError
+from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import ChannelId, Entry, PollResult
-from service.store.coordination.requests import ContentSource
+from service.store.coordination.worker_requests import ContentSource
 
 _MAX_NOTE_CHARS: Final = 2_000
 _MAX_FIELD_CHARS: Final = 40
@@ -93,7 +94,7 @@ async def get_channel_message(request: web.Request) -> Message:
     """Preview the notification that subscribers would get for a channel's newest entry."""
     channel = await read_requested_channel(request)
     latest = await request.app[STORE].channels.latest(channel.id, 1)
-    return Message(await request.app[STORE].dry_runs.preview_message(channel, latest))
+    return Message(await request.app[STORE].bot_requests.preview_message(channel, latest))
 
 
 @operation("GET", "/channels/{cid}", read_access("channels"), 404)
@@ -116,7 +117,7 @@ async def get_content(request: web.Request) -> ContentView:
     try:
         found = await store.worker_requests.content(channel.id)
     except NoWorker:
-        return ContentView(channel.version, await store.channels.content_entries(channel.id), "store", 0, "")
+        return ContentView(channel.version, await store.channels.latest(channel.id, MAX_LATEST_ENTRIES), "store", 0, "")
     return ContentView(found.version, found.latest, found.source, found.hops, found.worker)
 
 

@@ -22,7 +22,7 @@ from service.console.rendering import METRICS, STORE, render
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
-from service.store.people.people import Person
+from service.store.people.user_administration import Person
 
 _MAX_WAITING: Final = 50
 _NO_LETTER: Final = "There is no such dead letter. It may have been queued again or deleted."

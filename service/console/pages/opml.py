@@ -22,6 +22,7 @@ from service.feeds import opml
 from service.feeds.opml import OpmlSubscription
 from service.feeds.urls import channel_id
 from service.store import Store
+from service.store.client.keys import REGISTRY_BUCKETS
 
 LARGEST_FORM_BYTES: Final = opml.MAX_OPML_BYTES + 64 * 1024
 
@@ -29,6 +30,7 @@ _MEDIA_TYPE: Final = "text/x-opml"
 _ACCEPTED_TYPES = {_MEDIA_TYPE, "text/xml", "application/xml"}
 _DISPOSITION = 'attachment; filename="coronet.opml"'
 _BATCH_SIZE = 500
+_BUCKETS_PER_READ = 4
 _TIME_LIMIT_S = 45.0
 
 operation = OPERATIONS = Operations()
@@ -76,14 +78,12 @@ async def upload(request: web.Request) -> web.Response:
 
 async def _exported_feeds(store: Store) -> list[OpmlSubscription]:
     feeds: list[OpmlSubscription] = []
-    cursor = ""
-    while True:
-        channels, cursor = await store.channels.page(cursor, _BATCH_SIZE)
-        counts = await store.subscriptions.counts([channel.id for channel in channels])
-        exported = (channel for channel, count in zip(channels, counts, strict=True) if count or channel.listed)
-        feeds += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in exported]
-        if not cursor:
-            return feeds
+    for start in range(0, len(REGISTRY_BUCKETS), _BUCKETS_PER_READ):
+        cids = await store.channels.ids_in_buckets(REGISTRY_BUCKETS[start : start + _BUCKETS_PER_READ])
+        channels, counts = await asyncio.gather(store.channels.get_many(cids), store.channel_index.count(cids))
+        found = (each for each, count in zip(channels, counts, strict=True) if each and (count or each.listed))
+        feeds += [OpmlSubscription(channel.url, channel.title, page=channel.kind == "page") for channel in found]
+    return feeds
 
 
 async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) -> Imported:

@@ -23,7 +23,7 @@ from service.errors import NotFound, UserError
 from service.model import UserId
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.people.people import Person
+from service.store.people.user_administration import Person
 
 DAY_S: Final = 86_400
 
@@ -103,7 +103,7 @@ class CommandDryRun(msgspec.Struct, frozen=True):
 async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
     """Dry-run commands as a person: get the bot's replies and their effects without executing anything."""
     request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
-    previews = await request.app[STORE].dry_runs.dry_run((await get_person(request)).jid, body.commands)
+    previews = await request.app[STORE].bot_requests.dry_run((await get_person(request)).jid, body.commands)
     return CommandDryRun(tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews))
 
 

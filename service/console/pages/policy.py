@@ -131,7 +131,7 @@ async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPrev
 
     def compute() -> PolicyPreview:
         polled = [row for row in list(cache.rows.values()) if cache.state(row, now_s) in {"polled", "failing"}]
-        model = PolicyModel([_channel_load(cache, row, bounds.of, now_s) for row in polled], ring, rates)
+        model = PolicyModel([_channel_load(cache, row, bounds.by_channel, now_s) for row in polled], ring, rates)
         now, then = model.predict_outcome(before), model.predict_outcome(after)
         sooner, later = model.find_largest_delay_changes(before, after, _MAX_CHANNELS_SHOWN)
         slowest = model.find_slowest(after, _MAX_CHANNELS_SHOWN)

@@ -43,7 +43,7 @@ from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.client.connection import script_command
+from service.store.client.redis_client import script_command
 from service.store.subscriptions.subscriptions import encode_timestamp
 
 POLL_INTERVAL_S = 60.0

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from service.errors import OperationalError
 from service.model import ChannelId
 from service.store.backup.records import (
     BackupOrigin,
@@ -17,8 +16,8 @@ from service.store.backup.records import (
 )
 from service.store.client import keys
 from service.store.client.cluster_routing import Address
-from service.store.client.connection import Command, RedisClient, script_command
 from service.store.client.identity import READ_IDENTITY, SCHEMA_VERSION, parse_identity
+from service.store.client.redis_client import Command, RedisClient, script_command
 
 _PAGE: Final = 100
 """Users or channels read in one round trip."""
@@ -33,7 +32,10 @@ _READ_AFTER_USERS: Final = (
 
 
 class BackupReader:
-    """Reads the durable keys of a store. Memory is bounded by a page of users or channels and the largest key."""
+    """Reads the durable keys of a store.
+
+    Memory is bounded by a page of users or channels, the ids of all users, and the largest key.
+    """
 
     def __init__(self, redis: RedisClient) -> None:
         """Create the reader, which reads through ``redis``."""
@@ -42,15 +44,12 @@ class BackupReader:
     async def origin(self) -> BackupOrigin:
         """Return the identity of the store and Redis's time. Raises :class:`service.errors.StoreUnavailable`."""
         found = parse_identity(await self._redis.call(*READ_IDENTITY))
-        seconds, microseconds = await self._redis.call("TIME")
-        began_s = int(seconds) + int(microseconds) / 1e6
-        return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, began_s)
+        return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, await self._redis.time_s())
 
     async def records(self) -> AsyncIterator[Record]:
         """Yield all records, in the order in which a writer needs them.
 
-        Raises :class:`service.errors.StoreUnavailable`, and :class:`OperationalError` if a node of Redis was replaced
-        or restarted meanwhile, so that users may be missing.
+        Raises :class:`service.errors.StoreUnavailable`.
         """
         names = [*keys.DURABLE_KEYS]
         for pattern in keys.DURABLE_PATTERNS:
@@ -99,36 +98,19 @@ class BackupReader:
                 yield cids[first : first + _PAGE]
 
     async def _user_ids(self) -> AsyncIterator[list[str]]:
-        """Yield the ids of all users with durable keys, in pages. A user may be in two pages."""
-        server = await self._server_of(keys.USERS)
-        cursor: Any = 0
-        while True:
-            cursor, found = await self._redis.call("SSCAN", keys.USERS, cursor, "COUNT", _PAGE)
-            if found:
-                yield [uid.decode() for uid in found]
-            if not int(cursor):
-                break
-        if await self._server_of(keys.USERS) != server:
-            raise OperationalError(
-                "Redis was restarted, or another node of the cluster took over, during the backup, so people may be "
-                "missing in it. Run it again."
-            )
-        # Erased users with restrictions, and users whose first message is not handled yet.
-        for index in (keys.ERASED_USERS_WITH_RESTRICTIONS, keys.USERS_WITH_INBOUND):
-            listed = [uid.decode() for uid in await self._redis.call("ZRANGE", index, 0, -1)]
-            for first in range(0, len(listed), _PAGE):
-                some = listed[first : first + _PAGE]
-                known = await self._redis.call_many([("SISMEMBER", keys.USERS, uid) for uid in some])
-                yield [uid for uid, is_known in zip(some, known, strict=True) if not is_known]
-
-    async def _server_of(self, key: str) -> tuple[object, str]:
-        """Return the address of the node that serves a key, None for a single Redis, and the id of its process."""
-        await self._redis.call("EXISTS", key)
-        node = self._redis.node_of(("EXISTS", key))
-        info = await (
-            self._redis.call("INFO", "server") if node is None else self._redis.call_on_node(node, "INFO", "server")
+        """Yield the ids of all users with durable keys, in pages."""
+        found: set[bytes] = set()
+        # The last two have erased users with restrictions, and users whose first message is not handled yet.
+        listed: Sequence[Command] = (
+            ("SMEMBERS", keys.USERS),
+            ("ZRANGE", keys.ERASED_USERS_WITH_RESTRICTIONS, 0, -1),
+            ("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1),
         )
-        return node, str(info["run_id"])
+        for command in listed:
+            uids = [uid.decode() for uid in await self._redis.call(*command) if uid not in found]
+            found.update(uid.encode() for uid in uids)
+            for first in range(0, len(uids), _PAGE):
+                yield uids[first : first + _PAGE]
 
 
 async def scan_keys(redis: RedisClient, pattern: str) -> AsyncIterator[list[str]]:

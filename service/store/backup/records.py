@@ -1,18 +1,11 @@
 """Records of a backup: contents of Redis keys in a form that does not depend on the version of Redis."""
 
-import math
-import re
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from service.model import ChannelId, UserId
 from service.store.client import keys
-
-_STREAM_ID: Final = re.compile(rb"\d{1,20}-\d{1,20}")
-_MAX_STREAM_PARTS: Final = 1_000
-_MAX_TIME_MS: Final = 2**53
 
 RedisType = Literal["string", "hash", "set", "zset", "list", "stream"]
 
@@ -85,7 +78,7 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Raise ``ValueError`` if no store has such a record, so that it cannot be written or would damage other keys."""
+    """Raise ``ValueError`` if a record contains keys of other objects, which it would damage."""
     match record:
         case UserRecord(uid, held):
             home = keys.user(uid)
@@ -100,43 +93,3 @@ def check_record(record: Record) -> None:
     for each in held:
         if not each.key.startswith(home) or each.key in (keys.STORE_IDENTITY, keys.RESTORED_FANOUT):
             raise ValueError(f"the key {each.key} does not belong there")
-        if not 0 <= each.expires_ms < _MAX_TIME_MS or not _is_well_formed(each):
-            raise ValueError(f"the content of the key {each.key} is invalid")
-
-
-def _is_well_formed(key: StoredKey) -> bool:
-    items = key.items
-    match key.type:
-        case "string":
-            return len(items) == 1
-        case "hash":
-            return len(items) % 2 == 0
-        case "zset":
-            return len(items) % 2 == 0 and all(map(_is_number, items[1::2]))
-        case "stream":
-            last_id = key.last_id.encode()
-            return (not last_id or _STREAM_ID.fullmatch(last_id) is not None) and all(_are_entries(items))
-        case _:
-            return True
-
-
-def _is_number(score: bytes) -> bool:
-    try:
-        return not math.isnan(float(score))
-    except ValueError:
-        return False
-
-
-def _are_entries(items: list[bytes]) -> Iterator[bool]:
-    """Yield, for each entry of a stream, whether it is complete."""
-    at = 0
-    while at < len(items):
-        size = items[at + 1] if at + 1 < len(items) else b""
-        count = int(size) if size.isdigit() and len(size) < len(str(_MAX_STREAM_PARTS)) + 1 else 0
-        at += 2 + count
-        yield (
-            0 < count <= _MAX_STREAM_PARTS
-            and count % 2 == 0
-            and at <= len(items)
-            and bool(_STREAM_ID.fullmatch(items[at - count - 2]))
-        )

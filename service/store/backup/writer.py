@@ -2,11 +2,10 @@
 
 While records are written, the store is marked as refused, so that no program uses it. :meth:`BackupWriter.finish` makes
 what the backup does not contain (the channel index, registries, lists of users with work) and then accepts the store.
-An interrupted restoration has to begin anew.
+An interrupted restoration has to be started again from the beginning.
 """
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -23,9 +22,9 @@ from service.store.backup.records import (
     UserRecord,
 )
 from service.store.client import keys
-from service.store.client.connection import Command, script_command
-from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING, TrustedIdentity
-from service.store.delivery.outbox import unique_timestamp
+from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING
+from service.store.client.redis_client import Command, script_command
+from service.store.client.worklists import unique_timestamp
 
 _FIRST_VERSION: Final = b"1"
 _KEPT: Final = frozenset((keys.STORE_IDENTITY, keys.ERASED_USERS))
@@ -80,14 +79,15 @@ class BackupWriter:
         await self._write_users(users)
         await self._write_channels(channels)
 
-    async def finish(self, origin: BackupOrigin, trusted: TrustedIdentity | None, erased: Mapping[UserId, int]) -> int:
+    async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
         """Complete the store and let programs use it; return the number of users who were erased again.
 
-        ``trusted`` is the identity that this machine trusted last; None if it has none. ``erased`` has the users who
-        were erased at some time (Unix s). Those who were erased after the backup began are erased again.
+        ``erased`` has the users who were erased at some time (Unix s). Those who were erased after the backup began are
+        erased again. The store gets the identity that this machine trusts, or that of the backup.
         """
         await self._add_erased(erased)
-        await self._store.subscriptions.restore_intents()
+        # Each user has an intent for each subscription, from which the channel index is written.
+        await self._store.subscriptions.replay_intents(0.0)
         late = [uid for uid, at_s in erased.items() if at_s >= int(origin.began_s)]
         known = await self._redis.call_many([("SISMEMBER", keys.USERS, uid) for uid in late])
         again = [uid for uid, is_known in zip(late, known, strict=True) if is_known]
@@ -96,7 +96,8 @@ class BackupWriter:
         await self._store.erasure.resume()
         await self._resume_moves()
         await self._redis.call("DEL", keys.RESTORED_FANOUT)
-        await self._accept(origin, trusted)
+        await self._redis.call("HSET", keys.STORE_IDENTITY, "schema", origin.schema, "needs", NEEDED_SCHEMA_VERSION)
+        await self._store.identity.accept(origin.fleet, origin.counter)
         return len(again)
 
     async def _add_erased(self, erased: Mapping[UserId, int] | Mapping[bytes, bytes]) -> None:
@@ -120,7 +121,7 @@ class BackupWriter:
                 commands.append(("SADD", keys.USERS, uid))
             if any(by_name[name].items for name in (keys.outbox(uid), keys.in_flight(uid)) if name in by_name):
                 commands.append(("ZADD", keys.USERS_WITH_DELIVERIES, unique_timestamp(), uid))
-            messages, _, _, home = keys.inbound_log(uid)
+            messages, home = keys.inbound_messages(uid), keys.home_address(uid)
             if messages in by_name and by_name[messages].items:
                 commands.append(("ZADD", keys.USERS_WITH_INBOUND, unique_timestamp(), uid))
             if keys.pending_imports(uid) in by_name and home in by_name:
@@ -161,26 +162,6 @@ class BackupWriter:
         left = [cid for cid, count in zip(self._moved, counts, strict=True) if count]
         await self._redis.call_many([("HDEL", keys.channel(cid), "dormant") for cid in left])
 
-    async def _accept(self, origin: BackupOrigin, trusted: TrustedIdentity | None) -> None:
-        """Give the store the identity that this machine trusts, or that of the backup, and accept it.
-
-        The counter becomes greater than each counter that programs of this machine have seen, and programs of other
-        machines see that the store was accepted since.
-        """
-        fleet = trusted.fleet if trusted else origin.fleet
-        counter = max(origin.counter, trusted.counter if trusted else 0)
-        await self._redis.call("HSET", keys.STORE_IDENTITY, "schema", origin.schema, "needs", NEEDED_SCHEMA_VERSION)
-        await self._redis.call(
-            *script_command(
-                "identity_accept",
-                [keys.STORE_IDENTITY],
-                fleet,
-                secrets.token_hex(16),
-                counter,
-                trusted.at_ms if trusted else 0,
-            )
-        )
-
 
 def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
     """Return the intents of a user: those in the backup, and one for each other subscription.
@@ -189,8 +170,8 @@ def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
     """
     intents: dict[bytes, bytes] = {}
     if index is not None:
-        for place, record in zip(index.items[::2], index.items[1::2], strict=True):
-            intents[place.hex().encode()] = b"add " + record.split()[1]
+        for field, record in zip(index.items[::2], index.items[1::2], strict=True):
+            intents[field.hex().encode()] = b"add " + record.split()[1]
     if held is not None:
         intents |= zip(held.items[::2], held.items[1::2], strict=True)
     return [part for pair in intents.items() for part in pair]

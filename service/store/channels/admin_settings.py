@@ -23,7 +23,7 @@ from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
 from service.store.channels.channel_records import CHANNEL_FIELDS, parse_state, read_records
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository, script_command
+from service.store.client.redis_client import RedisRepository, script_command
 
 MAX_POLL_RATES: Final = 24
 _POLL_RATE: Final = struct.Struct("<If")
@@ -40,7 +40,7 @@ class PollRate(msgspec.Struct, frozen=True):
     interval_s: float
 
 
-class PollRateHistory(BatchedRepository):
+class PollRateHistory(RedisRepository):
     """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
 
     async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
@@ -97,7 +97,7 @@ class AdministeredChannel(msgspec.Struct, frozen=True):
     limits: PollingLimits = NO_LIMITS
 
 
-class AdminSettings(BatchedRepository):
+class AdminSettings(RedisRepository):
     """Tags, notes and pauses of channels. A setting for a channel that does not exist is ignored."""
 
     async def read(self, cids: Sequence[ChannelId]) -> list[AdministeredChannel | None]:

@@ -2,6 +2,42 @@
 
 Few fields are cheap: each costs Redis about 60 bytes besides its value, and reading it takes time. Values that change
 together are therefore packed in one field, ``snapshot``, except those that scripts read and those that are large.
+
+==================  ====================================================================================================
+field               content
+==================  ====================================================================================================
+``url``             canonical URL; a hash without it is no channel
+``snapshot``        title, kind, validators and more: see StoredSnapshot (msgpack)
+``private``         1 if the publisher's address is not public
+``listed``          1 if an admin wants it polled without subscribers
+``dormant``         1 while it is not polled; the entries of the next poll are not delivered
+``condition``       condition that was last announced to subscribers: dead or quarantined
+``moved_to``        id of its successor
+``epoch``           fencing token, raised by each adoption
+``owner``           node that adopted it last
+``version``         number of the latest version
+``fanned``          last version whose fan-out is complete
+``cursor``          progress of the fan-out of version fanned + 1; * if it is divided into units
+``VERSION``         delta of the version with this number: see service.store.channels.version_log
+``bN``              deltas of versions 64·N to 64·N + 63
+``log``             sizes and ages of these blocks
+``memory``          change-detection state, a part of the content: see service.feeds.entries.change_detection (msgpack)
+``latest``          latest entries, the other part of the content: see service.location.content_cache
+``site``            registrable domain that places its subscriptions: see service.store.subscriptions.channel_index
+``joins``           counter of new subscribers, by which an outdated count of subscribers is recognized
+``paces``           poll rate history: see service.store.channels.admin_settings
+``name``            content name as registered last: version from which it was made, space, AV-pairs (msgpack, brotli)
+``entries``         entries that others may find: see service.store.channels.public_entries.EntryTable (msgpack)
+``failing_since``   first failed poll since the last good one (Unix s)
+``failed``          last failed poll that the back-off includes (Unix s)
+``backoff``         shortest interval between polls while they fail (s): see service.feeds.channel_health.ChannelHealth
+``tags``            admins' tags, separated by spaces
+``note``            admins' note
+``paused``          end of an admin's pause (Unix s)
+``no_poll_before``  time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)
+``polled``          end of the last poll (Unix s)
+``evidence``        evidence of consecutive polls: service.feeds.channel_health.Evidence (JSON)
+==================  ====================================================================================================
 """
 
 import struct
@@ -14,7 +50,7 @@ import brotli  # type: ignore[import-untyped]  # it ships no types
 import msgspec
 
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
-from service.corona.update_rates import UpdateEstimate, UpdateHistory
+from service.corona.update_rates import UpdateHistory
 from service.discovery.av_pairs import Pair
 from service.feeds.polling_hints import shortest_interval_s
 from service.feeds.urls import channel_id
@@ -31,42 +67,7 @@ from service.model import (
     Validators,
 )
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
-
-FIELDS = {
-    "url": "canonical URL; a hash without it is no channel",
-    "snapshot": "title, kind, validators and more: see StoredSnapshot (msgpack)",
-    "private": "1 if the publisher's address is not public",
-    "listed": "1 if an admin wants it polled without subscribers",
-    "dormant": "1 while it is not polled; the entries of the next poll are not delivered",
-    "condition": "condition that was last announced to subscribers: dead or quarantined",
-    "moved_to": "id of its successor",
-    "epoch": "fencing token, raised by each adoption",
-    "owner": "node that adopted it last",
-    "version": "number of the latest version",
-    "fanned": "last version whose fan-out is complete",
-    "cursor": "progress of the fan-out of version fanned + 1; * if it is divided into units",
-    "VERSION": "delta of the version with this number: see service.store.channels.version_log",
-    "bN": "deltas of versions 64·N to 64·N + 63",
-    "log": "sizes and ages of these blocks",
-    "memory": "change-detection state, a part of the content: see service.feeds.change_detection (msgpack)",
-    "latest": "latest entries, the other part of the content: see service.location.content_cache",
-    "site": "registrable domain that places its subscriptions: see service.store.subscriptions.channel_index",
-    "joins": "counter of new subscribers, by which an outdated count of subscribers is recognized",
-    "paces": "poll rate history: see service.store.channels.admin_settings",
-    "name": "content name as registered last: version from which it was made, space, AV-pairs (msgpack, brotli)",
-    "entries": "entries that others may find: see service.store.channels.public_entries.EntryTable (msgpack)",
-    "failing_since": "first failed poll since the last good one (Unix s)",
-    "failed": "last failed poll that the back-off includes (Unix s)",
-    "backoff": "shortest interval between polls while they fail (s): see service.feeds.channel_health.ChannelHealth",
-    "tags": "admins' tags, separated by spaces",
-    "note": "admins' note",
-    "paused": "end of an admin's pause (Unix s)",
-    "no_poll_before": "time before which the publisher wants no poll, or at which an admin's pause ended (Unix s)",
-    "polled": "end of the last poll (Unix s)",
-    "evidence": "evidence of consecutive polls: service.feeds.channel_health.Evidence (JSON)",
-}
-"""Fields of a channel's hash."""
+from service.store.client.redis_client import RedisClient
 
 CHANNEL_FIELDS: Final = ("url", "snapshot", "version", "private", "listed", "dormant", "condition", "moved_to")
 _CHANNEL_FIELD_NAMES: Final = tuple(name.encode() for name in CHANNEL_FIELDS)
@@ -137,14 +138,6 @@ class Snapshot(msgspec.Struct, frozen=True):
         return Content(self.memory, pack_entries(self.latest))
 
 
-class _StoredUpdates(msgspec.Struct, frozen=True, array_like=True):
-    """:class:`UpdateHistory` without names of fields; ``estimate`` has the numbers of its estimate."""
-
-    estimate: tuple[float, float, float, float, float]
-    since_s: float
-    rhythm: bytes
-
-
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The publisher's part of a channel's record: the last snapshot, and what earlier ones stated.
 
@@ -165,7 +158,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
     body_sha256: bytes = b""
     digest: bytes = b""
     hints: PollingHints | None = None
-    updates: _StoredUpdates | None = None
+    updates: UpdateHistory | None = None
 
     @property
     def validators(self) -> Validators:
@@ -174,9 +167,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
     def history(self) -> UpdateHistory:
         """The update statistics; if none are stored, the channel has had no update since its creation."""
-        if self.updates is None:
-            return UpdateHistory(since_s=self.created_s)
-        return UpdateHistory(UpdateEstimate(*self.updates.estimate), self.updates.since_s, self.updates.rhythm)
+        return UpdateHistory(since_s=self.created_s) if self.updates is None else self.updates
 
     def after(self, snapshot: Snapshot, digest: bytes) -> "StoredSnapshot":
         """Return the record after a snapshot, whose content has this digest."""
@@ -196,7 +187,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
             bytes.fromhex(validators.body_sha256),
             digest,
             snapshot.polling_hints if snapshot.polling_hints != _NO_HINTS else None,
-            _pack_updates(snapshot.updates) if snapshot.updates else self.updates,
+            snapshot.updates or self.updates,
         )
 
 
@@ -208,21 +199,7 @@ def decode_snapshot(packed: bytes | None) -> StoredSnapshot:
     return _decode_snapshot(packed) if packed else StoredSnapshot()
 
 
-def _pack_updates(updates: UpdateHistory) -> _StoredUpdates:
-    estimate = updates.estimate
-    numbers = (
-        estimate.updates,
-        estimate.watched_s,
-        estimate.silence_s,
-        estimate.recent_updates,
-        estimate.recent_watched_s,
-    )
-    return _StoredUpdates(numbers, updates.since_s, updates.rhythm)
-
-
-async def read_records(
-    redis: BatchingClient, cids: Sequence[ChannelId], names: Sequence[str]
-) -> list[dict[bytes, bytes]]:
+async def read_records(redis: RedisClient, cids: Sequence[ChannelId], names: Sequence[str]) -> list[dict[bytes, bytes]]:
     """Return the existing fields among ``names`` of channels, in the order of ``cids``."""
     found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
     return [existing_fields(names, values) for values in found]

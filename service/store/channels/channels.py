@@ -49,32 +49,15 @@ from service.store.channels.channel_records import (
 )
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, script_command
+from service.store.client.redis_client import RedisClient, script_command
 from service.store.delivery.fanout_units import DIVIDED
 from service.store.subscriptions.channel_index import ChannelIndex
 
 POLLS_KEPT = 10
-_BUCKETS_PER_READ = 32
 _UNDECIDED = "?"
 _MAX_REDIRECTIONS = 8
 _SNAPSHOT_FIELDS = ("url", "snapshot")
 _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
-
-
-class ChannelStatus(msgspec.Struct, frozen=True):
-    """The state of a channel as it is shown to users.
-
-    ``epoch`` is the owner's fencing token. ``failing_since_s`` is the time (Unix s) since which polls have failed; None
-    if they succeed. ``last`` is the result of the last poll; None before the first poll. ``subscribers`` is their
-    number.
-    """
-
-    owner: NodeId
-    epoch: int
-    version: int
-    failing_since_s: float | None
-    last: PollResult | None
-    subscribers: int
 
 
 class NamedChannel(msgspec.Struct, frozen=True):
@@ -103,7 +86,7 @@ class Predecessor(msgspec.Struct, frozen=True):
 class Channels:
     """Creates, reads, adopts, versions and deletes channels."""
 
-    def __init__(self, redis: BatchingClient, index: ChannelIndex) -> None:
+    def __init__(self, redis: RedisClient, index: ChannelIndex) -> None:
         """Create the repository; ``index`` counts the subscribers of channels."""
         self._redis = redis
         self._index = index
@@ -146,9 +129,9 @@ class Channels:
         log = version_log.append(first, before.fields)
         fields = (*log.written, *_first_fields(channel, before.snapshot, snapshot, first))
         await self._redis.call("SADD", keys.channel_registry(channel.id[:2]), channel.id)
-        own = (keys.channel(channel.id), keys.incoming_moves(channel.id))
+        script_keys = (keys.channel(channel.id), keys.incoming_moves(channel.id))
         done, version = await self._redis.run_script(
-            "channel_take_over", own, former, channel.version, joins_at, len(log.deleted), *log.deleted, *fields
+            "channel_take_over", script_keys, former, channel.version, joins_at, len(log.deleted), *log.deleted, *fields
         )
         await self._redis.call(*record_change(channel.id))
         return version if done else None
@@ -193,11 +176,6 @@ class Channels:
         found = await read_records(self._redis, cids, STATE_FIELDS)
         return [parse_state(cid, fields) for cid, fields in zip(cids, found, strict=True)]
 
-    async def memory(self, cid: ChannelId) -> tuple[int, bytes]:
-        """Return a channel's version and its change-detection state; (0, b"") if it does not exist."""
-        version, memory = await self._redis.call("HMGET", keys.channel(cid), "version", "memory")
-        return int(version or 0), memory or b""
-
     async def content(self, cid: ChannelId) -> tuple[int, Digest, Content]:
         """Return a channel's version, the digest of its content, and the content.
 
@@ -206,10 +184,6 @@ class Channels:
         (found,) = await read_records(self._redis, [cid], ("url", "snapshot", "version", "memory", "latest"))
         digest = decode_snapshot(found.get(b"snapshot")).digest
         return int(found.get(b"version", b"0")), digest, Content(found.get(b"memory", b""), found.get(b"latest", b""))
-
-    async def content_entries(self, cid: ChannelId) -> tuple[Entry, ...]:
-        """Return the latest entries in a channel's content, newest first."""
-        return unpack_entries(await self._redis.call("HGET", keys.channel(cid), "latest") or b"")
 
     async def adopt(self, cids: Sequence[ChannelId], node: NodeId) -> list[ChannelState | None]:
         """Make ``node`` the owner of channels, and increment their epochs (fencing tokens).
@@ -269,8 +243,8 @@ class Channels:
         ``cursor`` is the position to continue from; "" means that the version has been queued for all, and ends the
         units of a divided fan-out. ``epoch`` is the caller's fencing token.
         """
-        own = (keys.channel(cid), keys.fanout_units(cid))
-        return bool(await self._redis.run_script("channel_record_fanout", own, epoch, version, cursor, DIVIDED))
+        script_keys = (keys.channel(cid), keys.fanout_units(cid))
+        return bool(await self._redis.run_script("channel_record_fanout", script_keys, epoch, version, cursor, DIVIDED))
 
     async def mark_dormant(self, cid: ChannelId) -> None:
         """Record that a channel is no longer polled. If it is polled again, the first poll delivers no entries.
@@ -286,7 +260,7 @@ class Channels:
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record results of polls: pairs (channel id, report).
 
-        Returns, for each report in order, the state by which to judge the channel's health; None if no judgement is
+        Returns, for each report in order, the data from which the channel's health is judged; None if no judgement is
         due.
         """
         commands = []
@@ -294,11 +268,11 @@ class Channels:
             result = report.result
             kept = b"" if report.is_repeat else pack_result(result)
             charge = _UNDECIDED if report.symptom is None else report.symptom
-            own = (keys.channel(cid), keys.poll_results(cid))
+            script_keys = (keys.channel(cid), keys.poll_results(cid))
             commands.append(
                 script_command(
                     "channel_record_poll",
-                    own,
+                    script_keys,
                     kept,
                     POLLS_KEPT,
                     charge,
@@ -367,22 +341,6 @@ class Channels:
         found = await self._redis.call_many([("LRANGE", keys.poll_results(cid), 0, count - 1) for cid in cids])
         return [tuple(map(unpack_result, results)) for results in found]
 
-    async def status(self, cid: ChannelId) -> ChannelStatus | None:
-        """Return the status of a channel; None if it does not exist."""
-        state = (await self.states([cid]))[0]
-        if state is None:
-            return None
-        last = await self.polls(cid, 1)
-        subscribers = (await self._index.count([cid]))[0]
-        return ChannelStatus(
-            owner=state.owner,
-            epoch=state.epoch,
-            version=state.channel.version,
-            failing_since_s=state.failing_since_s,
-            last=last[0] if last else None,
-            subscribers=subscribers,
-        )
-
     async def set_listed(self, cid: ChannelId, *, listed: bool) -> None:
         """Set whether a channel is listed: a listed channel is polled even without subscribers."""
         await self._redis.run_script("channel_set_field", (keys.channel(cid),), "listed", "1" if listed else "")
@@ -397,11 +355,10 @@ class Channels:
             "channel_set_content_name", (keys.channel(cid),), version, pack_name(version, pairs)
         )
 
-    async def feed_metadata(self, cids: Sequence[ChannelId]) -> list[FeedMetadata]:
-        """Return the metadata of the channels' documents, in the order of ``cids``."""
-        found = await read_records(self._redis, cids, _SNAPSHOT_FIELDS)
-        snapshots = [decode_snapshot(fields.get(b"snapshot")) for fields in found]
-        return [FeedMetadata(snapshot.tags, snapshot.generator) for snapshot in snapshots]
+    async def feed_metadata(self, cid: ChannelId) -> FeedMetadata:
+        """Return the metadata of a channel's document."""
+        snapshot = decode_snapshot(await self._redis.call("HGET", keys.channel(cid), "snapshot"))
+        return FeedMetadata(snapshot.tags, snapshot.generator)
 
     async def content_names(self, cids: Sequence[ChannelId]) -> list[frozenset[Pair]]:
         """Return the AV-pairs of each channel's content name as last registered, in the order of ``cids``.
@@ -433,22 +390,6 @@ class Channels:
         found = await self._redis.call_many([("SMEMBERS", keys.channel_registry(bucket)) for bucket in buckets])
         return sorted(cid.decode() for ids in found for cid in ids)
 
-    async def page(self, cursor: str = "", count: int = 50) -> tuple[Sequence[Channel], str]:
-        """Return the next ``count`` channels, sorted by id, and the cursor of the next page.
-
-        The cursor "" stands for the first page. It is also returned with the last page.
-        """
-        start = int(cursor[:2], 16) if cursor else 0
-        ids: list[ChannelId] = []
-        for first in range(start, len(keys.REGISTRY_BUCKETS), _BUCKETS_PER_READ):
-            buckets = keys.REGISTRY_BUCKETS[first : first + _BUCKETS_PER_READ]
-            ids += [cid for cid in await self.ids_in_buckets(buckets) if cid > cursor]
-            if len(ids) > count:
-                break
-        taken = ids[:count]
-        found = [channel for channel in await self.get_many(taken) if channel is not None]
-        return found, taken[-1] if len(ids) > count else ""
-
     async def bucket_sizes(self, buckets: Sequence[str]) -> list[int]:
         """Return the number of registered channels in each of these buckets.
 
@@ -457,14 +398,10 @@ class Channels:
         found: list[int] = await self._redis.call_many([("SCARD", keys.channel_registry(bucket)) for bucket in buckets])
         return found
 
-    async def count(self) -> int:
-        """Return the number of registered channels."""
-        return sum(await self.bucket_sizes(keys.REGISTRY_BUCKETS))
-
 
 def _deleted_keys(cid: ChannelId) -> tuple[str, ...]:
-    own = (keys.channel, keys.poll_results, keys.incoming_moves, keys.fanout_units)
-    return tuple(key(cid) for key in own)
+    script_keys = (keys.channel, keys.poll_results, keys.incoming_moves, keys.fanout_units)
+    return tuple(key(cid) for key in script_keys)
 
 
 def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:

@@ -38,10 +38,10 @@ class ChannelMoves:
     """Carries out announced moves of channels. Any process may repeat a move."""
 
     def __init__(
-        self, channels: Channels, subscriptions: Subscriptions, remarks: AdminSettings, bounds: BoundsStore
+        self, channels: Channels, subscriptions: Subscriptions, admin_settings: AdminSettings, bounds: BoundsStore
     ) -> None:
         self._channels = channels
-        self._remarks = remarks
+        self._admin_settings = admin_settings
         self._bounds = bounds
         self._subscriptions = subscriptions
 
@@ -51,12 +51,12 @@ class ChannelMoves:
         ``moved`` is the old channel; the fan-out of all its versions must be complete. ``now_s`` is the Unix time.
         """
         old, successor = moved.channel, moved.channel.moved_to
-        told = await self._channels.delta(old.id, old.version)
-        if told is None or told.notice is None:
+        announcement = await self._channels.delta(old.id, old.version)
+        if announcement is None or announcement.notice is None:
             return  # deleted meanwhile
         if old.dormant and not await self._subscriptions.count(old.id):
             return  # complete, and nobody has subscribed since
-        joins_at = await self._create_successor(moved, told, told.notice.detail, now_s)
+        joins_at = await self._create_successor(moved, announcement, announcement.notice.detail, now_s)
         await self._copy_admin_settings(old.id, successor, now_s)
         if old.listed:
             await self._channels.set_listed(successor, listed=True)
@@ -67,32 +67,38 @@ class ChannelMoves:
 
     async def _copy_admin_settings(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
         """Copy admins' settings to the successor, except settings that the successor already has."""
-        then, now = await self._remarks.read([old, successor])
+        then, now = await self._admin_settings.read([old, successor])
         if then is None or now is None:
             return
         if then.tags and not now.tags:
-            await self._remarks.set_tags([(successor, then.tags)])
-        if (note := await self._remarks.note(old)) and not await self._remarks.note(successor):
-            await self._remarks.set_note(successor, note)
+            await self._admin_settings.set_tags([(successor, then.tags)])
+        if (note := await self._admin_settings.note(old)) and not await self._admin_settings.note(successor):
+            await self._admin_settings.set_note(successor, note)
         if then.paused_until_s > now_s and not now.paused_until_s:
-            await self._remarks.pause([successor], then.paused_until_s - now_s)
+            await self._admin_settings.pause([successor], then.paused_until_s - now_s)
         bounded = await self._bounds.get(old)
         if bounded is not None and await self._bounds.get(successor) is None:
             with contextlib.suppress(LimitReached):
                 await self._bounds.set(successor, bounded.bounds, by=bounded.by)
             await self._bounds.delete(old)
 
-    async def _create_successor(self, moved: ChannelState, told: Delta, url: str, now_s: float) -> int:
+    async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
         """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
 
-        ``told`` is the delta that announced the move. The successor becomes dormant only if the old channel is dormant:
-        a user who subscribes to it later gets no older entries.
+        ``announcement`` is the delta that announced the move. The successor becomes dormant only if the old channel is
+        dormant: a user who subscribes to it later gets no older entries.
         """
         old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
-        _, memory = await self._channels.memory(old.id)
-        (metadata,) = await self._channels.feed_metadata([old.id])
+        _, _, content = await self._channels.content(old.id)
+        metadata = await self._channels.feed_metadata(old.id)
         snapshot = Snapshot(
-            moved.validators, memory, old.title, old.link, moved.polling_hints, language=old.language, metadata=metadata
+            moved.validators,
+            content.memory,
+            old.title,
+            old.link,
+            moved.polling_hints,
+            language=old.language,
+            metadata=metadata,
         )
         latest = tuple(reversed(await self._channels.latest(old.id, _COPIED_ENTRIES)))
         if other_part:
@@ -101,7 +107,7 @@ class ChannelMoves:
         while joins_at is None:
             present = await self._channels.get(old.moved_to)
             successor = msgspec.structs.replace(present or _new_successor(old, url, now_s), dormant=old.dormant)
-            agreed = await self._common_version(old, successor, told.detected_s if other_part else None)
+            agreed = await self._common_version(old, successor, announcement.detected_s if other_part else None)
             joins_at = await self._channels.take_over(old.id, successor, snapshot, latest, joins_at=agreed, now_s=now_s)
         return joins_at
 
@@ -113,8 +119,7 @@ class ChannelMoves:
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
-        versions = range(successor.version, max(0, successor.version - _COMPARED_VERSIONS), -1)
-        deltas = [delta for version in versions if (delta := await self._channels.delta(successor.id, version))]
+        deltas = await self._channels.versions(successor.id, _COMPARED_VERSIONS)
         if decided_s is not None:
             return next((each.version for each in deltas if each.detected_s <= decided_s), successor.version)
         return agreed_version(await self._channels.latest(old.id, _DELIVERED_ENTRIES), deltas, successor.version)
@@ -126,12 +131,12 @@ def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
     return Channel(channel_id(url), url, kind=old.kind, created_s=now_s, private=old.private and same_host)
 
 
-def agreed_version(told: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the newest version that adds only entries in ``told``, which are those that the old channel has delivered.
+def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
+    """Return the newest version that adds only entries that the old channel has ``delivered``.
 
     ``deltas`` are the successor's versions, newest first. If no version qualifies, the result is ``newest``.
     """
-    known = {entry.key for entry in told} | {entry.link for entry in told if entry.link}
+    known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
     for delta in deltas:
         entries = [change.entry for change in delta.changes if change.kind == "addition"]
         if delta.initial or (entries and all(entry.key in known or entry.link in known for entry in entries)):

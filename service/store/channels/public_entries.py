@@ -3,7 +3,7 @@
 The entries of a channel are listed in a table, a field of the channel's hash. A search result is shown only if the
 table lists it, so that an entry is found by its present text from the moment at which the table says so, whatever the
 cells of the directory still contain. The table follows from the channel's log (:meth:`EntryTable.after`), so that a
-lost one is built anew. A channel that is not public has no table.
+lost table is built again. A channel that is not public has no table.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import msgspec
 from service.model import ChannelId, Delta, Entry
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client.redis_client import RedisClient
 
 WINDOW_S: Final = 3 * 86_400
 """Time for which an entry can be found after it was detected."""
@@ -121,7 +121,7 @@ def entry_name(cid: ChannelId, entry_key: str) -> str:
 class PublicEntries:
     """The tables of channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, redis: BatchingClient, channels: Channels) -> None:
+    def __init__(self, redis: RedisClient, channels: Channels) -> None:
         """Create the repository; ``channels`` has the texts of entries."""
         self._redis = redis
         self._channels = channels
@@ -139,8 +139,8 @@ class PublicEntries:
     async def replace(self, cid: ChannelId, before: EntryTable | None, after: EntryTable | None) -> bool:
         """Store the table ``after``, or none, if the channel's present table is ``before``; return whether it is."""
         old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
-        own = (keys.channel(cid),)
-        return bool(await self._redis.run_script("channel_replace_field", own, _FIELD, old, new))
+        script_keys = (keys.channel(cid),)
+        return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
         """Return the texts of a channel's listed entries; those whose versions are not in its log are left out."""

@@ -9,7 +9,8 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, RedisRepository
+from service.store.client.redis_client import RedisRepository
+from service.store.client.streams import append_command, wait_for_entries
 
 _STREAM_TTL_S = 86_400
 _STREAM_LENGTH = 10_000
@@ -58,24 +59,14 @@ class PubsubNodes(RedisRepository):
             "XADD", keys.CHANGED_CHANNELS, "NOMKSTREAM", "MAXLEN", "~", _STREAM_LENGTH, "*", "c", cid
         )
 
-    async def wait_for_changes(self, after: str, timeout_s: float) -> tuple[list[ChannelId], str]:
-        """Wait up to ``timeout_s`` seconds for channels to change; return their ids and the position to continue from.
+    async def wait_for_changes(self, after: str) -> tuple[list[ChannelId], str]:
+        """Wait some seconds for channels to change; return their ids and the position to continue from.
 
         ``after`` is the position that the last call returned; "" waits for changes from now on.
         """
         if not after:
-            begun: bytes = await self._redis.call(
-                "XADD", keys.CHANGED_CHANNELS, "MAXLEN", "~", _STREAM_LENGTH, "*", "c", ""
-            )
-            after = begun.decode()
+            after = (await self._redis.call(*append_command(keys.CHANGED_CHANNELS, "c", ""))).decode()
         await self._redis.call("EXPIRE", keys.CHANGED_CHANNELS, _STREAM_TTL_S)
-        block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
-        found = await self._redis.call_blocking(
-            "XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.CHANGED_CHANNELS, after
-        )
-        changed: dict[ChannelId, None] = {}
-        for _, entries in found or ():
-            for entry, fields in entries:
-                after = entry.decode()
-                changed[fields[b"c"].decode()] = None
-        return [cid for cid in changed if cid], after
+        found = await wait_for_entries(self._redis, keys.CHANGED_CHANNELS, after, 100)
+        changed = dict.fromkeys(fields[b"c"].decode() for _, fields in found if fields[b"c"])
+        return list(changed), found[-1][0] if found else after

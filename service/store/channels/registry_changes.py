@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, script_command
+from service.store.client.redis_client import Command, RedisRepository, script_command
 
 MAX_CHANGED_CHANNELS = 20_000
 """Maximum number of channels in the log; the ones that changed longest ago are removed."""
@@ -21,11 +21,8 @@ def record_change(channel_id: ChannelId) -> Command:
     return script_command("registry_record_change", log, channel_id, MAX_CHANGED_CHANNELS)
 
 
-class RegistryChanges:
+class RegistryChanges(RedisRepository):
     """Reads the log of changed channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
-
-    def __init__(self, redis: BatchingClient) -> None:
-        self._redis = redis
 
     async def last_number(self) -> int:
         """Return the number of the last change; 0 if there was none."""

@@ -1,4 +1,4 @@
-"""The log of a channel's versions: its format, and the policy by which it is shortened. Pure.
+"""The log of a channel's versions: its format, and the rules by which old versions are removed. No I/O.
 
 The log is a part of the channel's hash. The delta of a version is first in a field of its own, which the version's
 number names. After every 16 versions, these are moved to a block: field ``bN`` has the versions 64·N to 64·N + 63. A
@@ -12,7 +12,7 @@ The entries of a channel's first delta are not stored as long as they are the ch
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from typing import Final, Literal
 
 import brotli  # type: ignore[import-untyped]  # it ships no types
@@ -30,7 +30,7 @@ NEEDED_S: Final = 86_400.0 + 600.0
 
 MAX_AGE_S: Final = 30 * 86_400.0
 MAX_BYTES: Final = 80 * 1024
-"""Maximum size of a log of which nothing is needed. Redis adds up to a sixth of it."""
+"""Maximum size of a log without versions that outboxes need. Redis adds up to a sixth of it."""
 
 MAX_BLOCKS: Final = 64
 MAX_NEEDED_BYTES: Final = 4 * 1024 * 1024
@@ -157,23 +157,6 @@ def _move(delta: Delta, fields: Mapping[bytes, bytes], written: dict[str, bytes]
     return LogUpdate(tuple(deleted), tuple(chain.from_iterable(written.items())))
 
 
-def pack(deltas: Collection[Delta]) -> list[str | bytes]:
-    """Return the fields of a log with these deltas, as alternating names and values, compressed quickly."""
-    written: dict[str, bytes] = {}
-    infos: dict[int, BlockInfo] = {}
-    for number, group in groupby(sorted(deltas, key=_version_of), lambda delta: _block_number(delta.version)):
-        block = list(group)
-        fields = {str(delta.version): encode(delta) for delta in block}
-        if sum(map(len, fields.values())) <= _MAX_FIELDS_BYTES:
-            fields = {block_field(number): _encode(block, best=False)}
-        written |= fields
-        infos[number] = BlockInfo(sum(map(len, fields.values())), max(delta.detected_s for delta in block))
-    if infos:
-        blocks = tuple(infos.get(number, BlockInfo(0, 0.0)) for number in range(min(infos), max(infos) + 1))
-        written[_INDEX_FIELD] = msgspec.msgpack.encode(_Index(min(infos), blocks))
-    return list(chain.from_iterable(written.items()))
-
-
 def count_outdated(blocks: Sequence[BlockInfo], now_s: float) -> int:
     """Return the number of blocks that are removed from the beginning of a log at ``now_s`` (Unix s).
 
@@ -202,7 +185,7 @@ def encode_first(delta: Delta, latest: Sequence[Entry]) -> bytes:
     return _encode([delta], as_latest=delta.changes == added)
 
 
-def _encode(deltas: Collection[Delta], *, as_latest: bool = False, best: bool = True) -> bytes:
+def _encode(deltas: Collection[Delta], *, as_latest: bool = False) -> bytes:
     changes = [] if as_latest else [change for delta in deltas for change in delta.changes]
     entries = [change.entry for change in changes]
     columns = _Deltas(
@@ -228,7 +211,7 @@ def _encode(deltas: Collection[Delta], *, as_latest: bool = False, best: bool = 
         before=[change.before for change in changes],
     )
     packed = msgspec.msgpack.encode(columns)
-    is_best = best and len(deltas) > 1 and len(packed) <= _MAX_BEST_BYTES
+    is_best = len(deltas) > 1 and len(packed) <= _MAX_BEST_BYTES
     compressed: bytes = brotli.compress(packed, quality=_BEST_QUALITY if is_best else _QUICK_QUALITY)
     return compressed
 
@@ -285,10 +268,6 @@ def _join(texts: list[str]) -> _Texts:
 
 def _split(texts: _Texts) -> list[str]:
     return texts.split("\n") if isinstance(texts, str) else texts
-
-
-def _version_of(delta: Delta) -> int:
-    return delta.version
 
 
 def block_field(number: int) -> str:

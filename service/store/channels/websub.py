@@ -9,7 +9,7 @@ from service.errors import StoreUnavailable
 from service.feeds.websub import HubCredentials, HubState
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 PUSHES_PER_MINUTE = 30
 MAX_QUEUED_PUSHES = 4
@@ -93,12 +93,12 @@ class WebSub(RedisRepository):
         """Remove channels from the hub registry, which lists channels with a hub subscription."""
         await self._redis.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
 
-    async def take_push(self, cid: ChannelId) -> bool:
+    async def count_push(self, cid: ChannelId) -> bool:
         """Count a push to a channel; return whether it is within the limit of ``PUSHES_PER_MINUTE``."""
         key = keys.push_count(cid)
         return bool(await self._redis.run_script("usage_count", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
 
-    async def take_excess_poll(self, cid: ChannelId) -> bool:
+    async def count_excess_poll(self, cid: ChannelId) -> bool:
         """Return whether a push above ``PUSHES_PER_MINUTE`` may cause a poll.
 
         The result is True for one such push per minute and channel.

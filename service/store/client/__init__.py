@@ -1,1 +1,1 @@
-"""Client of Redis: connections, cluster routing, command batching, key names, and the identity of the store."""
+"""Access to Redis: client, connections, routing in a cluster, key names, streams, and the identity of the store."""

@@ -4,7 +4,7 @@ No setting says whether Redis is a cluster. Only a cluster node replies with a M
 the client fetch the slot map. A single Redis is never asked for one.
 
 In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
-therefore loses no acknowledged write (docs/decisions).
+therefore loses no acknowledged write (docs/decisions/0020).
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
 from redis import exceptions
 from redis.asyncio import Redis
 from redis.asyncio.connection import Connection, UnixDomainSocketConnection, parse_url
@@ -31,7 +30,6 @@ from service.store.client.node_connections import (
     Value,
     close_pool,
     connection_class,
-    run_command,
     run_commands,
 )
 
@@ -69,33 +67,48 @@ def is_write(command: Command) -> bool:
     return name not in _READS | _NO_KEY and not (name == "EVAL" and str(command[1]).startswith(READ_ONLY_MARKER))
 
 
-class SlotMap(msgspec.Struct):
-    """The master node of each range of slots, as one node has reported them.
+class SlotMap:
+    """The master node of each range of slots. It is empty until Redis is known to be a cluster.
 
-    The map may be outdated; a node that no longer serves a slot replies with a MOVED error.
+    The map may be outdated; a node that no longer serves a slot replies with a MOVED error. All pools of a client share
+    one map.
     """
 
-    starts: list[int]
-    """First slot of each range, ascending."""
-    masters: list[Address]
-    """Master of each range, in the same order."""
-    replicated: set[Address]
-    """Masters that have a connected replica."""
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        """First slot of each range, ascending."""
+        self.masters: list[Address] = []
+        """Master of each range, in the same order."""
+        self.replicated: set[Address] = set()
+        """Masters that have a connected replica."""
+        self._updated_s = 0.0
+
+    def update(self, reply: Sequence[Sequence[Any]], asked: Address | None) -> None:
+        """Replace the map by ``reply``, the reply of the node at the address ``asked`` to ``CLUSTER SLOTS``."""
+        ranges = sorted((int(first), _address(master, asked), bool(copies)) for first, _, master, *copies in reply)
+        self._starts = [first for first, _, _ in ranges]
+        self.masters = [master for _, master, _ in ranges]
+        self.replicated = {master for _, master, has_replica in ranges if has_replica}
+        self._updated_s = time.monotonic()
+
+    def __bool__(self) -> bool:
+        """Whether Redis is known to be a cluster."""
+        return bool(self.masters)
 
     def master(self, slot: int) -> Address | None:
         """Return the address of the master node of a slot; None if it is unknown."""
-        place = bisect_right(self.starts, slot) - 1
-        return self.masters[place] if place >= 0 else None
+        index = bisect_right(self._starts, slot) - 1
+        return self.masters[index] if index >= 0 else None
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the map is so new that a failed command can be retried without fetching the map again."""
+        return time.monotonic() - self._updated_s < _RETRY_DELAY_S
 
-def parse_slots(reply: Sequence[Sequence[Any]], asked: Address | None) -> SlotMap:
-    """Parse ``reply``, the reply of the node at the address ``asked`` to ``CLUSTER SLOTS``."""
-    ranges = sorted((int(first), _address(master, asked), bool(copies)) for first, _, master, *copies in reply)
-    return SlotMap(
-        [first for first, _, _ in ranges],
-        [master for _, master, _ in ranges],
-        {master for _, master, has_replica in ranges if has_replica},
-    )
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the map is so old that it has to be fetched again, to notice new replicas and failovers."""
+        return bool(self) and time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
 
 
 def _address(node: Sequence[Any], asked: Address | None) -> Address:
@@ -117,32 +130,8 @@ _REPLICATION_TIMEOUT_MS = 500
 _SLOT_MAP_MAX_AGE_S = 10.0
 _RETRY_DELAY_S = 0.05
 
-# Errors of commands that were not run: another node has the slot, the node may run them later, or did not reply.
-_ELSEWHERE = (exceptions.MovedError, exceptions.AskError)
-_LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.MasterDownError, exceptions.ReadOnlyError)
-
-
-class SlotMapCache:
-    """The slot map that all pools of a client share. ``map`` is None until Redis is known to be a cluster."""
-
-    def __init__(self) -> None:
-        self.map: SlotMap | None = None
-        self._updated_s = 0.0
-
-    def update(self, reply: Sequence[Any], asked: Address | None) -> None:
-        """Replace the map by ``reply``, the reply of the node at the address ``asked`` to ``CLUSTER SLOTS``."""
-        self.map = parse_slots(reply, asked)
-        self._updated_s = time.monotonic()
-
-    @property
-    def is_fresh(self) -> bool:
-        """Whether the map is so new that a failed command can be retried without fetching the map again."""
-        return time.monotonic() - self._updated_s < _RETRY_DELAY_S
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether the map is so old that it has to be fetched again, to notice new replicas and failovers."""
-        return time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
+# Errors of commands that were not run, but may be run later.
+_LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.ReadOnlyError)
 
 
 class NodePools:
@@ -156,7 +145,7 @@ class NodePools:
     def __init__(
         self,
         settings: Settings,
-        slots: SlotMapCache,
+        slots: SlotMap,
         guard: IdentityGuard | None,
         connections: int,
         timeout_s: float,
@@ -172,39 +161,29 @@ class NodePools:
         self._pools: dict[Address | None, Redis] = {}
         self._closed = False
 
-    async def call(self, command: Command) -> Any:
-        """Run one command and return its reply."""
-        self._check_usable()
-        if self._slots.map is None:
-            try:
-                return await run_command(self._pool(None), command)
-            except exceptions.MovedError:
-                await self._fetch_slot_map(self._seed_addresses())
-            except NO_REPLY:
-                if not await self._try_other_seeds():
-                    raise
-        (reply,) = raise_errors([command], await self._call_in_cluster([command]))
-        return reply
-
     async def call_each(self, commands: Sequence[Command]) -> list[Any]:
-        """Run independent commands in one round trip per node. The reply of a failed command is its exception."""
-        self._check_usable()
-        if self._slots.map is None:
-            try:
-                replies = await run_commands(self._pool(None), commands)
-            except NO_REPLY:
-                if not await self._try_other_seeds():
-                    raise
-                return await self._call_in_cluster(commands)
-            if not any(isinstance(reply, exceptions.MovedError) for reply in replies):
+        """Run independent commands in one round trip per node. The reply of a failed command is its exception.
+
+        In a cluster, redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` seconds have
+        passed.
+        """
+        replies: list[Any] = [None] * len(commands)
+        pending = list(range(len(commands)))
+        retry_until_s: float | None = None
+        while True:
+            self._check_usable()
+            await self._send([(index, commands[index]) for index in pending], replies)
+            failed = [index for index in pending if isinstance(replies[index], Exception)]
+            pending = [index for index in failed if self._is_retryable(replies[index])]
+            if not pending or (retry_until_s is not None and time.monotonic() >= retry_until_s):
                 return replies
-            await self._fetch_slot_map(self._seed_addresses())
-            moved = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.MovedError)]
-            again = await self._call_in_cluster([commands[place] for place in moved])
-            for place, reply in zip(moved, again, strict=True):
-                replies[place] = reply
-            return replies
-        return await self._call_in_cluster(commands)
+            if retry_until_s is None:
+                retry_until_s = time.monotonic() + REPLY_TIMEOUT_S
+            else:
+                await asyncio.sleep(_RETRY_DELAY_S)
+            await self._refresh_after_errors({index: replies[index] for index in pending}, commands)
+            if not self._slots:
+                return replies
 
     def _check_usable(self) -> None:
         """Raise an error if the pools are closed or the guard refuses the store (:class:`StoreIdentityMismatch`)."""
@@ -218,25 +197,6 @@ class NodePools:
         self._closed = True
         await asyncio.gather(*map(close_pool, self._pools.values()))
 
-    async def _call_in_cluster(self, commands: Sequence[Command]) -> list[Any]:
-        """Run each command at the node that serves its slot.
-
-        Redirections are followed, and failed commands are retried until ``REPLY_TIMEOUT_S`` seconds have passed.
-        """
-        replies: list[Any] = [None] * len(commands)
-        pending = list(range(len(commands)))
-        retry_until: float | None = None
-        while True:
-            await self._send([(place, commands[place]) for place in pending], replies)
-            pending = [place for place in pending if self._is_retryable(replies[place])]
-            if not pending or (retry_until is not None and time.monotonic() >= retry_until):
-                return replies
-            if retry_until is None:
-                retry_until = time.monotonic() + REPLY_TIMEOUT_S
-            else:
-                await asyncio.sleep(_RETRY_DELAY_S)
-            await self._refresh_after_errors({place: replies[place] for place in pending}, commands)
-
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
         """Fetch the slot map after commands have failed.
 
@@ -244,59 +204,58 @@ class NodePools:
         and nodes that did not reply are asked last.
         """
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
-        silent = {self.node_of(commands[place]) for place, error in failed.items() if isinstance(error, NO_REPLY)}
-        if all(isinstance(error, exceptions.AskError) for error in failed.values()) and not moved:
+        if not moved and (
+            self._slots.is_fresh or all(isinstance(error, exceptions.AskError) for error in failed.values())
+        ):
             return
-        if self._slots.is_fresh and not moved:
-            return
+        silent = {self.node_of(commands[index]) for index, error in failed.items() if isinstance(error, NO_REPLY)}
         await self._fetch_slot_map(sorted([*dict.fromkeys([*moved, *self._known_nodes()])], key=silent.__contains__))
 
-    def _is_retryable(self, reply: Any) -> bool:
-        return isinstance(reply, (*_ELSEWHERE, *_LATER)) or (self._tries > 1 and isinstance(reply, NO_REPLY))
+    def _is_retryable(self, error: Exception) -> bool:
+        if isinstance(error, exceptions.AskError):  # or its subclass MovedError
+            return True
+        has_other_nodes = bool(self._slots) or len(self._seeds) > 1
+        return has_other_nodes and (isinstance(error, _LATER) or (self._tries > 1 and isinstance(error, NO_REPLY)))
 
-    async def _send(self, asked: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
+    async def _send(self, indexed: Sequence[tuple[int, Command]], replies: list[Any]) -> None:
         """Send commands to their nodes, to all nodes concurrently.
 
-        ``asked`` has pairs (index, command). The reply or the error is stored at this index of ``replies``.
+        ``indexed`` has pairs (index, command). The reply or the error is stored at this index of ``replies``.
         """
+        if not self._slots:
+            await self._send_to_node(None, indexed, replies)
+            return
         by_node: dict[Address | None, list[tuple[int, Command]]] = {}
-        for place, command in asked:
-            before = replies[place]
+        for index, command in indexed:
+            before = replies[index]
             if isinstance(before, exceptions.AskError) and not isinstance(before, exceptions.MovedError):
                 by_node.setdefault(before.node_addr, []).append((-1, ("ASKING",)))
-                by_node[before.node_addr].append((place, command))
+                by_node[before.node_addr].append((index, command))
             else:
-                by_node.setdefault(self.node_of(command), []).append((place, command))
+                by_node.setdefault(self.node_of(command), []).append((index, command))
         await asyncio.gather(*(self._send_to_node(node, some, replies) for node, some in by_node.items()))
 
     async def _send_to_node(
-        self, node: Address | None, asked: Sequence[tuple[int, Command]], replies: list[Any]
+        self, node: Address | None, indexed: Sequence[tuple[int, Command]], replies: list[Any]
     ) -> None:
         slots = self._slots
-        commands = [command for _, command in asked]
-        replicate = (
-            self._replicated and slots.map is not None and node in slots.map.replicated and any(map(is_write, commands))
-        )
+        commands = [command for _, command in indexed]
+        replicate = self._replicated and node in slots.replicated and any(map(is_write, commands))
         extra: list[Command] = [("WAIT", 1, _REPLICATION_TIMEOUT_MS)] if replicate else []
         extra += [("CLUSTER", "SLOTS")] if slots.is_outdated else []
         try:
             received = await run_commands(self._pool(node), [*commands, *extra])
         except NO_REPLY as error:
-            received = [error] * len(asked)
-        for (place, _), reply in zip(asked, received, strict=False):
-            if place >= 0:
-                replies[place] = reply
-        extra_replies = received[len(asked) :]
+            received = [error] * len(indexed)
+        for (index, _), reply in zip(indexed, received, strict=False):
+            if index >= 0:
+                replies[index] = reply
+        extra_replies = received[len(indexed) :]
         if slots.is_outdated and extra_replies and isinstance(extra_replies[-1], list):
             slots.update(extra_replies[-1], node)
         if replicate and extra_replies and extra_replies[0] == 0:
             await self._fetch_slot_map(self._known_nodes())
             raise StoreUnavailable("Redis wrote it, but no replica has it yet. Is one of the cluster's nodes down?")
-
-    @property
-    def is_cluster(self) -> bool:
-        """Whether Redis is known to be a cluster."""
-        return self._slots.map is not None
 
     def node_of(self, command: Command) -> Address | None:
         """Return the address of the master node to which a command is sent.
@@ -304,21 +263,13 @@ class NodePools:
         The result is None if Redis is not known to be a cluster, or if the slot map does not contain the command's
         slot.
         """
-        known = self._slots.map
-        if known is None:
-            return None
-        slot = slot_of(command)
-        return known.master(slot) if slot is not None else next(iter(known.masters), None)
+        slot = slot_of(command) if self._slots else None
+        return self._slots.master(slot) if slot is not None else next(iter(self._slots.masters), None)
 
-    def masters(self) -> list[Address]:
-        """Return the addresses of all master nodes; empty if Redis is not known to be a cluster."""
-        known = self._slots.map
-        return [] if known is None else sorted(set(known.masters))
-
-    async def call_on_node(self, node: Address, command: Command) -> Any:
-        """Run a command without keys on one node, once, and return its reply."""
+    async def call_on_node(self, node: Address, commands: Sequence[Command]) -> list[Any]:
+        """Run commands without keys on one node, once. The reply of a failed command is its exception."""
         self._check_usable()
-        return await run_command(self._pool(node), command)
+        return await run_commands(self._pool(node), commands)
 
     async def _fetch_slot_map(self, nodes: Iterable[Address | None]) -> None:
         """Fetch the slot map from the first of ``nodes`` that replies."""
@@ -332,19 +283,8 @@ class NodePools:
                 return
 
     def _known_nodes(self) -> list[Address | None]:
-        masters = self._slots.map.masters if self._slots.map else []
-        return [*dict.fromkeys([*masters, *self._seed_addresses()])]
-
-    def _seed_addresses(self) -> list[Address | None]:
-        return [address_of(url) for url in self._seeds]
-
-    async def _try_other_seeds(self) -> bool:
-        """Fetch the slot map from the other configured nodes, because the first configured node did not reply.
-
-        Return whether a node has replied, so that the command may be retried.
-        """
-        await self._fetch_slot_map(self._seed_addresses()[1:])
-        return self._slots.map is not None and self._tries > 1
+        """Return the masters, and the configured nodes, of which None stands for the first."""
+        return [*dict.fromkeys(self._slots.masters), None, *map(address_of, self._seeds[1:])]
 
     def _pool(self, node: Address | None) -> Redis:
         """Return the pool of a node; None stands for the node in the first configured URL.
@@ -352,6 +292,7 @@ class NodePools:
         All pools have the options of this URL.
         """
         if node not in self._pools:
+            self._check_usable()  # no pool is opened after the others were closed
             self._pools[node] = self._open(node)
         return self._pools[node]
 
@@ -381,15 +322,3 @@ class NodePools:
             **(common | options),
         )
         return Redis.from_pool(pool)
-
-
-def raise_errors(commands: Sequence[Command], replies: list[Any]) -> list[Any]:
-    """Return ``replies`` if it contains no error.
-
-    Otherwise raise the first error, with a note that names its command.
-    """
-    for place, (command, reply) in enumerate(zip(commands, replies, strict=True)):
-        if isinstance(reply, exceptions.RedisError | OSError):
-            reply.add_note(f"It was the reply to {command[0]!r}, command {place + 1} of {len(commands)}.")
-            raise reply
-    return replies

@@ -1,4 +1,4 @@
-"""The erasure file: ids of users who were erased lately, outside of the store.
+"""The erasure file: the ids of recently erased users, kept outside of the store.
 
 A backup contains people who were erased after it was made. When it is restored, they have to be erased again. The list
 of erased users is in the store, and would be lost with it; therefore each program also writes it to a file beside the

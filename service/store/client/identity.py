@@ -18,13 +18,14 @@ In a Redis Cluster, one node holds the identity. The loss of this node's data is
 data is not.
 """
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from redis import exceptions
+from redis.asyncio.connection import AbstractConnection
 
 from service.errors import StoreIdentityMismatch
 from service.files import lock_file, write_private
@@ -39,10 +40,6 @@ SCHEMA_VERSION: Final = 1
 """Version of the stored data that this program writes; docs/developers.md states when it changes."""
 NEEDED_SCHEMA_VERSION: Final = 1
 """Oldest version that a program must know to use data that this program has written."""
-
-READ_IDENTITY: Final = (
-    *("HMGET", keys.STORE_IDENTITY, "fleet", "counter", "grown_ms", "accepted_ms", "refused", "schema", "needs"),
-)
 
 EMPTIED: Final = "emptied"
 OTHER_FLEET: Final = "other fleet"
@@ -83,14 +80,17 @@ class StoreIdentity(msgspec.Struct, frozen=True):
     needs: int = 0
 
 
+READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fields__)
+
+
 class TrustedIdentity(msgspec.Struct, frozen=True):
     """The last identity that this machine trusted. The identity file contains it as JSON.
 
-    ``at_ms`` is the time when it was trusted (Redis's clock). A ``counter`` of 0 means that the fleet's id was created
-    and the store has not been used yet.
+    ``fleet`` is "" if no identity was trusted yet. ``at_ms`` is the time when it was trusted (Redis's clock). A
+    ``counter`` of 0 means that the fleet's id was created and the store has not been used yet.
     """
 
-    fleet: str
+    fleet: str = ""
     counter: int = 0
     at_ms: int = 0
 
@@ -99,37 +99,30 @@ class TrustedIdentity(msgspec.Struct, frozen=True):
         """Whether the counter has advanced so far that a power cut cannot have lost the fleet's id."""
         return self.counter > MAX_COUNTER_LAG
 
-    def is_newer_than(self, other: "TrustedIdentity | None") -> bool:
-        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter.
-
-        Any identity is newer than None.
-        """
-        return other is None or (self.at_ms, self.counter) > (other.at_ms, other.counter)
+    def is_newer_than(self, other: "TrustedIdentity") -> bool:
+        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter."""
+        return (self.at_ms, self.counter) > (other.at_ms, other.counter)
 
 
 def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
     """Parse the reply to ``READ_IDENTITY``, the command that reads the store's identity."""
-    fleet, counter, grown_ms, accepted_ms, refused, schema, needs = (
-        value if isinstance(value, str) else (value or b"").decode(errors="replace") for value in reply
-    )
-    times = int(grown_ms or 0), int(accepted_ms or 0)
-    return StoreIdentity(fleet, int(counter or 0), *times, refused, int(schema or 0), int(needs or 0))
+    fields = zip(StoreIdentity.__struct_fields__, reply, strict=True)
+    texts = {name: text.decode(errors="replace") for name, text in fields if text}
+    return msgspec.convert(texts, StoreIdentity, strict=False)
 
 
-def refusal_reason(found: StoreIdentity, seen: TrustedIdentity | None) -> str:
+def refusal_reason(found: StoreIdentity, seen: TrustedIdentity) -> str:
     """Return the reason why a store must not be used; "" if it may be used.
 
-    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last; None if there was none.
+    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last.
     """
     if found.needs > SCHEMA_VERSION:
         return NEWER
     if found.refused:
         return found.refused
-    if seen is None:
-        return ""
     if not found.fleet:
         return EMPTIED if seen.in_use else ""
-    if found.fleet != seen.fleet:
+    if seen.fleet and found.fleet != seen.fleet:
         return OTHER_FLEET
     is_behind = found.counter < seen.counter - MAX_COUNTER_LAG
     return BEHIND if is_behind and found.accepted_ms <= seen.at_ms else ""
@@ -142,12 +135,12 @@ class IdentityFile:
         """Create an object for the file at ``path``, which need not exist."""
         self.path = path
 
-    def read(self) -> TrustedIdentity | None:
-        """Return the identity in the file; None if there is no file. Raises :class:`SettingsInvalid`."""
+    def read(self) -> TrustedIdentity:
+        """Return the identity in the file; an empty one if there is no file. Raises :class:`SettingsInvalid`."""
         try:
             return msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
         except FileNotFoundError:
-            return None
+            return TrustedIdentity()
         except (OSError, msgspec.MsgspecError) as error:
             raise SettingsInvalid(
                 f"The store's identity file {self.path} cannot be read ({error}). Restore it, or delete it: a new one "
@@ -157,20 +150,11 @@ class IdentityFile:
     def write(self, seen: TrustedIdentity) -> None:
         """Replace the identity in the file unless the file has a newer one. Raises ``OSError``."""
         with lock_file(self.path):
-            held = None
+            held = TrustedIdentity()
             with suppress(SettingsInvalid):
                 held = self.read()
             if seen.is_newer_than(held):
                 write_private(self.path, msgspec.json.encode(seen).decode())
-
-
-class _Connection(Protocol):
-    """The methods of the driver's connection that this module uses."""
-
-    def on_connect(self) -> Awaitable[None]: ...
-    def send_command(self, *args: Any) -> Awaitable[None]: ...
-    def read_response(self) -> Awaitable[Any]: ...
-    def disconnect(self) -> Awaitable[None]: ...
 
 
 class IdentityGuard:
@@ -186,34 +170,36 @@ class IdentityGuard:
         Raises :class:`SettingsInvalid` if the file cannot be read.
         """
         self.file = IdentityFile(Path(file)) if file else None
-        self.trusted = self.file.read() if self.file else None
+        self.trusted = self.file.read() if self.file else TrustedIdentity()
         self.current = StoreIdentity()
         self.reason = ""
         self._accepted_before_ms = 0
 
     def check(self) -> None:
         """Raise :class:`StoreIdentityMismatch` if the store must not be used."""
+        if self.reason:
+            raise StoreIdentityMismatch(self.explanation)
+
+    @property
+    def explanation(self) -> str:
+        """Why the store is refused, and what the operator can do, in sentences."""
         if self.reason == NEWER:
-            raise StoreIdentityMismatch(
+            return (
                 f"The store's data needs a newer version of Coronet (data {self.current.needs}; this program knows "
                 f"{SCHEMA_VERSION}). Install the version that the other programs have."
             )
-        if self.reason:
-            raise StoreIdentityMismatch(f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}")
+        return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
 
-    def reload(self) -> TrustedIdentity | None:
-        """Read the identity file, which another process may have written; return the newest trusted identity.
-
-        The result is None if no identity has been trusted yet.
-        """
+    def reload(self) -> TrustedIdentity:
+        """Read the identity file, which another process may have written; return the newest trusted identity."""
         if self.file is not None:
             with suppress(SettingsInvalid):
                 kept = self.file.read()
-                if kept is not None and kept.is_newer_than(self.trusted):
+                if kept.is_newer_than(self.trusted):
                     self.trusted = kept
         return self.trusted
 
-    def evaluate(self, found: StoreIdentity, seen: TrustedIdentity | None) -> None:
+    def evaluate(self, found: StoreIdentity, seen: TrustedIdentity) -> None:
         """Decide whether the store may be used.
 
         ``found`` is the identity that the store has reported. ``seen`` is the identity that was trusted when the query
@@ -224,25 +210,22 @@ class IdentityGuard:
         reason = refusal_reason(found, seen)
         if reason and (reason == NEWER or not (self.reason and self._is_accepted(found))):
             if not self.reason:
-                self._accepted_before_ms = max(found.accepted_ms, seen.at_ms if seen else 0)
+                self._accepted_before_ms = max(found.accepted_ms, seen.at_ms)
             self.reason = reason
             return
         self.reason = ""
         at_ms = max(found.grown_ms, found.accepted_ms)
-        if found.fleet and (self.trusted is None or at_ms >= self.trusted.at_ms):
-            goes_on = (
-                self.trusted is not None
-                and self.trusted.fleet == found.fleet
-                and found.accepted_ms <= self.trusted.at_ms
-            )
-            counter = max(found.counter, self.trusted.counter) if goes_on and self.trusted else found.counter
+        if found.fleet and at_ms >= self.trusted.at_ms:
+            known, counter = self.trusted, found.counter
+            if known.fleet == found.fleet and found.accepted_ms <= known.at_ms:
+                counter = max(counter, known.counter)
             self.trusted = TrustedIdentity(found.fleet, counter, at_ms)
 
     def _is_accepted(self, found: StoreIdentity) -> bool:
         """Return whether the operator has accepted the store since this process refused it."""
         return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
 
-    async def check_connection(self, connection: _Connection) -> None:
+    async def check_connection(self, connection: AbstractConnection) -> None:
         """Set up a new connection and verify the store's identity. Raises :class:`StoreIdentityMismatch`."""
         await connection.on_connect()
         seen = self.reload()

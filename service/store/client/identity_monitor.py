@@ -6,10 +6,9 @@ from typing import Final
 
 import structlog
 
-from service.errors import StoreIdentityMismatch, StoreUnavailable
+from service.errors import StoreUnavailable
 from service.observability.metrics import STORE_REFUSED
 from service.store.client import keys
-from service.store.client.connection import RedisClient, script_command
 from service.store.client.erasure_file import ErasureFile
 from service.store.client.identity import (
     BEHIND,
@@ -22,6 +21,7 @@ from service.store.client.identity import (
     TrustedIdentity,
     parse_identity,
 )
+from service.store.client.redis_client import RedisClient, script_command
 from service.tick_timer import TickTimer
 
 _CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
@@ -37,7 +37,7 @@ class IdentityMonitor:
 
     def __init__(self, redis: RedisClient) -> None:
         self._redis = redis
-        self._saved: TrustedIdentity | None = None
+        self._saved = TrustedIdentity()
         self._is_refused = False
         self._has_saved_erasures = False
 
@@ -67,14 +67,13 @@ class IdentityMonitor:
         """
         guard = self._redis.guard
         seen = guard.reload()
-        new = seen.fleet if seen else secrets.token_hex(16)
         reply = await self._redis.call_unguarded(
             *script_command(
                 "identity_increment",
                 [keys.STORE_IDENTITY],
-                seen.fleet if seen else "",
-                seen.counter - MAX_COUNTER_LAG if seen else 0,
-                "" if seen and seen.in_use else new,
+                seen.fleet,
+                seen.counter - MAX_COUNTER_LAG,
+                "" if seen.in_use else seen.fleet or secrets.token_hex(16),
                 COUNTER_INTERVAL_MS,
                 SCHEMA_VERSION,
                 NEEDED_SCHEMA_VERSION,
@@ -82,7 +81,7 @@ class IdentityMonitor:
         )
         guard.evaluate(parse_identity(reply), seen)
         found = guard.current
-        if guard.reason in (EMPTIED, BEHIND) and not found.refused and seen is not None:
+        if guard.reason in (EMPTIED, BEHIND) and not found.refused:
             mark = script_command("identity_refuse", [keys.STORE_IDENTITY], seen.fleet, found.accepted_ms, guard.reason)
             await self._redis.call_unguarded(*mark)
 
@@ -96,20 +95,21 @@ class IdentityMonitor:
         guard.evaluate(parse_identity(await self._redis.call(*READ_IDENTITY)), seen)
         self.check()
 
-    async def accept(self) -> None:
+    async def accept(self, fleet: str = "", counter: int = 0) -> None:
         """Accept the store as it is, so that every process uses it again.
 
-        This sets the fleet's id, and a counter greater than every counter that a process has seen. Raises
-        :class:`StoreUnavailable`.
+        This sets the fleet's id to the one that this machine trusts, else to ``fleet``, else to a new one if the store
+        has none. It also sets a counter greater than ``counter`` and every counter that a process of this machine has
+        seen. Raises :class:`StoreUnavailable`.
         """
-        guard, seen = self._redis.guard, self._redis.guard.trusted or TrustedIdentity("")
+        guard, seen = self._redis.guard, self._redis.guard.trusted
         reply = await self._redis.call_unguarded(
             *script_command(
                 "identity_accept",
                 [keys.STORE_IDENTITY],
-                seen.fleet,
+                seen.fleet or fleet,
                 secrets.token_hex(16),
-                seen.counter,
+                max(seen.counter, counter),
                 seen.at_ms,
             )
         )
@@ -121,34 +121,24 @@ class IdentityMonitor:
 
     def _log_changes(self) -> None:
         """Log once when the store is refused, and once when it can be used again."""
-        STORE_REFUSED.set(bool(self._redis.guard.reason))
-        try:
-            self.check()
-        except StoreIdentityMismatch as error:
-            if not self._is_refused:
-                log.error("store rejected, identity mismatch", error=str(error))  # noqa: TRY400 - no bug, no traceback
-            self._is_refused = True
-            return
-        if self._is_refused:
+        is_refused = bool(self._redis.guard.reason)
+        STORE_REFUSED.set(is_refused)
+        if is_refused and not self._is_refused:
+            log.error("store rejected, identity mismatch", error=self._redis.guard.explanation)
+        elif self._is_refused and not is_refused:
             log.info("store accepted again, identity verified")
-        self._is_refused = False
+        self._is_refused = is_refused
 
     def _is_save_due(self) -> bool:
         """Return whether to save the trusted identity: at first use, once a minute, and if the fleet has changed."""
         seen, saved = self._redis.guard.trusted, self._saved
-        if seen is None or not seen.in_use:
-            return False
-        return (
-            saved is None
-            or not saved.in_use
-            or saved.fleet != seen.fleet
-            or not 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
-        )
+        is_saved = saved.fleet == seen.fleet and 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
+        return seen.in_use and not is_saved
 
     async def _save_erasures(self) -> None:
         """Write the erasures of the last minutes to a file, because they must outlive the store."""
         guard = self._redis.guard
-        if guard.file is None or guard.reason or guard.trusted is None:
+        if guard.file is None or guard.reason:
             return
         since_s = guard.trusted.at_ms // 1000 - _ERASURES_READ_S if self._has_saved_erasures else "-inf"
         try:
@@ -163,7 +153,7 @@ class IdentityMonitor:
     def _save(self) -> None:
         guard = self._redis.guard
         seen = guard.trusted
-        if guard.file is None or seen is None or not seen.in_use or seen == self._saved:
+        if guard.file is None or not seen.in_use or seen == self._saved:
             return
         self._saved = seen
         try:

@@ -54,7 +54,7 @@ key                          type    contents
                                      that was removed from ``changes``
 ``cn:{g:XX}:hubs``           set     ids among them that have a hub subscription
 ``cn:{c:CID}``               hash    a channel with the log of its versions: see
-                                     :data:`service.store.channels.channel_records.FIELDS`
+                                     :mod:`service.store.channels.channel_records`
 ``cn:{c:CID}:polls``         list    its last 10 PollResults, newest first: see
                                      :func:`service.store.channels.channel_records.pack_result`
 ``cn:{c:CID}:joining``       hash    id of a channel whose subscribers are moving here → version at which they join
@@ -344,6 +344,10 @@ announcement_recipients = _key("cn:{an}:*:to")
 room_message_ids = _key("cn:{u:*}:echoes")
 article_marks = _key("cn:{u:*}:articles")
 older_article_marks = _key("cn:{u:*}:articles:old")
+inbound_messages = _key("cn:{u:*}:heard")
+inbound_replies = _key("cn:{u:*}:answers")
+inbound_tokens = _key("cn:{u:*}:known")
+home_address = _key("cn:{u:*}:home")
 preferences = _key("cn:{u:*}:preferences")
 bot_rooms = _key("cn:{b:*}:rooms")
 pubsub_nodes = _key("cn:{ps:*}:nodes")
@@ -420,15 +424,6 @@ def requeued_dead_letter(uid: UserId, letter: str) -> str:
     return f"cn:{{u:{uid}}}:revived:{letter}"
 
 
-def inbound_log(uid: UserId) -> tuple[str, str, str, str]:
-    """Return the four keys of a user's inbound log.
-
-    They contain the unanswered messages, replies in progress, tokens of stored messages, and the user's home address.
-    """
-    own = f"cn:{{u:{uid}}}"
-    return f"{own}:heard", f"{own}:answers", f"{own}:known", f"{own}:home"
-
-
 def usage_count(uid: UserId, what: str) -> str:
     """Return the key that counts how often a user did ``what`` in the present time window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
@@ -449,7 +444,7 @@ def erasable_user_keys(uid: UserId) -> tuple[str, ...]:
         *(outbox(uid), in_flight(uid), sent_messages(uid), last_sent_times(uid)),
         received_announcements(uid),
         *(article_marks(uid), older_article_marks(uid), room_message_ids(uid)),
-        *inbound_log(uid),
+        *(inbound_messages(uid), inbound_replies(uid), inbound_tokens(uid), home_address(uid)),
     )
 
 

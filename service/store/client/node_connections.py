@@ -6,7 +6,7 @@ reply: here a batch is packed into one write, and the replies that have arrived 
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha1
@@ -29,26 +29,34 @@ _MAX_SCRIPTS = 500
 
 
 async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections, and prevent a command in progress from opening new ones."""
+    """Close a pool's connections, and let a command in progress open none that stays open."""
     pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see connection_class
     await pool.aclose()
 
 
-class _DirectExchange:
-    """The part of a connection that sends commands and reads their replies."""
+class DirectConnection(AbstractConnection):
+    """A connection of the driver, with these changes.
 
+    - Commands and replies are exchanged directly (:meth:`exchange`).
+    - A script is sent in full only once per connection (``EVAL``), and by its digest afterwards (``EVALSHA``). If Redis
+      does not know a digest (``SCRIPT FLUSH``), the command, which has not run, is sent again (see ``run_commands``).
+    - No connection is left open after its pool was closed (``is_closed``).
+    """
+
+    is_closed = False
     _parser: Any
     _writer: Any
-    is_connected: Any
-    socket_timeout: Any
-    connect_check_health: Any
-    check_health: Any
-    read_response: Any
-    disconnect: Any
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.sent_scripts = _SentScripts()
+
+    async def _connect(self) -> None:
+        self.sent_scripts.clear()
+        await super()._connect()  # type: ignore[safe-super,no-untyped-call]  # of the class with which this one is combined
+        if self.is_closed:
+            await self.disconnect(nowait=True)
+            raise NoConnection("The store is closed.")
 
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands and return their replies as Redis sends them; the reply of a failed command is its error.
@@ -64,12 +72,10 @@ class _DirectExchange:
             await self.disconnect(nowait=True)  # a reply may still arrive that nobody reads
             raise
 
-    async def send_packed_command(self, command: Iterable[bytes], check_health: bool = True) -> None:  # noqa: FBT001, FBT002 - redis-py's own signature
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:  # noqa: ARG002, FBT001, FBT002 - redis-py's own signature
         """Send one of the driver's own commands, such as the first ones of a connection."""
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
-        if check_health:
-            await self.check_health()
         try:
             await self._send(b"".join(command))
         except BaseException:
@@ -114,30 +120,8 @@ class _DirectExchange:
 
 
 def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a subclass of the driver's connection class ``kind`` with these changes.
-
-    - Commands and replies are exchanged directly (:class:`_DirectExchange`).
-    - A script is sent in full only once per connection (``EVAL``), and by its digest afterwards (``EVALSHA``). If Redis
-      does not know a digest (``SCRIPT FLUSH``), the command, which has not run, is sent again (see ``run_commands``).
-    - No connection is opened after its pool was closed (``is_closed``).
-    """
-
-    class PatchedConnection(_DirectExchange, kind):  # type: ignore[valid-type,misc]  # the base depends on the URL
-        is_closed = False
-
-        async def _connect(self) -> None:
-            self._check_open()
-            self.sent_scripts.clear()
-            await super()._connect()
-            if self.is_closed:
-                await self.disconnect(nowait=True)
-            self._check_open()
-
-        def _check_open(self) -> None:
-            if self.is_closed:
-                raise NoConnection("The store is closed.")
-
-    return PatchedConnection
+    """Return a class for the connections of one pool: the driver's class ``kind`` with direct exchange."""
+    return type("DirectConnection", (DirectConnection, kind), {})
 
 
 class QuickPool(BlockingConnectionPool):
@@ -182,14 +166,14 @@ class _SentScripts:
     """The scripts that were sent over one connection. Redis knows them until somebody removes all scripts."""
 
     removals = 0
-    """How often Redis did not know a script that had been sent: all connections then begin anew."""
+    """How often Redis did not know a script that had been sent. All connections then send scripts in full again."""
 
     def __init__(self) -> None:
         self._digests = set[str]()
         self._removals = self.removals
 
     def clear(self) -> None:
-        """Begin anew, because the connection is a new one."""
+        """Forget all scripts, because the connection is a new one."""
         self._digests.clear()
 
     def shorten(self, command: Command) -> Command:
@@ -209,14 +193,6 @@ def _script_digest(script: str) -> str:
     return sha1(script.encode(), usedforsecurity=False).hexdigest()
 
 
-async def run_command(client: Redis, command: Command) -> Any:
-    """Run a command and return its reply, or raise the error with which Redis replies."""
-    (reply,) = await run_commands(client, [command])
-    if isinstance(reply, exceptions.RedisError):
-        raise reply
-    return reply
-
-
 async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
 
@@ -224,12 +200,12 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     others.
     """
     replies = await _exchange(client, commands)
-    missing = [place for place, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
+    missing = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
     if missing:
         _SentScripts.removals += 1
-        again = await _exchange(client, [commands[place] for place in missing])
-        for place, reply in zip(missing, again, strict=True):
-            replies[place] = reply
+        again = await _exchange(client, [commands[index] for index in missing])
+        for index, reply in zip(missing, again, strict=True):
+            replies[index] = reply
     return replies
 
 
@@ -244,8 +220,8 @@ async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
     finally:
         await pool.release(connection)
     converters: Any = client.response_callbacks
-    for place, command in enumerate(commands):
+    for index, command in enumerate(commands):
         convert = dict.get(converters, command[0])  # the driver's own look-up ignores case, in Python
-        if convert is not None and not isinstance(replies[place], exceptions.RedisError):
-            replies[place] = convert(replies[place])
+        if convert is not None and not isinstance(replies[index], exceptions.RedisError):
+            replies[index] = convert(replies[index])
     return replies

@@ -12,6 +12,7 @@ that strangers cannot lock it out. The stored hash covers the cookie's token and
 the password no browser is known any more.
 """
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -24,7 +25,7 @@ import msgspec
 
 from service.net.client_address import network_of
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 SETUP_TTL_S = 7 * 24 * 3600
 """Validity of a link that creates the first account, or sets the password of an account."""
@@ -117,10 +118,6 @@ class _PasswordLink(msgspec.Struct, frozen=True):
 class AccountStore(RedisRepository):
     """Accounts by name. Every method may raise :class:`StoreUnavailable`."""
 
-    async def any_exist(self) -> bool:
-        """Return whether at least one account exists."""
-        return bool(await self._redis.call("HLEN", keys.CONSOLE_ACCOUNTS))
-
     async def get(self, name: str) -> Account | None:
         """Return the account with this name; None if it does not exist."""
         return _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, name))
@@ -142,8 +139,9 @@ class AccountStore(RedisRepository):
         before = expected.get(name)
         identity = None if account is None else (account.created_s, account.secret)
         is_other = before is None or identity != (before.created_s, before.secret)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS, keys.CONSOLE_SETUP_TOKENS]
-        return bool(await self._redis.run_script("console_change_account", own, name, packed, int(is_other), *known))
+        script_keys = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS, keys.CONSOLE_SETUP_TOKENS]
+        arguments = (name, packed, int(is_other), *known)
+        return bool(await self._redis.run_script("console_change_account", script_keys, *arguments))
 
     async def new_setup_token(self) -> str:
         """Return a new token that allows the creation of the first account, once and within ``SETUP_TTL_S``.
@@ -167,10 +165,8 @@ class AccountStore(RedisRepository):
         return bool(is_known) and not accounts
 
     async def create_first(self, token: str, name: str, account: Account) -> bool:
-        """Create the first account and delete all setup tokens, atomically; return False if ``token`` is invalid."""
-        packed = msgspec.msgpack.encode(account)
-        setup = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_SETUP_TOKENS]
-        return bool(await self._redis.run_script("console_create_first_account", setup, digest(token), name, packed))
+        """Create the first account and delete all setup tokens; return False if ``token`` is invalid."""
+        return await self.is_setup_token_valid(token) and await self.change(name, account, {})
 
     async def create_password_link(self, name: str, account: Account) -> str | None:
         """Return a token with which this account's password can be set once, within ``SETUP_TTL_S``.
@@ -180,11 +176,11 @@ class AccountStore(RedisRepository):
         """
         token = new_token()
         link = _PasswordLink(digest(token), account.created_s, account.secret, time.time() + SETUP_TTL_S)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
+        script_keys = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
         packed = (msgspec.msgpack.encode(each) for each in (account, link))
         return (
             token
-            if await self._redis.run_script("console_create_password_link", own, name, *packed, SETUP_TTL_S)
+            if await self._redis.run_script("console_create_password_link", script_keys, name, *packed, SETUP_TTL_S)
             else None
         )
 
@@ -198,29 +194,24 @@ class AccountStore(RedisRepository):
 
         Returns False if the token is invalid for this account.
         """
-        found = await self._find_link(token)
-        if found is None or found[0] != name:
-            return False
-        _, account, link = found
-        chosen = msgspec.structs.replace(account, password_hash=password_hash)
-        own = [keys.CONSOLE_ACCOUNTS, keys.CONSOLE_PASSWORD_LINKS]
-        packed = (msgspec.msgpack.encode(each) for each in (account, chosen, link))
-        return bool(await self._redis.run_script("console_set_password", own, name, *packed))
+        while (found := await self._find_link(token)) is not None and found[0] == name:
+            accounts = found[1]
+            account = msgspec.structs.replace(accounts[name], password_hash=password_hash)
+            if await self.change(name, account, accounts):
+                return True
+        return False
 
-    async def _find_link(self, token: str) -> tuple[str, Account, "_PasswordLink"] | None:
-        """Return the account name, the account, and the password link that a token belongs to.
-
-        The result is None for an invalid token.
-        """
-        links, accounts = await self._redis.call_many(
-            [("HGETALL", keys.CONSOLE_PASSWORD_LINKS), ("HGETALL", keys.CONSOLE_ACCOUNTS)]
-        )
-        wanted = digest(token)
+    async def _find_link(self, token: str) -> tuple[str, Mapping[str, Account]] | None:
+        """Return the account whose password the token can set, and all accounts; None for an invalid token."""
+        links, accounts = await asyncio.gather(self._redis.call("HGETALL", keys.CONSOLE_PASSWORD_LINKS), self.all())
         for name, packed in links.items():
-            link = msgspec.msgpack.decode(packed, type=_PasswordLink)
-            account = _unpack_account(accounts.get(name))
-            if hmac.compare_digest(link.token_hash, wanted) and account is not None and link.is_good_for(account):
-                return name.decode(), account, link
+            link, account = msgspec.msgpack.decode(packed, type=_PasswordLink), accounts.get(name.decode())
+            if (
+                hmac.compare_digest(link.token_hash, digest(token))
+                and account is not None
+                and link.is_good_for(account)
+            ):
+                return name.decode(), accounts
         return None
 
 
@@ -256,35 +247,36 @@ class Sessions(RedisRepository):
         """
         token = new_token()
         held = _StoredSession(name, account.secret, time.time(), address, browser)
-        own = [keys.CONSOLE_SESSIONS, keys.console_session(digest(token))]
-        await self._redis.run_script(
-            "console_open_session", own, digest(token), SESSION_TTL_S, msgspec.msgpack.encode(held)
+        await self._redis.call_many(
+            [
+                ("ZREMRANGEBYSCORE", keys.CONSOLE_SESSIONS, "-inf", held.opened_s),
+                ("ZADD", keys.CONSOLE_SESSIONS, held.opened_s + SESSION_TTL_S, digest(token)),
+                ("EXPIRE", keys.CONSOLE_SESSIONS, SESSION_TTL_S),
+                ("SET", keys.console_session(digest(token)), msgspec.msgpack.encode(held), "EX", SESSION_TTL_S),
+            ]
         )
         return token
 
     async def find(self, token: str) -> tuple[str, Account] | None:
         """Return the name and the account of the session with this token; None for an invalid token."""
-        packed = await self._redis.call("GET", keys.console_session(digest(token)))
-        if packed is None:
-            return None
-        held = msgspec.msgpack.decode(packed, type=_StoredSession)
-        account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, held.account))
-        return (held.account, account) if account is not None and account.secret == held.secret else None
+        found = await self._read(digest(token))
+        return None if found is None else (found[0].account, found[1])
 
     async def all(self) -> list[Session]:
         """Return the open sessions, newest first."""
-        ids = [held.decode() for held in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
-        found = await self._redis.call_many([("GET", keys.console_session(each)) for each in ids])
-        accounts = await self._redis.call("HGETALL", keys.CONSOLE_ACCOUNTS)
-        opened = []
-        for session, packed in zip(ids, found, strict=True):
-            if packed is None:
-                continue
-            held = msgspec.msgpack.decode(packed, type=_StoredSession)
-            account = _unpack_account(accounts.get(held.account.encode()))
-            if account is not None and account.secret == held.secret:
-                opened.append(Session(session, held.account, held.opened_s, held.address, held.browser))
-        return opened
+        ids = [session.decode() for session in await self._redis.call("ZREVRANGE", keys.CONSOLE_SESSIONS, 0, -1)]
+        return [found[0] for found in await asyncio.gather(*map(self._read, ids)) if found]
+
+    async def _read(self, session: str) -> tuple[Session, Account] | None:
+        """Return the session with the id ``session``, and its account; None if the session has ended."""
+        packed = await self._redis.call("GET", keys.console_session(session))
+        if packed is None:
+            return None
+        stored = msgspec.msgpack.decode(packed, type=_StoredSession)
+        account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, stored.account))
+        if account is None or account.secret != stored.secret:
+            return None
+        return Session(session, stored.account, stored.opened_s, stored.address, stored.browser), account
 
     async def close(self, token: str) -> None:
         """End the session with this token."""
@@ -313,7 +305,7 @@ class ApiKey(msgspec.Struct, frozen=True):
 class ApiKeyStore(RedisRepository):
     """API keys of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
-    async def make(
+    async def create(
         self, name: str, owner: tuple[str, Account], scopes: tuple[str, ...], now_s: float
     ) -> tuple[ApiKey, str]:
         """Create an API key called ``name``; return it, and the token to send with requests.
@@ -333,12 +325,14 @@ class ApiKeyStore(RedisRepository):
         """
         if not token.startswith(KEY_PREFIX):
             return None
-        own = (keys.API_KEYS, keys.API_KEYS_LAST_USE)
-        packed = await self._redis.run_script(
-            "console_use_api_key", own, digest(token), repr(now_s), _LAST_USE_INTERVAL_S
+        ident = digest(token)
+        packed, used_s = await self._redis.call_many(
+            [("HGET", keys.API_KEYS, ident), ("HGET", keys.API_KEYS_LAST_USE, ident)]
         )
         if packed is None:
             return None
+        if now_s - float(used_s or 0) >= _LAST_USE_INTERVAL_S:
+            await self._redis.call("HSET", keys.API_KEYS_LAST_USE, ident, now_s)
         key = msgspec.msgpack.decode(packed, type=ApiKey)
         account = _unpack_account(await self._redis.call("HGET", keys.CONSOLE_ACCOUNTS, key.account))
         return (key, account) if account is not None and account.created_s == key.account_since_s else None
@@ -397,10 +391,15 @@ class LoginLimits(RedisRepository):
 
         The token replaces ``token_before``, the browser's earlier token.
         """
-        token = new_token()
-        members = _browser_hash(account, token), _browser_hash(account, token_before)
-        await self._redis.run_script(
-            "console_add_browser", [_browsers_of(name)], *members, BROWSER_TTL_S, MAX_KNOWN_BROWSERS
+        token, key, now_s = new_token(), _browsers_of(name), time.time()
+        await self._redis.call_many(
+            [
+                ("ZREM", key, _browser_hash(account, token_before)),
+                ("ZREMRANGEBYSCORE", key, "-inf", now_s),
+                ("ZADD", key, now_s + BROWSER_TTL_S, _browser_hash(account, token)),
+                ("ZREMRANGEBYRANK", key, 0, -1 - MAX_KNOWN_BROWSERS),
+                ("EXPIRE", key, BROWSER_TTL_S),
+            ]
         )
         return token
 

@@ -9,13 +9,15 @@ from typing import Final
 import msgspec
 
 from service.store.client import keys
-from service.store.client.connection import RedisRepository, script_command
+from service.store.client.redis_client import RedisRepository, script_command
+from service.store.client.streams import read_page
 from service.store.console.accounts import digest
 
 MAX_ENTRIES: Final = 10_000
 KEPT_S: Final = 366 * 86_400
 """How long actions are kept."""
 _LIMITS: Final = (MAX_ENTRIES, KEPT_S)
+_SCRIPT_KEYS: Final = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
 _MAX_DURATION_S = 300.0
 _RESPONSE_TTL_S = 24 * 3600
 _IN_PROGRESS_TTL_S = 120
@@ -53,14 +55,15 @@ class AuditLog(RedisRepository):
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    async def begin(self, note: str, deed: AuditedAction) -> None:
-        """Record that an action begins. ``note`` is a unique id, by which :meth:`end` identifies the action."""
-        await self._redis.call("HSET", keys.AUDIT_PENDING, note, msgspec.msgpack.encode(deed))
+    async def begin(self, action_id: str, action: AuditedAction) -> None:
+        """Record that an action begins. ``action_id`` is unique; :meth:`end` identifies the action by it."""
+        await self._redis.call("HSET", keys.AUDIT_PENDING, action_id, msgspec.msgpack.encode(action))
 
-    async def end(self, note: str, deed: AuditedAction) -> None:
-        """Move the action that began under the id ``note`` to the log. ``deed`` is the action with its outcome."""
-        own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
-        await self._redis.run_script("console_end_action", own, note, msgspec.msgpack.encode(deed), *_LIMITS)
+    async def end(self, action_id: str, action: AuditedAction) -> None:
+        """Move the action that began under the id ``action_id`` to the log. ``action`` includes its outcome."""
+        await self._redis.run_script(
+            "console_end_action", _SCRIPT_KEYS, action_id, msgspec.msgpack.encode(action), *_LIMITS
+        )
 
     async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
         """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
@@ -68,21 +71,16 @@ class AuditLog(RedisRepository):
         The id "" stands for the newest actions. It is also returned with the last page.
         """
         await self._log_interrupted()
-        newest = f"({before}" if before else "+"
-        found = await self._redis.call("XREVRANGE", keys.AUDIT_LOG, newest, "-", "COUNT", count + 1)
-        noted = [
-            AuditRecord(place.decode(), msgspec.msgpack.decode(fields[b"d"], type=AuditedAction))
-            for place, fields in found
-        ]
-        return noted[:count], noted[count - 1].id if len(noted) > count else ""
+        found, following = await read_page(self._redis, keys.AUDIT_LOG, before, count)
+        decode = msgspec.msgpack.Decoder(AuditedAction).decode
+        return [AuditRecord(entry_id, decode(fields[b"d"])) for entry_id, fields in found], following
 
     async def _log_interrupted(self) -> None:
         """Move actions to the log that a console process began but did not end, because it failed."""
         begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
-        own = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
         long_ago_s = time.time() - _MAX_DURATION_S
         lost = [
-            script_command("console_end_action", own, note, packed, *_LIMITS)
+            script_command("console_end_action", _SCRIPT_KEYS, note, packed, *_LIMITS)
             for note, packed in begun.items()
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]
@@ -112,19 +110,20 @@ class IdempotencyStore(RedisRepository):
         Return the stored response to the earlier request with this key; None if this request is the first. ``request``
         is a digest of the request.
         """
-        place = keys.console_repeat(digest(f"{who} {key}"))
+        response_key = keys.console_repeat(digest(f"{who} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
-        if await self._redis.call("SET", place, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
+        if await self._redis.call("SET", response_key, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
             return None
-        held = await self._redis.call("GET", place)
+        held = await self._redis.call("GET", response_key)
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
-    async def end(self, who: str, key: str, kept: StoredResponse | None) -> None:
-        """Store the response ``kept`` to the request of the account ``who`` with this idempotency key.
+    async def end(self, who: str, key: str, response: StoredResponse | None) -> None:
+        """Store the ``response`` to the request of the account ``who`` with this idempotency key.
 
-        If ``kept`` is None, the record is deleted instead, so that the request can be sent again.
+        If ``response`` is None, the record is deleted instead, so that the request can be sent again.
         """
-        place = keys.console_repeat(digest(f"{who} {key}"))
-        await self._redis.call(
-            *(("DEL", place) if kept is None else ("SET", place, msgspec.msgpack.encode(kept), "EX", _RESPONSE_TTL_S))
-        )
+        response_key = keys.console_repeat(digest(f"{who} {key}"))
+        if response is None:
+            await self._redis.call("DEL", response_key)
+        else:
+            await self._redis.call("SET", response_key, msgspec.msgpack.encode(response), "EX", _RESPONSE_TTL_S)

@@ -1,1 +1,1 @@
-"""State that processes share: leases, requests and replies, the fleet policy, and request budgets of publishers."""
+"""State that processes share: leases, requests between processes, the fleet policy, and request budgets of sites."""

@@ -3,7 +3,7 @@
 Every worker reads all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,7 +11,7 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.errors import LimitReached
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository
+from service.store.client.redis_client import RedisRepository
 
 MAX_REVISIONS = 100
 
@@ -28,16 +28,7 @@ class Revision(msgspec.Struct, frozen=True):
     aims: FleetObjective | None
 
 
-class _StoredRevision(msgspec.Struct, frozen=True):
-    """A revision as Redis stores it. Its policy is JSON text within the JSON."""
-
-    number: int
-    at_s: float
-    by: str
-    aims: str | None
-
-
-class PolicyStore(BatchedRepository):
+class PolicyStore(RedisRepository):
     """The fleet policy that admins set. If none is set, each worker uses the policy in its settings."""
 
     async def get(self) -> FleetObjective | None:
@@ -45,19 +36,19 @@ class PolicyStore(BatchedRepository):
         raw = await self._redis.call("GET", keys.FLEET_POLICY)
         return msgspec.json.decode(raw, type=FleetObjective) if raw else None
 
-    async def set(self, aims: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
+    async def set(self, objective: FleetObjective | None, *, by: str = "", seen: int | None = None) -> bool:
         """Set the policy that all workers apply from their next maintenance interval on.
 
-        If ``aims`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name. ``seen``
-        is the number of the last revision that the caller knows. If there is a later revision, nothing changes, and the
-        result is False. If ``seen`` is None, this is not checked.
+        If ``objective`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name.
+        ``seen`` is the number of the last revision that the caller knows. If there is a later revision, nothing
+        changes, and the result is False. If ``seen`` is None, this is not checked.
         """
         return bool(
             await self._redis.run_script(
                 "policy_set",
                 (keys.FLEET_POLICY, keys.FLEET_POLICY_HISTORY, keys.FLEET_POLICY_REVISION),
                 "" if seen is None else seen,
-                b"" if aims is None else msgspec.json.encode(aims),
+                b"" if objective is None else msgspec.json.encode(objective),
                 by,
                 MAX_REVISIONS,
             )
@@ -65,19 +56,17 @@ class PolicyStore(BatchedRepository):
 
     async def history(self) -> list[Revision]:
         """Return the last ``MAX_REVISIONS`` revisions, newest first."""
-        return [_revision(raw) for raw in await self._redis.call("LRANGE", keys.FLEET_POLICY_HISTORY, 0, -1)]
+        return [_parse_revision(raw) for raw in await self._redis.call("LRANGE", keys.FLEET_POLICY_HISTORY, 0, -1)]
 
 
-def _revision(raw: bytes) -> Revision:
-    written = msgspec.json.decode(raw, type=_StoredRevision)
-    aims = None if written.aims is None else msgspec.json.decode(written.aims, type=FleetObjective)
-    return Revision(written.number, written.at_s, written.by, aims)
+def _parse_revision(raw: bytes) -> Revision:
+    fields = msgspec.json.decode(raw)
+    aims = fields["aims"]  # JSON within the JSON
+    return msgspec.convert(fields | {"aims": aims and msgspec.json.decode(aims)}, Revision)
 
 
 MAX_BOUNDED_CHANNELS = 10_000
 """Maximum number of channels with poll bounds: every worker holds all of them in memory."""
-
-_KEYS = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
 
 
 class BoundsRevision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,25 +85,16 @@ class BoundsSnapshot(msgspec.Struct, frozen=True):
     """The poll bounds of all channels that have bounds. ``edition`` is the number of the last change to any of them."""
 
     edition: int = -1
-    of: Mapping[ChannelId, ChannelBounds] = {}
+    by_channel: Mapping[ChannelId, ChannelBounds] = {}
 
 
-class _StoredBounds(msgspec.Struct, frozen=True):
-    """A channel's poll bounds as Redis stores them. Both bounds are JSON text within the JSON."""
-
-    bounds: str
-    at_s: float
-    by: str
-    before: str
-
-
-class BoundsStore(BatchedRepository):
+class BoundsStore(RedisRepository):
     """Poll bounds by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def get(self, cid: ChannelId) -> BoundsRevision | None:
         """Return a channel's poll bounds; None if they were never set."""
         raw = await self._redis.call("HGET", keys.POLL_BOUNDS, cid)
-        return _bounded(raw) if raw else None
+        return _parse_bounds(raw) if raw else None
 
     async def set(self, cid: ChannelId, bounds: ChannelBounds, *, by: str = "") -> None:
         """Set a channel's poll bounds. The channel's owner applies them from its next maintenance interval on.
@@ -122,33 +102,34 @@ class BoundsStore(BatchedRepository):
         ``by`` is the admin's name. Raises :class:`service.errors.LimitReached` when ``MAX_BOUNDED_CHANNELS`` channels
         have bounds.
         """
+        script_keys = (keys.POLL_BOUNDS, keys.POLL_BOUNDS_EDITION)
         kept = await self._redis.run_script(
-            "bounds_set", _KEYS, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
+            "bounds_set", script_keys, cid, msgspec.json.encode(bounds), by, MAX_BOUNDED_CHANNELS
         )
         if not kept:
             raise LimitReached(
-                f"{MAX_BOUNDED_CHANNELS:,} channels have bounds of their own already. Take some of them away."
+                f"{MAX_BOUNDED_CHANNELS:,} channels have bounds of their script_keys already. Take some of them away."
             )
 
     async def delete(self, cid: ChannelId) -> None:
         """Delete the poll bounds of a channel that is being deleted."""
-        await self._redis.run_script("bounds_delete", _KEYS, cid)
+        await self._redis.call_many([("HDEL", keys.POLL_BOUNDS, cid), ("INCR", keys.POLL_BOUNDS_EDITION)])
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
         """Return the bounds of all channels.
 
         If they have not changed since ``known`` was read, return ``known`` itself.
         """
-        edition, *found = await self._redis.run_script("bounds_read", _KEYS, known.edition)
-        return BoundsSnapshot(int(edition), _read(found[0])) if found else known
+        edition = int(await self._redis.call("GET", keys.POLL_BOUNDS_EDITION) or 0)
+        if edition == known.edition:
+            return known
+        # Later changes may be among them; they are read again with the next edition.
+        found = await self._redis.call("HGETALL", keys.POLL_BOUNDS)
+        every = {cid.decode(): _parse_bounds(raw).bounds for cid, raw in found.items()}
+        return BoundsSnapshot(edition, {cid: bounds for cid, bounds in every.items() if bounds != NO_BOUNDS})
 
 
-def _read(flat: Sequence[bytes]) -> dict[ChannelId, ChannelBounds]:
-    every = {cid.decode(): _bounded(raw).bounds for cid, raw in zip(flat[::2], flat[1::2], strict=True)}
-    return {cid: bounds for cid, bounds in every.items() if bounds != NO_BOUNDS}
-
-
-def _bounded(raw: bytes) -> BoundsRevision:
-    written = msgspec.json.decode(raw, type=_StoredBounds)
-    now, before = (msgspec.json.decode(text, type=ChannelBounds) for text in (written.bounds, written.before))
-    return BoundsRevision(now, written.at_s, written.by, before)
+def _parse_bounds(raw: bytes) -> BoundsRevision:
+    fields = msgspec.json.decode(raw)
+    texts = {name: msgspec.json.decode(fields[name]) for name in ("bounds", "before")}  # JSON within the JSON
+    return msgspec.convert(fields | texts, BoundsRevision)

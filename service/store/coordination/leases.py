@@ -14,11 +14,13 @@ from service.errors import LeaseLost, StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 
 _RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
 _JOIN_TRIES = 100
 _WAITING_SEEN_WITHIN_S = 30.0
+_DRAINED_KEPT_MS = 86_400_000
+"""How long a worker that does not report is kept out of the ring."""
 
 
 class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
@@ -114,7 +116,7 @@ class Ring(RedisRepository):
     async def drain(self, node: NodeInfo) -> None:
         """Remove a node from the ring, and keep its worker out of the ring until :meth:`restore` is called."""
         # First, because the worker joins again as soon as it notices that its lease is lost.
-        await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), node.name, "1")
+        await self._redis.call("ZADD", keys.RING_DRAINED, await self._redis.time_s() * 1000, node.name)
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
@@ -129,7 +131,15 @@ class Ring(RedisRepository):
 
         If it is, record that it is running.
         """
-        return bool(await self._redis.run_script("ring_drain", (keys.RING_DRAINED,), name, ""))
+        now_ms = await self._redis.time_s() * 1000
+        *_, reported_ms = await self._redis.call_many(
+            [
+                ("ZREMRANGEBYSCORE", keys.RING_DRAINED, "-inf", now_ms - _DRAINED_KEPT_MS),
+                ("ZADD", keys.RING_DRAINED, "XX", now_ms, name),
+                ("ZSCORE", keys.RING_DRAINED, name),
+            ]
+        )
+        return reported_ms is not None
 
     async def drained(self) -> list[str]:
         """Return the names of running workers that are drained, that is, kept out of the ring."""
@@ -191,20 +201,20 @@ class PartitionLeases(RedisRepository):
     """Leases of processes that share a named set of numbered partitions. Every method may raise StoreUnavailable."""
 
     async def heartbeat(
-        self, name: str, holder: str, parts: int, ttl_s: float, back: frozenset[int] = frozenset()
+        self, name: str, holder: str, partition_count: int, ttl_s: float, released: frozenset[int] = frozenset()
     ) -> PartitionHeartbeat:
         """Renew the lease of the process ``holder`` for ``ttl_s`` seconds, and return the partitions that it holds.
 
-        ``name`` is the name of the set of partitions, and ``parts`` is their number. The partitions in ``back`` are
-        released.
+        ``name`` is the name of the set of partitions, and ``partition_count`` is their number. The partitions in
+        ``released`` are given up.
         """
         reply = await self._redis.run_urgent_script(
             "partitions_heartbeat",
             keys.partition_leases(name),
             holder,
             int(ttl_s * 1000),
-            parts,
-            " ".join(map(str, sorted(back))),
+            partition_count,
+            " ".join(map(str, sorted(released))),
         )
         mine, most, dead, recoverer = reply
         found = (FailedProcess(dead[i].decode(), float(dead[i + 1]) / 1000) for i in range(0, len(dead), 2))
@@ -217,11 +227,6 @@ class PartitionLeases(RedisRepository):
     async def release(self, name: str, holder: str) -> None:
         """Release the partitions of the process ``holder``, which is shutting down."""
         await self._redis.run_script("partitions_release", keys.partition_leases(name), holder)
-
-    async def holders(self, name: str) -> dict[int, str]:
-        """Return the process that holds each partition of the set ``name``, by the partition's number."""
-        found = await self._redis.call("HGETALL", keys.partition_leases(name)[1])
-        return {int(number): holder.decode() for number, holder in found.items()}
 
 
 _ANNOUNCEMENT_TTL_S = 60.0

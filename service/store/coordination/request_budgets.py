@@ -5,6 +5,7 @@ a request needs tokens from several buckets in one slot, it takes all of them or
 slots, a refused request may use up a token, but no request is granted without all its tokens.
 """
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from service.errors import HostBlocked, LimitReached, RequestsPaused
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository, BatchingClient, Command, script_command
+from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
@@ -45,7 +46,7 @@ class PollDelays(NamedTuple):
     network_s: float
 
 
-class RequestBudgets(BatchedRepository):
+class RequestBudgets(RedisRepository):
     """Token buckets of sites, networks and channels, which limit requests to publishers.
 
     The bucket of a channel may exist before the channel does.
@@ -63,7 +64,7 @@ class RequestBudgets(BatchedRepository):
         buckets = {keys.site_budget(site.name): site}
         if egress is not None:
             buckets[keys.egress_budget(site.name, egress.name)] = egress
-        ((wait_ms, paused_ms),) = await self._redis.call_many([_take(site.name, buckets)])
+        ((wait_ms, paused_ms),) = await self._redis.call_many([_take_of_site(site.name, buckets)])
         if paused_ms > 0:
             paused_s = paused_ms / 1000
             raise RequestsPaused(f"{site.name} asked for no requests for another {paused_s:.0f} s.", paused_s=paused_s)
@@ -78,13 +79,13 @@ class RequestBudgets(BatchedRepository):
         pause, or of the channel's own budget, takes no token. To save a round trip, tokens are taken while the pauses
         are read, and are returned if the poll is refused.
         """
-        budget = keys.poll_pause(cid), keys.poll_budget(cid)
+        polls = RateLimit(cid, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)
         commands: list[Command] = [
-            script_command("poll_budget_take", budget, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW),
+            _take_tokens((keys.poll_pause(cid), 0), {keys.poll_budget(cid): polls}),
             ("PTTL", keys.site_pause(site)),
         ]
         commands += [_network(network)] if network else []
-        (channel_ms, poll_ms), site_kept_ms, *waits = await self._redis.call_many(commands)
+        (poll_ms, channel_ms), site_kept_ms, *waits = await self._redis.call_many(commands)
         site_ms, network_ms = max(0, site_kept_ms - _PAUSE_KEPT_MS), sum(wait_ms for wait_ms, _ in waits)
         if channel_ms > 0 or site_ms > 0 or poll_ms > 0:
             taken = [keys.poll_budget(cid)] if channel_ms == poll_ms == 0 else []
@@ -138,10 +139,10 @@ class RequestBudgets(BatchedRepository):
 
     async def paused_s(self, cid: ChannelId, site: str = "") -> float:
         """Return the seconds until the pauses of a channel and of its ``site`` have ended; 0.0 if none is paused."""
-        commands: list[Command] = [("PTTL", keys.poll_pause(cid))]
-        commands += [("PTTL", keys.site_pause(site))] if site else []
-        channel_ms, *site_ms = await self._redis.call_many(commands)
-        return float(max(0, channel_ms, *(left_ms - _PAUSE_KEPT_MS for left_ms in site_ms))) / 1000
+        channel_ms, site_s = await asyncio.gather(
+            self._redis.call("PTTL", keys.poll_pause(cid)), self.site_paused_s(site)
+        )
+        return float(max(0, channel_ms / 1000, site_s))
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
         """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the rest of its pause.
@@ -151,8 +152,8 @@ class RequestBudgets(BatchedRepository):
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
-        own = (keys.site_pause(site), keys.site_budget(site))
-        left_ms: int = await self._redis.run_script("site_pause", own, asked_ms, _PAUSE_KEPT_MS, *bounds_ms)
+        script_keys = (keys.site_pause(site), keys.site_budget(site))
+        left_ms: int = await self._redis.run_script("site_pause", script_keys, asked_ms, _PAUSE_KEPT_MS, *bounds_ms)
         return left_ms / 1000
 
     async def site_paused_s(self, site: str) -> float:
@@ -170,19 +171,24 @@ class RequestBudgets(BatchedRepository):
 
 
 def _network(network: RateLimit, *, least: int = 0) -> Command:
-    return _take(network.name, {keys.site_budget(network.name): network}, least=least)
+    return _take_of_site(network.name, {keys.site_budget(network.name): network}, least=least)
 
 
-def _take(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
+def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
+    """Return the command that takes a token of each bucket of the site or network ``name``, or none of them."""
+    return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), least=least)
+
+
+def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, least: int = 0) -> Command:
     """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
 
-    All keys must be in the slot of ``name``. After the command, each bucket must have at least ``least`` tokens; a
-    negative number allows a debt.
+    ``pause`` is the key of a pause, and for how long the key remains after the pause (ms). ``rate`` may be the key of a
+    rate that replaces the rates of the buckets. All keys must be in one slot. After the command, each bucket must have
+    at least ``least`` tokens; a negative number allows a debt.
     """
-    shapes = (value for bound in buckets.values() for value in (bound.requests_per_s, bound.burst))
-    return script_command(
-        "budget_take", (keys.site_rate(name), keys.site_pause(name), *buckets), least, _PAUSE_KEPT_MS, *shapes
-    )
+    key, kept_ms = pause
+    shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))
+    return script_command("budget_take", (key, *buckets, *rate), least, kept_ms, *shapes)
 
 
 MAX_BLOCKED_HOSTS = 10_000
@@ -197,13 +203,13 @@ class HostBlock(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class BlockedHosts(BatchedRepository):
+class BlockedHosts(RedisRepository):
     """Hosts and domains that admins have blocked: those of publishers, or those of users' XMPP servers.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    def __init__(self, redis: BatchingClient, key: str = keys.BLOCKED_HOSTS) -> None:
+    def __init__(self, redis: RedisClient, key: str = keys.BLOCKED_HOSTS) -> None:
         """Create the list that is stored at ``key``."""
         super().__init__(redis)
         self._key = key

@@ -1,1 +1,1 @@
-"""Messages to and from users: outboxes, the inbound log, and dry runs of commands."""
+"""Messages to and from users: outboxes, dead letters, announcements, units of fan-outs, and the inbound log."""

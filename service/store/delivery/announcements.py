@@ -17,7 +17,7 @@ import msgspec
 
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.delivery.outbox import ANNOUNCEMENTS, Outbox
 from service.store.people.users import Users
 from service.users.quiet_hours import UserSettings
@@ -68,8 +68,8 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 class Audience(msgspec.Struct, frozen=True):
     """The recipients of an announcement: those who meet all conditions.
 
-    ``language`` is ISO 639; "" stands for every language. ``jids`` are bare JIDs; empty for everybody. ``channels`` are
-    channels of which a recipient has at least one subscribed; None for everybody. ``rooms`` are the JIDs of all rooms.
+    ``language`` is ISO 639; "" stands for every language. ``jids`` are bare JIDs; empty for everybody. A
+    recipient is subscribed to at least one of ``channels``, unless these are None. ``rooms`` are the JIDs of all rooms.
     """
 
     kind: RecipientKind = "all"
@@ -105,7 +105,7 @@ class AnnouncementStore(RedisRepository):
         self._outbox = outbox
 
     async def find_recipients(self, audience: Audience) -> list[UserId]:
-        """Return the users to whom an announcement would be sent now, sorted by id."""
+        """Return the users who would get an announcement now, sorted by id."""
         found: list[UserId] = []
         members = await self._redis.call("SMEMBERS", keys.USERS)
         uids = sorted(uid.decode() for uid in members)
@@ -116,7 +116,7 @@ class AnnouncementStore(RedisRepository):
     async def _select(self, uids: Sequence[UserId], audience: Audience) -> list[UserId]:
         """Return the users who are in the audience, and can be sent messages."""
         jids, settings, unreachable, suspended = (
-            await self._outbox.jids(uids),
+            await self._users.jids(uids),
             await self._users.user_settings(uids),
             await self._redis.call_many([("HEXISTS", keys.user(uid), "unreachable") for uid in uids]),
             await self._users.suspended_users(uids),
@@ -146,9 +146,15 @@ class AnnouncementStore(RedisRepository):
             scores = [value for uid in ordered[start : start + _BATCH_SIZE] for value in (0, uid)]
             await self._redis.call_many([("ZADD", to, *scores), ("EXPIRE", to, _RECIPIENTS_TTL_S)])
         record = msgspec.structs.replace(announcement, total=len(ordered))
-        given = (announcement.number, msgspec.json.encode(record), announcement.number - _RECORDS_KEPT)
-        own = (keys.ANNOUNCEMENTS, keys.RUNNING_ANNOUNCEMENTS)
-        return bool(await self._redis.run_script("announcement_start", own, *given))
+        number = announcement.number
+        _, is_new, _ = await self._redis.call_many(
+            [
+                ("SADD", keys.RUNNING_ANNOUNCEMENTS, number),
+                ("HSETNX", keys.ANNOUNCEMENTS, number, msgspec.json.encode(record)),
+                ("HDEL", keys.ANNOUNCEMENTS, *range(number - 2 * _RECORDS_KEPT, number - _RECORDS_KEPT + 1)),
+            ]
+        )
+        return bool(is_new)
 
     async def stop(self, number: int, now_s: float) -> bool:
         """Stop an announcement; return False if it is not running.

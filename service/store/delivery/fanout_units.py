@@ -17,7 +17,7 @@ import msgspec
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository
+from service.store.client.redis_client import RedisRepository
 
 DIVIDED: Final = "*"
 """The cursor of a channel whose next version is fanned out in units."""
@@ -52,7 +52,7 @@ class UnitsLeft(msgspec.Struct, frozen=True):
     wait_s: float
 
 
-class FanOutUnits(BatchedRepository):
+class FanOutUnits(RedisRepository):
     """The units of fan-outs that are in progress.
 
     Every method may raise :class:`service.errors.StoreUnavailable` and can then be repeated. Units are dropped a day
@@ -91,11 +91,8 @@ class FanOutUnits(BatchedRepository):
 
         ``cursor`` is the position to continue from; "" means that the unit is finished.
         """
-        own = (keys.fanout_units(cid),)
-        milliseconds = int(CLAIM_S * 1000)
-        return bool(
-            await self._redis.run_script("fanout_record", own, unit.label, unit.token, cursor, queued, milliseconds)
-        )
+        arguments = (unit.label, unit.token, cursor, queued, int(CLAIM_S * 1000))
+        return bool(await self._redis.run_script("fanout_record", (keys.fanout_units(cid),), *arguments))
 
 
 def _keys(cid: ChannelId) -> tuple[str, str]:

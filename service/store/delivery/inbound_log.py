@@ -13,14 +13,15 @@ import msgspec
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command, RedisClient, script_command
 from service.store.client.keys import user_id
-from service.store.delivery.outbox import unique_timestamp
+from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
+from service.store.client.streams import append_command, newest_id, wait_for_entries
+from service.store.client.worklists import Worklist
 
 MAX_UNANSWERED: Final = 100
 TOKEN_TTL_S: Final = 90_000
 """How long the token of a stored message is remembered; longer than any message waits for its reply."""
-_STREAM_LENGTH: Final = 10_000
+_ENTRIES_PER_READ: Final = 1_000
 _STANZAS_TTL_S: Final = 86_400
 _ARRIVAL_TTL_S: Final = 3_600
 
@@ -58,50 +59,45 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
 class BotNotice(msgspec.Struct, frozen=True):
     """A notice to the other bots: a message of this user was stored, or the user's client has sent an ad-hoc command.
 
-    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``voice`` is the id
-    of the session that has to reply to the command.
+    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``session`` is the
+    id of the XMPP session that has to reply to the command.
     """
 
     uid: UserId
     adhoc_command: bytes = b""
-    voice: str = ""
+    session: str = ""
 
 
-class InboundLog:
+class InboundLog(RedisRepository):
     """Inbound messages by user, users' home addresses, and streams between bots.
 
     A user's home address is the address of the bot to which the user wrote first. Every method may raise
     :class:`StoreUnavailable`.
     """
 
-    def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
-        """Create the repository, which sends blocking commands through ``redis``, and others through ``batching``."""
-        self._blocking = redis
-        self._redis = batching
+    def __init__(self, redis: RedisClient) -> None:
+        super().__init__(redis)
+        self._worklist = Worklist(redis, keys.USERS_WITH_INBOUND)
 
     async def add(self, messages: Sequence[InboundMessage]) -> list[bool]:
         """Store messages; return, for each message in order, whether it is new."""
         if not messages:
             return []
         # The index of users comes first: it may name users without messages, but never lack one with messages.
-        await self._redis.call(
-            "ZADD",
-            keys.USERS_WITH_INBOUND,
-            *(part for one in messages for part in (unique_timestamp(), user_id(one.jid))),
-        )
+        await self._redis.call(*self._worklist.add_command(user_id(one.jid) for one in messages))
         commands: list[Command] = []
         for one in messages:
             uid = user_id(one.jid)
             given = (one.token, one.payload, one.address, MAX_UNANSWERED, one.since_s, TOKEN_TTL_S)
-            heard, _, known, home = keys.inbound_log(uid)
-            commands.append(script_command("inbound_add", (heard, known, home), *given))
+            script_keys = (keys.inbound_messages(uid), keys.inbound_tokens(uid), keys.home_address(uid))
+            commands.append(script_command("inbound_add", script_keys, *given))
         return [reply == 1 for reply in await self._redis.call_many(commands)]
 
     async def read_unanswered(self, uids: Collection[UserId]) -> list[UnansweredMessage]:
         """Return the unanswered messages of these users; the messages of each user are in the order of arrival."""
-        found = await self._redis.call_many([("XRANGE", _messages_key(uid), "-", "+") for uid in uids])
+        found = await self._redis.call_many([("XRANGE", keys.inbound_messages(uid), "-", "+") for uid in uids])
         full = [uid for uid, entries in zip(uids, found, strict=True) if entries]
-        begun = await self._redis.call_many([("HGETALL", _replies_key(uid)) for uid in full])
+        begun = await self._redis.call_many([("HGETALL", keys.inbound_replies(uid)) for uid in full])
         answers = dict(zip(full, begun, strict=True))
         return [
             UnansweredMessage(
@@ -117,30 +113,22 @@ class InboundLog:
 
     async def unanswered_users(self) -> list[UserId]:
         """Return the users who may have unanswered messages, those who have waited longest first."""
-        return [uid.decode() for uid in await self._redis.call("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1)]
+        return await self._worklist.all()
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
         """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
-        await self._redis.run_script(
-            "inbound_record_reply", keys.inbound_log(uid)[:2], entry_id, msgspec.json.encode(stanzas)
-        )
+        script_keys = (keys.inbound_messages(uid), keys.inbound_replies(uid))
+        await self._redis.run_script("inbound_record_reply", script_keys, entry_id, msgspec.json.encode(stanzas))
 
     async def remove_answered(self, pairs: Sequence[tuple[UserId, EntryId]]) -> None:
         """Remove messages that have been answered, given as pairs (user id, entry id)."""
         uids = list(dict.fromkeys(uid for uid, _ in pairs))
-        if not uids:
-            return
-        stamps = dict(zip(uids, await self._redis.call("ZMSCORE", keys.USERS_WITH_INBOUND, *uids), strict=True))
-        gone: list[Command] = [("XDEL", _messages_key(uid), entry_id) for uid, entry_id in pairs]
-        gone += [("HDEL", _replies_key(uid), entry_id) for uid, entry_id in pairs]
-        left = (await self._redis.call_many([*gone, *(("XLEN", _messages_key(uid)) for uid in uids)]))[len(gone) :]
-        await self._redis.call_many(
-            [
-                script_command("zset_remove_if_unchanged", (keys.USERS_WITH_INBOUND,), uid, repr(stamp))
-                for uid, count in zip(uids, left, strict=True)
-                if not count and (stamp := stamps[uid]) is not None
-            ]
-        )
+        timestamps = await self._worklist.timestamps(uids)
+        gone: list[Command] = [("XDEL", keys.inbound_messages(uid), entry_id) for uid, entry_id in pairs]
+        gone += [("HDEL", keys.inbound_replies(uid), entry_id) for uid, entry_id in pairs]
+        await self._redis.call_many(gone)
+        left = await self._redis.call_many([("XLEN", keys.inbound_messages(uid)) for uid in uids])
+        await self._worklist.remove(timestamps, [uid for uid, count in zip(uids, left, strict=True) if not count])
 
     async def caught_up_until_s(self, address: str) -> float:
         """Return the time (Unix s) up to which all archived messages of an account are stored; 0 if unknown."""
@@ -154,40 +142,41 @@ class InboundLog:
 
     async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
         """Return the home address of each user, in order; "" if it is unknown."""
-        found = await self._redis.call_many([("GET", _home_key(uid)) for uid in uids])
+        found = await self._redis.call_many([("GET", keys.home_address(uid)) for uid in uids])
         return [address.decode() if address else "" for address in found]
 
     async def record_arrival(self, jid: str, address: str) -> None:
         """Record ``address`` as the home address of a user who is not admitted yet. It is kept for an hour."""
-        await self._redis.call("SET", _home_key(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
+        await self._redis.call("SET", keys.home_address(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
 
     async def keep_home_address(self, jid: str) -> None:
         """Keep the home address of a user permanently, because the user was admitted."""
-        await self._redis.call("PERSIST", _home_key(user_id(jid)))
+        await self._redis.call("PERSIST", keys.home_address(user_id(jid)))
 
     async def set_home_address(self, jids: Sequence[str], address: str) -> None:
         """Set the home address of group chats to ``address``, the bot that is in them."""
-        await self._redis.call_many([("SET", _home_key(user_id(jid)), address) for jid in jids])
+        await self._redis.call_many([("SET", keys.home_address(user_id(jid)), address) for jid in jids])
 
     # Streams between bots.
 
     async def notify(self, notices: Sequence[BotNotice]) -> None:
         """Send notices to the other bots."""
-        added = ("XADD", keys.BOT_NOTICES, "MAXLEN", "~", _STREAM_LENGTH, "*")
         await self._redis.call_many(
-            [(*added, "u", each.uid, "o", each.adhoc_command, "v", each.voice) for each in notices]
+            [
+                append_command(keys.BOT_NOTICES, "u", each.uid, "o", each.adhoc_command, "v", each.session)
+                for each in notices
+            ]
         )
 
     async def newest_notice_id(self) -> str:
         """Return the id of the last notice sent."""
-        newest = await self._redis.call("XREVRANGE", keys.BOT_NOTICES, "+", "-", "COUNT", 1)
-        return newest[0][0].decode() if newest else "0-0"
+        return await newest_id(self._redis, keys.BOT_NOTICES)
 
     async def read_notices(self, after: str) -> dict[str, BotNotice]:
         """Wait up to ``MAX_BLOCK_S`` seconds for notices after the notice with the id ``after``; return them by id."""
         return {
             ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
-            for ident, fields in (await self._entries(keys.BOT_NOTICES, after)).items()
+            for ident, fields in await wait_for_entries(self._redis, keys.BOT_NOTICES, after, _ENTRIES_PER_READ)
         }
 
     async def remove_notices(self, ids: Sequence[str]) -> None:
@@ -195,38 +184,18 @@ class InboundLog:
         if ids:
             await self._redis.call("XDEL", keys.BOT_NOTICES, *ids)
 
-    async def queue_stanzas(self, voice: str, stanzas: Sequence[str]) -> None:
-        """Queue stanzas to be sent by the bot whose session has the id ``voice``."""
-        commands: list[Command] = [
-            ("XADD", keys.queued_stanzas(voice), "MAXLEN", "~", _STREAM_LENGTH, "*", "s", each) for each in stanzas
-        ]
-        await self._redis.call_many([*commands, ("EXPIRE", keys.queued_stanzas(voice), _STANZAS_TTL_S)])
+    async def queue_stanzas(self, session: str, stanzas: Sequence[str]) -> None:
+        """Queue stanzas to be sent by the bot that has the XMPP session ``session`` (an id)."""
+        stream = keys.queued_stanzas(session)
+        commands = [append_command(stream, "s", each) for each in stanzas]
+        await self._redis.call_many([*commands, ("EXPIRE", stream, _STANZAS_TTL_S)])
 
-    async def read_stanzas(self, voice: str) -> dict[str, str]:
-        """Wait up to ``MAX_BLOCK_S`` seconds for stanzas to be sent by the session ``voice``; return them by id."""
-        return {
-            ident: fields[b"s"].decode()
-            for ident, fields in (await self._entries(keys.queued_stanzas(voice), "0")).items()
-        }
+    async def read_stanzas(self, session: str) -> dict[str, str]:
+        """Wait up to ``MAX_BLOCK_S`` seconds for stanzas that an XMPP session has to send; return them by id."""
+        found = await wait_for_entries(self._redis, keys.queued_stanzas(session), "0", _ENTRIES_PER_READ)
+        return {ident: fields[b"s"].decode() for ident, fields in found}
 
-    async def remove_stanzas(self, voice: str, places: Sequence[str]) -> None:
-        """Remove stanzas that the session ``voice`` has sent. ``places`` are the stanzas' ids."""
-        if places:
-            await self._redis.call("XDEL", keys.queued_stanzas(voice), *places)
-
-    async def _entries(self, stream: str, after: str) -> dict[str, dict[bytes, bytes]]:
-        block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._blocking.call_blocking("XREAD", "COUNT", 1_000, "BLOCK", block_ms, "STREAMS", stream, after)
-        return {ident.decode(): fields for _, entries in found or () for ident, fields in entries}
-
-
-def _messages_key(uid: UserId) -> str:
-    return keys.inbound_log(uid)[0]
-
-
-def _replies_key(uid: UserId) -> str:
-    return keys.inbound_log(uid)[1]
-
-
-def _home_key(uid: UserId) -> str:
-    return keys.inbound_log(uid)[3]
+    async def remove_stanzas(self, session: str, ids: Sequence[str]) -> None:
+        """Remove stanzas that a session has sent. ``ids`` are the stanzas' ids."""
+        if ids:
+            await self._redis.call("XDEL", keys.queued_stanzas(session), *ids)

@@ -9,9 +9,8 @@ messages are remembered with their items, so that a batch of edits can be sent a
 that cannot be delivered becomes a dead letter.
 """
 
+import asyncio
 import re
-import secrets
-import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
@@ -21,18 +20,10 @@ from service.errors import UserError
 from service.feeds.entries.version_parts import ArticleHashes, VersionParts
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, RedisClient, RedisRepository, Value, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, Value, script_command
+from service.store.client.streams import append_command, newest_id, read_page, wait_for_entries
+from service.store.client.worklists import Worklist
 from service.users.preferences import MAX_INTERVAL_S
-
-
-def unique_timestamp() -> float:
-    """Return a score for a member of a sorted set: the Unix time in ms plus a random fraction.
-
-    Two calls are very unlikely to return the same score. A script that removes a member only if its score is unchanged
-    therefore keeps members that were added again.
-    """
-    return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
-
 
 ANNOUNCEMENTS: Final[ChannelId] = "0" * 40
 """Stands for announcements in items, whose version is then the number of an announcement; no channel has this id."""
@@ -99,7 +90,7 @@ class ClaimRules(msgspec.Struct, frozen=True):
     interval_channels: frozenset[ChannelId] = frozenset()
 
 
-_NOTHING: Final[Mapping[UserId, ClaimRules]] = {}
+_NO_RULES: Final[Mapping[UserId, ClaimRules]] = {}
 
 
 class SavedSearchHit(msgspec.Struct, frozen=True):
@@ -150,7 +141,7 @@ class SentMessage(
 
 
 _BATCH: Final = msgspec.json.Decoder(Batch)
-_TOLD: Final = msgspec.json.Decoder(SentMessage)
+_SENT: Final = msgspec.json.Decoder(SentMessage)
 
 
 class Outbox(RedisRepository):
@@ -158,6 +149,10 @@ class Outbox(RedisRepository):
 
     An item is queued once and delivered at least once (guarantee I1), always under the same message id (guarantee I2).
     """
+
+    def __init__(self, redis: RedisClient) -> None:
+        super().__init__(redis)
+        self._worklist = Worklist(redis, keys.USERS_WITH_DELIVERIES)
 
     async def enqueue(
         self, uids: Sequence[UserId], cid: ChannelId, version: int, now_s: float, parts: VersionParts
@@ -193,7 +188,7 @@ class Outbox(RedisRepository):
         """
         commands = []
         for hit in hits:
-            positions = {position for watch in hit.matches for position in watch.positions}
+            positions = {position for search in hit.matches for position in search.positions}
             marks = _marks_as_json(tuple(mark for mark in news if mark[0] in positions))
             met = (
                 part for each in hit.matches for part in (each.number, each.query, msgspec.json.encode(each.positions))
@@ -207,12 +202,8 @@ class Outbox(RedisRepository):
     async def wake_delivery(self, waiting: Sequence[UserId]) -> None:
         """Add users to the list of users with pending deliveries, and notify the bots."""
         if waiting:
-            stamps = [value for uid in waiting for value in (unique_timestamp(), uid)]
             await self._redis.call_many(
-                [
-                    ("ZADD", keys.USERS_WITH_DELIVERIES, *stamps),
-                    ("XADD", keys.DELIVERY_WAKEUPS, "MAXLEN", "~", 10_000, "*", "u", " ".join(waiting)),
-                ]
+                [self._worklist.add_command(waiting), append_command(keys.DELIVERY_WAKEUPS, "u", " ".join(waiting))]
             )
 
     async def waiting_users(self, limit: int = 0) -> list[UserId]:
@@ -220,36 +211,21 @@ class Outbox(RedisRepository):
 
         ``limit`` is the maximum number of users; 0 stands for all of them.
         """
-        found = await self._redis.call("ZRANGE", keys.USERS_WITH_DELIVERIES, 0, limit - 1)
-        return [uid.decode() for uid in found]
+        return await self._worklist.all(limit)
 
     async def count_waiting(self) -> int:
         """Return the number of users with queued items or batches in flight."""
         return int(await self._redis.call("ZCARD", keys.USERS_WITH_DELIVERIES))
 
-    async def wait_for_wakeups(self, after: str, timeout_s: float) -> tuple[list[UserId], str]:
-        """Wait up to ``timeout_s`` seconds for new items; return their users, and the position to continue from.
+    async def wait_for_wakeups(self, after: str) -> tuple[list[UserId], str]:
+        """Wait some seconds for new items; return their users, and the position to continue from.
 
         ``after`` is the position that the last call returned; "" waits for items from now on.
         """
-        if not after:
-            newest = await self._redis.call("XREVRANGE", keys.DELIVERY_WAKEUPS, "+", "-", "COUNT", 1)
-            after = newest[0][0].decode() if newest else "0-0"
-        block_ms = max(1, int(min(timeout_s, MAX_BLOCK_S) * 1000))
-        found = await self._redis.call_blocking(
-            "XREAD", "COUNT", 100, "BLOCK", block_ms, "STREAMS", keys.DELIVERY_WAKEUPS, after
-        )
-        uids: dict[UserId, None] = {}
-        for _, entries in found or ():
-            for entry, fields in entries:
-                after = entry.decode()
-                uids.update(dict.fromkeys(fields[b"u"].decode().split()))
-        return list(uids), after
-
-    async def jids(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the bare JIDs of users, in order; "" for an unknown user."""
-        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
-        return [jid.decode() if jid else "" for jid in found]
+        after = after or await newest_id(self._redis, keys.DELIVERY_WAKEUPS)
+        woken = await wait_for_entries(self._redis, keys.DELIVERY_WAKEUPS, after, 100)
+        uids = dict.fromkeys(uid for _, fields in woken for uid in fields[b"u"].decode().split())
+        return list(uids), woken[-1][0] if woken else after
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
         """Return, for each user in order, the time when the oldest item was queued (Unix s).
@@ -264,8 +240,8 @@ class Outbox(RedisRepository):
 
         ``after`` maps each user to the id of the item after which the result begins; "" stands for the beginning.
         """
-        firsts = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
-        found = await self._redis.call_many([("XRANGE", own, first, "+", "COUNT", max_items) for own, first in firsts])
+        ranges = [(keys.outbox(uid), f"({entry_id}" if entry_id else "-") for uid, entry_id in after.items()]
+        found = await self._redis.call_many([("XRANGE", *each, "+", "COUNT", max_items) for each in ranges])
         return [[_parse_item(*item) for item in items] for items in found]
 
     async def last_sent_s(self, uids: Sequence[UserId]) -> list[dict[ChannelId, float]]:
@@ -277,7 +253,7 @@ class Outbox(RedisRepository):
         return [{cid.decode(): int(at_ms) / 1000 for cid, at_ms in noted.items()} for noted in found]
 
     async def claim(
-        self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NOTHING
+        self, uids: Sequence[UserId], max_items: int, now_s: float, rules: Mapping[UserId, ClaimRules] = _NO_RULES
     ) -> dict[UserId, Batch]:
         """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
@@ -285,7 +261,7 @@ class Outbox(RedisRepository):
         that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch may then be in
         flight.
         """
-        stamps = await self._stamps(uids)
+        stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many_once(
             [
                 script_command(
@@ -294,7 +270,7 @@ class Outbox(RedisRepository):
                 for uid in uids
             ]
         )
-        await self._drop_idle(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])
+        await self._worklist.remove(stamps, [uid for uid, reply in zip(uids, replies, strict=True) if reply == 0])
         return {
             uid: msgspec.structs.replace(_BATCH.decode(reply[0]), has_more=reply[1] > 0)
             for uid, reply in zip(uids, replies, strict=True)
@@ -303,11 +279,11 @@ class Outbox(RedisRepository):
 
     async def drop_queued(self, uids: Sequence[UserId]) -> None:
         """Delete the items of users that no batch has; what is in flight remains."""
-        stamps = await self._stamps(uids)
+        stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many(
             [command for uid in uids for command in (("DEL", keys.outbox(uid)), ("HLEN", keys.in_flight(uid)))]
         )
-        await self._drop_idle(stamps, [uid for uid, left in zip(uids, replies[1::2], strict=True) if not left])
+        await self._worklist.remove(stamps, [uid for uid, left in zip(uids, replies[1::2], strict=True) if not left])
 
     async def in_flight(self, uids: Sequence[UserId]) -> dict[UserId, list[Batch]]:
         """Return, for each user, the batches that are claimed and not complete, oldest first."""
@@ -318,13 +294,12 @@ class Outbox(RedisRepository):
 
     async def sent_messages(self, uids: Sequence[UserId]) -> list[list[SentMessage]]:
         """Return, for each user in order, the last sent messages, newest first, without messages that were given up."""
-        found = await self._redis.call_many([("LRANGE", keys.sent_messages(uid), 0, -1) for uid in uids])
-        every = ([_TOLD.decode(message) for message in messages] for messages in found)
+        every = await asyncio.gather(*map(self.history, uids))
         return [[message for message in messages if not message.why] for messages in every]
 
     async def history(self, uid: UserId) -> list[SentMessage]:
         """Return a user's last messages, newest first, including those that were given up, but not those in flight."""
-        return [_TOLD.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
+        return [_SENT.decode(message) for message in await self._redis.call("LRANGE", keys.sent_messages(uid), 0, -1)]
 
     async def correct(
         self, batches: Sequence[tuple[UserId, MessageId, MessageId]], max_items: int
@@ -371,7 +346,7 @@ class Outbox(RedisRepository):
         packed = await self._redis.call("HGET", keys.in_flight(uid), message_id)
         if packed:
             letter: tuple[str | bytes, ...] = ("u", uid, "m", message_id, "why", reason, "items", packed)
-            await self._redis.call("XADD", keys.DEAD_LETTERS, "MAXLEN", "~", 10_000, "*", *letter)
+            await self._redis.call(*append_command(keys.DEAD_LETTERS, *letter))
             await self._complete([(uid, message_id, "lost", reason)])
 
     async def _complete(self, batches: Sequence[tuple[UserId, MessageId, str, str]]) -> None:
@@ -380,7 +355,7 @@ class Outbox(RedisRepository):
         The progress is "acked", "done", "received" or "lost", as in :meth:`complete`; the reason is "" unless it is
         "lost".
         """
-        stamps = await self._stamps(list(dict.fromkeys(uid for uid, *_ in batches)))
+        stamps = await self._worklist.timestamps(list(dict.fromkeys(uid for uid, *_ in batches)))
         replies = await self._redis.call_many(
             [
                 script_command(
@@ -389,21 +364,7 @@ class Outbox(RedisRepository):
                 for uid, *how in batches
             ]
         )
-        await self._drop_idle(stamps, [uid for (uid, *_), idle in zip(batches, replies, strict=True) if idle])
-
-    async def _stamps(self, uids: Sequence[UserId]) -> dict[UserId, float | None]:
-        # Read before the outbox is checked: an enqueue in between sets another timestamp, which prevents the removal.
-        found = await self._redis.call("ZMSCORE", keys.USERS_WITH_DELIVERIES, *uids) if uids else []
-        return dict(zip(uids, found, strict=True))
-
-    async def _drop_idle(self, stamps: dict[UserId, float | None], idle: Sequence[UserId]) -> None:
-        await self._redis.call_many(
-            [
-                script_command("zset_remove_if_unchanged", (keys.USERS_WITH_DELIVERIES,), uid, repr(stamp))
-                for uid in dict.fromkeys(idle)
-                if (stamp := stamps[uid]) is not None
-            ]
-        )
+        await self._worklist.remove(stamps, [uid for (uid, *_), idle in zip(batches, replies, strict=True) if idle])
 
 
 def _queued_keys(uid: UserId) -> tuple[str, ...]:
@@ -496,10 +457,8 @@ class DeadLetters:
 
         The id "" stands for the newest letters. It is also returned with the last page.
         """
-        newest = f"({before}" if before else "+"
-        found = await self._redis.call("XREVRANGE", keys.DEAD_LETTERS, newest, "-", "COUNT", count + 1)
-        letters = [_parse_letter(entry_id, fields) for entry_id, fields in found]
-        return letters[:count], letters[count - 1].id if len(letters) > count else ""
+        found, following = await read_page(self._redis, keys.DEAD_LETTERS, before, count)
+        return [_parse_letter(*entry) for entry in found], following
 
     async def count(self) -> int:
         """Return the number of dead letters."""
@@ -517,11 +476,11 @@ class DeadLetters:
         if not found:
             return False
         fields = found[0][1]
-        uid = _parse_letter(*found[0]).user
+        uid = _parse_letter(letter, fields).user
         if not uid:
             raise UserError("That message cannot be read: its content is unknown. It can be dropped.")
-        own = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
-        await self._redis.run_script("outbox_requeue", own, fields[b"items"])
+        script_keys = (keys.user_index(uid), keys.outbox(uid), keys.requeued_dead_letter(uid, letter))
+        await self._redis.run_script("outbox_requeue", script_keys, fields[b"items"])
         await self._outbox.wake_delivery([uid])
         await self._redis.call("XDEL", keys.DEAD_LETTERS, letter)
         return True
@@ -531,14 +490,11 @@ class DeadLetters:
         return bool(_STREAM_ID.fullmatch(letter) and await self._redis.call("XDEL", keys.DEAD_LETTERS, letter))
 
 
-def _parse_letter(entry_id: bytes, fields: dict[bytes, bytes]) -> DeadLetter:
-    at_s = int(entry_id.partition(b"-")[0]) / 1000
+def _parse_letter(entry_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
+    at_s, why = int(entry_id.partition("-")[0]) / 1000, fields.get(b"why", b"").decode(errors="replace")
     try:
-        user, message_id, why = (fields[name].decode() for name in (b"u", b"m", b"why"))
+        user, message_id = fields[b"u"].decode(), fields[b"m"].decode()
         items = msgspec.json.decode(fields[b"items"], type=Batch).items
     except (KeyError, UnicodeDecodeError, msgspec.MsgspecError):
-        user, items = "", ()
-    if not user:
-        reason = fields.get(b"why", b"").decode(errors="replace")
-        return DeadLetter(entry_id.decode(), "", "", reason, at_s, (), readable=False)
-    return DeadLetter(entry_id.decode(), user, message_id, why, at_s, items)
+        user, message_id, items = "", "", ()
+    return DeadLetter(entry_id, user, message_id, why, at_s, items, readable=bool(user))

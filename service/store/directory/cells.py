@@ -24,9 +24,9 @@ from service.discovery.cell import CellAnswer, CellState, Command, Membership, t
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey, head_address
 from service.discovery.postings import POSTING_BYTES, parse
-from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository, BatchingClient
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient, RedisRepository
 
 T = TypeVar("T")
 
@@ -48,13 +48,13 @@ def pair_key(pair: str) -> PairKey:
     return blake2b(pair.encode(), digest_size=_PAIR_BYTES).digest().decode("latin-1")
 
 
-class MatrixCells(BatchedRepository):
+class MatrixCells(RedisRepository):
     """All matrix cells. Calls in one iteration of the event loop share a round trip.
 
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    def __init__(self, client: BatchingClient) -> None:
+    def __init__(self, client: RedisClient) -> None:
         """Create the cells, which are reached through ``client``."""
         super().__init__(client)
         self._page_bits: LRUCache[CellAddress, int] = LRUCache(_CACHED_CELLS)

@@ -32,9 +32,9 @@ from service.model import NodeId
 from service.observability.metrics import DIRECTORY_LOOKUPS
 from service.overlay.ring import RingView
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, RedisClient
+from service.store.client.redis_client import Command, RedisClient
 from service.store.coordination.leases import Ring
-from service.store.coordination.requests import (
+from service.store.coordination.worker_requests import (
     InboxMessage,
     LookupReply,
     LookupRequest,
@@ -67,7 +67,7 @@ _reply = msgspec.msgpack.Decoder(LookupReply)
 class DirectoryAnnouncements:
     """The announcements of all directories in the workers' memory. Methods may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, redis: BatchingClient, ring: Ring) -> None:
+    def __init__(self, redis: RedisClient, ring: Ring) -> None:
         """Create the repository, whose times are those of the fleet's clock, which ``ring`` reads."""
         self._redis = redis
         self._ring = ring

@@ -22,9 +22,9 @@ from cachetools import LRUCache
 from service.discovery.av_pairs import ContentKind, Pair
 from service.discovery.matrix import WINDOW, CellLoad, MatrixLimits
 from service.errors import StoreUnavailable
-from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient
 
 _MEMORY_S = 10.0
 _INTERVAL_S = 1.0
@@ -56,7 +56,7 @@ class _Count(msgspec.Struct):
 class LoadReports:
     """The reports about the matrices of one directory: this process's own counts, and the counts of all processes."""
 
-    def __init__(self, client: BatchingClient, about: ContentKind, limits: MatrixLimits) -> None:
+    def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
         """Create the reports about the matrices of the directory ``about``, whose cells have these limits."""
         self._redis = client
         self._key = keys.matrix_loads(about)

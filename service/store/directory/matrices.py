@@ -27,7 +27,7 @@ from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, Pair
 from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
 from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.text_search.ranking import clause_importance
-from service.store.client.connection import BatchingClient
+from service.store.client.redis_client import RedisClient
 from service.store.directory.cells import MatrixCells
 from service.store.directory.matrix_access import LIMITS, MatrixAccess
 from service.store.directory.names_table import NamesTable
@@ -50,7 +50,7 @@ class Directory(MatrixAccess):
     """Content names of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(
-        self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
+        self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
         """Create the directory of the content names of channels or of entries, as ``about`` states.
 

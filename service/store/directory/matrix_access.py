@@ -25,7 +25,7 @@ from service.discovery.matrix import (
 )
 from service.discovery.postings import POSTING_BYTES
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client.redis_client import RedisClient
 from service.store.directory.cells import MatrixCells, pair_key
 from service.store.directory.load_reports import LoadReports, ReportedCell
 
@@ -45,7 +45,7 @@ class MatrixAccess:
     """The matrices of channels, or of entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(
-        self, redis: BatchingClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
+        self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
         """Create the directory of the content names of channels or of entries, as ``about`` states.
 

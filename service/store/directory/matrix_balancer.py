@@ -36,7 +36,7 @@ from service.discovery.matrix_resizing import reconcile_matrix
 from service.discovery.replica_placement import Node, RedisNodes, can_request_growth, choose_resize
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.store.client import keys
-from service.store.client.connection import RedisClient
+from service.store.client.redis_client import RedisClient
 from service.store.directory.load_reports import ReportedCell, is_forgettable
 from service.store.directory.matrices import Directory
 

@@ -15,9 +15,9 @@ from cachetools import LRUCache
 
 from service.discovery.av_pairs import ContentKind
 from service.discovery.postings import NameKey, name_key
-from service.store.client import connection as redis
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient
 
 BUCKETS = 1 << 12
 _EXPIRY = struct.Struct(">I")
@@ -27,7 +27,7 @@ _CACHED_NAMES = 20_000
 class NamesTable:
     """The names of one directory. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    def __init__(self, client: BatchingClient, about: ContentKind) -> None:
+    def __init__(self, client: RedisClient, about: ContentKind) -> None:
         """Create the table of the names of channels or of entries, as ``about`` states."""
         self._redis = client
         self._about = about

@@ -22,14 +22,14 @@ from service.discovery.queries.saved_searches import (
 from service.errors import LimitReached
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import BatchedRepository
+from service.store.client.redis_client import RedisRepository
 
 BUCKETS = 16
 _CHANGES_PER_READ = 1_000
 _LOG_LENGTH = 10_000
 
 
-class SavedSearches(BatchedRepository):
+class SavedSearches(RedisRepository):
     """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     async def add(self, jid: str, condition: SearchCondition, text: str, most: int) -> SavedSearch:

@@ -21,7 +21,7 @@ from service.discovery.av_pairs import ContentKind
 from service.discovery.text_search.vocabulary import Vocabulary
 from service.errors import StoreUnavailable
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, Value, script_command
+from service.store.client.redis_client import Command, RedisClient, Value, script_command
 
 HOUR_S: Final = 3600
 SHARDS: Final = 512
@@ -47,7 +47,7 @@ class StoredVocabulary:
     Every method may raise :class:`service.errors.StoreUnavailable`.
     """
 
-    def __init__(self, redis: BatchingClient, about: ContentKind) -> None:
+    def __init__(self, redis: RedisClient, about: ContentKind) -> None:
         """Create the repository of the words of channels or of entries, as ``about`` states."""
         self._redis = redis
         self._about = about

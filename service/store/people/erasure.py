@@ -7,8 +7,8 @@ from before is not restored without erasing the user again (:mod:`service.store.
 
 Two kinds of data outlive erasure, because users could lift their own limits otherwise. Usage counts expire within a
 day. Restrictions by admins (address, suspension, maximum number of subscriptions) expire after
-``RESTRICTIONS_KEPT_DAYS`` days. When an admin erases a user (:meth:`service.store.people.people.People.erase`), both
-are deleted too.
+``RESTRICTIONS_KEPT_DAYS`` days. Both are deleted too when an admin erases a user
+(:meth:`service.store.people.user_administration.People.erase`).
 """
 
 import time
@@ -17,8 +17,9 @@ from typing import Final
 
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
 from service.store.client.erasure_file import ERASURES_KEPT_DAYS
+from service.store.client.redis_client import RedisClient
+from service.store.client.streams import append_command
 from service.store.directory.saved_searches import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions
 
@@ -34,14 +35,14 @@ _RESTRICTIONS_TTL_S: Final = RESTRICTIONS_KEPT_DAYS * 86_400
 class Erasure:
     """Erases users. Every method may raise :class:`service.errors.StoreUnavailable` and can be repeated then."""
 
-    def __init__(self, redis: BatchingClient, subscriptions: Subscriptions, standing: SavedSearches) -> None:
+    def __init__(self, redis: RedisClient, subscriptions: Subscriptions, saved_searches: SavedSearches) -> None:
         """Create the eraser.
 
-        ``subscriptions`` and ``standing`` are the subscriptions and saved searches of all users.
+        ``subscriptions`` and ``saved_searches`` are the subscriptions and saved searches of all users.
         """
         self._redis = redis
         self._subscriptions = subscriptions
-        self._standing = standing
+        self._saved_searches = saved_searches
 
     async def erase(self, jid: str) -> bool:
         """Erase a user; return whether restrictions by admins remain.
@@ -49,8 +50,14 @@ class Erasure:
         No delivery to the user begins during the call.
         """
         uid = keys.user_id(jid)
-        own = (keys.USERS_BEING_ERASED, keys.ERASED_USERS)
-        await self._redis.run_script("user_begin_erasure", own, uid, ERASURES_KEPT_DAYS * 86_400)
+        now_s = int(await self._redis.time_s())
+        await self._redis.call_many(
+            [
+                ("SADD", keys.USERS_BEING_ERASED, uid),
+                ("ZADD", keys.ERASED_USERS, now_s, uid),
+                ("ZREMRANGEBYSCORE", keys.ERASED_USERS, "-inf", now_s - ERASURES_KEPT_DAYS * 86_400),
+            ]
+        )
         return await self._finish(uid)
 
     async def resume(self) -> int:
@@ -66,7 +73,7 @@ class Erasure:
         Return whether restrictions by admins remain.
         """
         await self._subscriptions.end_all_of_user(uid)
-        await self._standing.remove_all(uid)
+        await self._saved_searches.remove_all(uid)
         seq = int(await self._redis.call("HGET", keys.user(uid), "seq") or 0)
         await self._redis.run_script("counter_raise", (keys.SEQ_FLOOR,), seq, _FLOOR_TTL_S)
         is_restricted = await self._keep_restrictions(uid)
@@ -79,9 +86,8 @@ class Erasure:
             ]
         )
         await self._redis.call("ZREM", keys.USERS_WITH_INBOUND, uid)
-        await self._remove_wakeups(uid)
-        await self._remove_from_stream(keys.BOT_NOTICES, uid)
-        await self._remove_from_stream(keys.DEAD_LETTERS, uid)
+        for stream in (keys.DELIVERY_WAKEUPS, keys.BOT_NOTICES, keys.DEAD_LETTERS):
+            await self._remove_from_stream(stream, uid)
         await self._redis.call_many(
             [("SREM", each, uid) for each in (keys.USERS, keys.GUESTS, keys.USERS_BEING_ERASED)]
         )
@@ -100,32 +106,23 @@ class Erasure:
             await self._redis.call("EXPIRE", keys.restrictions(uid), _RESTRICTIONS_TTL_S)
         return is_restricted
 
-    async def _remove_wakeups(self, uid: UserId) -> None:
-        """Remove the notifications that a user has new items.
-
-        A notification may name several users. The others are notified again, which has no effect.
-        """
-        async for place, fields in self._entries(keys.DELIVERY_WAKEUPS):
-            woken = fields[b"u"].decode().split()
-            if uid in woken:
-                others = " ".join(other for other in woken if other != uid)
-                if others:
-                    await self._redis.call("XADD", keys.DELIVERY_WAKEUPS, "MAXLEN", "~", 10_000, "*", "u", others)
-                await self._redis.call("XDEL", keys.DELIVERY_WAKEUPS, place)
-
     async def _remove_from_stream(self, stream: str, uid: UserId) -> None:
-        async for place, fields in self._entries(stream):
-            if fields.get(b"u") == uid.encode():
-                await self._redis.call("XDEL", stream, place)
+        """Remove the entries about a user from a stream.
+
+        A notification of new items may name several users. The others are notified again, which has no effect.
+        """
+        async for entry_id, fields in self._entries(stream):
+            users = fields.get(b"u", b"").decode().split()
+            if uid in users:
+                others = " ".join(other for other in users if other != uid)
+                if others:
+                    await self._redis.call(*append_command(stream, "u", others))
+                await self._redis.call("XDEL", stream, entry_id)
 
     async def _entries(self, stream: str) -> AsyncIterator[tuple[str, dict[bytes, bytes]]]:
-        """Yield the id and the fields of each entry that a stream has at the time of the call."""
-        newest = await self._redis.call("XREVRANGE", stream, "+", "-", "COUNT", 1)
-        after, last = "-", newest[0][0].decode() if newest else ""
-        while last:
-            page = await self._redis.call("XRANGE", stream, after, last, "COUNT", _PAGE)
-            for place, fields in page:
-                yield place.decode(), fields
-            if len(page) < _PAGE:
-                return
-            after = f"({page[-1][0].decode()}"
+        """Yield the id and the fields of each entry of a stream."""
+        after = "-"
+        while page := await self._redis.call("XRANGE", stream, after, "+", "COUNT", _PAGE):
+            for entry_id, fields in page:
+                after = f"({entry_id.decode()}"
+                yield entry_id.decode(), fields

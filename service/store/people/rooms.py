@@ -6,11 +6,12 @@ from typing import Final
 import msgspec
 
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 from service.store.delivery.outbox import MessageId
 
 MAX_MESSAGE_IDS: Final = 50
-"""Number of the bot's messages in a group chat whose ids are remembered, for 30 days."""
+"""Number of the bot's messages in a group chat whose ids are remembered."""
+_MESSAGE_IDS_TTL_S: Final = 30 * 86_400
 
 
 class Room(msgspec.Struct, frozen=True):
@@ -57,6 +58,12 @@ class BotRooms(RedisRepository):
     async def record_message_id(self, jid: str, room_id: str, message_id: MessageId) -> None:
         """Record that the group chat ``jid`` assigned the id ``room_id`` to the bot's message ``message_id``."""
         pair = msgspec.msgpack.encode((room_id, message_id))
-        await self._redis.run_script(
-            "room_record_echo", (keys.room_message_ids(keys.user_id(jid)),), pair, MAX_MESSAGE_IDS
+        key = keys.room_message_ids(keys.user_id(jid))
+        await self._redis.call_many(
+            [
+                ("LREM", key, 0, pair),
+                ("RPUSH", key, pair),
+                ("LTRIM", key, -MAX_MESSAGE_IDS, -1),
+                ("EXPIRE", key, _MESSAGE_IDS_TTL_S),
+            ]
         )

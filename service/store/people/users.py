@@ -8,7 +8,7 @@ import msgspec
 from service.model import UserId
 from service.net.sites import domain_of_jid
 from service.store.client import keys
-from service.store.client.connection import Command, RedisClient, RedisRepository, script_command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.coordination.request_budgets import BlockedHosts
 from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
@@ -66,49 +66,50 @@ class Users(RedisRepository):
             receipts == b"1",
             unreachable is not None,
             _decode_user_settings(*user_settings),
-            suspended == b"1" or bool(await self.of_blocked_domains([jid])),
+            suspended == b"1" or bool(await self.jids_of_blocked_domains([jid])),
             int(most) if most else None,
         )
+
+    async def jids(self, uids: Sequence[UserId]) -> list[str]:
+        """Return the bare JIDs of users, in order; "" for an unknown user."""
+        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
+        return [jid.decode() if jid else "" for jid in found]
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
         """Return the users among ``uids`` whom an admin has suspended, themselves or with their domain."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         suspended = {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
-        return suspended | await self.with_blocked_domain(asked)
+        return suspended | await self.users_of_blocked_domains(asked)
 
-    async def with_blocked_domain(self, uids: Sequence[UserId]) -> set[UserId]:
+    async def users_of_blocked_domains(self, uids: Sequence[UserId]) -> set[UserId]:
         """Return the known users among ``uids`` whose domain an admin has blocked."""
         if not uids or await self._blocked_domains.is_empty():
             return set()
-        found = await self._redis.call_many([("HGET", keys.user(uid), "jid") for uid in uids])
-        jids = {uid: jid.decode() for uid, jid in zip(uids, found, strict=True) if jid}
-        blocked = await self.of_blocked_domains(list(jids.values()))
-        return {uid for uid, jid in jids.items() if jid in blocked}
+        jids = await self.jids(uids)
+        blocked = await self.jids_of_blocked_domains(jids)
+        return {uid for uid, jid in zip(uids, jids, strict=True) if jid in blocked}
 
-    async def of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
+    async def jids_of_blocked_domains(self, jids: Sequence[str]) -> set[str]:
         """Return the JIDs whose domain, or a parent of it, an admin has blocked."""
         domains = [domain_of_jid(jid) for jid in jids]
         matching = await self._blocked_domains.matching(domains)
         return {jid for jid, blocked in zip(jids, matching, strict=True) if blocked}
 
-    async def update(self, jid: str, *, welcomed: bool | None = None, receipts: bool | None = None) -> None:
-        """Update a user's state; an argument that is None leaves its field unchanged.
+    async def mark_welcomed(self, jid: str) -> None:
+        """Record that the welcome message was sent to a user.
 
         If the user was erased before, the restrictions that admins set do not expire any more.
         """
         uid = keys.user_id(jid)
-        given = (("welcomed", welcomed), ("receipts", receipts))
-        fields = [part for name, value in given if value is not None for part in (name, str(int(value)))]
-        restricted: list[Command] = [
-            ("PERSIST", keys.restrictions(uid)),
-            ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid),
-        ]
-        await self._remember(jid, *fields, also=restricted)
+        await self._redis.call_many(
+            [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid)]
+        )
+        await self._remember(jid, "welcomed", "1")
 
-    async def _remember(self, jid: str, *fields: str | bytes, also: Sequence[Command] = ()) -> None:
+    async def _remember(self, jid: str, *fields: str | bytes) -> None:
         uid = keys.user_id(jid)
-        await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields), *also])
+        await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields)])
 
     async def user_settings(self, uids: Sequence[UserId]) -> list[UserSettings]:
         """Return the settings of each user, in order."""
@@ -176,8 +177,8 @@ class PreferenceStore(RedisRepository):
 
     async def put(self, jid: str, number: int, preferences: Preferences) -> None:
         """Store a user's preferences for the subscription with this number. Number 0 stands for all subscriptions."""
-        own = keys.preferences(keys.user_id(jid))
+        key = keys.preferences(keys.user_id(jid))
         if preferences == NO_PREFERENCES:
-            await self._redis.call("HDEL", own, number)
+            await self._redis.call("HDEL", key, number)
         else:
-            await self._redis.call("HSET", own, number, msgspec.msgpack.encode(preferences))
+            await self._redis.call("HSET", key, number, msgspec.msgpack.encode(preferences))

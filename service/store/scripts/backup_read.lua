@@ -4,8 +4,7 @@
 -- Reply: for each key {type, end of its life (Unix ms, '0' without one), last id of a stream or '', items}. Items are
 --   the value of a string, the members of a list or set, fields and values of a hash, members and scores of a sorted
 --   set; of a stream for each entry its id, the number of its fields and values, and these
-local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include clock
 local reply = {}
 for i, key in ipairs(KEYS) do
   local kind = redis.call('TYPE', key)['ok']

@@ -76,4 +76,3 @@ for _, key in ipairs(KEYS) do
     redis.call('PEXPIREAT', key, ends)
   end
 end
-return #KEYS

@@ -1,9 +1,8 @@
 -- Pause the polls of a channel at an admin's request, or end the pause.
 -- KEYS: channel, pause
 -- ARGV: duration in ms (0 ends the pause)
--- Reply: 1, or 0 if the channel does not exist
 if redis.call('HEXISTS', KEYS[1], 'url') == 0 then
-  return 0
+  return
 end
 local now = redis.call('TIME')
 local for_ms = tonumber(ARGV[1])
@@ -15,4 +14,3 @@ else
   redis.call('HSET', KEYS[1], 'no_poll_before', now[1])
   redis.call('DEL', KEYS[2])
 end
-return 1

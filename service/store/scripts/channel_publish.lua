@@ -26,9 +26,7 @@ local first = 7 + ARGV[6]
 for i = 7, first - 1 do
   redis.call('HDEL', KEYS[1], ARGV[i])
 end
-for i = first, #ARGV, 2 do
-  redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-end
+redis.call('HSET', KEYS[1], unpack(ARGV, first))
 if ARGV[4] == '' or ARGV[4] == 'moved_to' then
   redis.call('HDEL', KEYS[1], 'dormant')
 end

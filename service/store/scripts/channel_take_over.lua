@@ -27,9 +27,7 @@ if not found[1] or found[3] or found[4] then
   for i = 5, first - 1 do
     redis.call('HDEL', KEYS[1], ARGV[i])
   end
-  for i = first, #ARGV, 2 do
-    redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-  end
+  redis.call('HSET', KEYS[1], unpack(ARGV, first))
   redis.call('HSET', KEYS[1], 'version', joins_at, 'fanned', joins_at)
 end
 redis.call('HSET', KEYS[2], ARGV[1], joins_at)

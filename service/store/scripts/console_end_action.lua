@@ -6,4 +6,3 @@ if redis.call('HDEL', KEYS[1], ARGV[1]) == 1 then
   local oldest = redis.call('TIME')[1] - ARGV[4]
   redis.call('XTRIM', KEYS[2], 'MINID', string.format('%.0f', oldest * 1000))
 end
-return 1

@@ -25,14 +25,14 @@ end
 if ARGV[3] ~= '' and ARGV[3] ~= version then
   return false
 end
-local time = redis.call('TIME')
-local now, wait = time[1] * 1000 + math.floor(time[2] / 1000), 0
+-- include clock
+local wait = 0
 for _, unit in ipairs(units) do
   local ends, _, cursor = string.match(unit[2], '^(%S+) (%S+) (%S*)$')
-  local left = tonumber(ends) - now
+  local left = tonumber(ends) - now_ms
   if left <= 0 or left > tonumber(ARGV[2]) then
     local token = time[1] .. '.' .. time[2]
-    redis.call('HSET', KEYS[2], unit[1], string.format('%.0f %s %s', now + ARGV[2], token, cursor))
+    redis.call('HSET', KEYS[2], unit[1], string.format('%.0f %s %s', now_ms + ARGV[2], token, cursor))
     return {tonumber(version), #units, unit[1], token, cursor}
   end
   wait = wait == 0 and left or math.min(wait, left)

@@ -2,8 +2,7 @@
 -- KEYS: identity
 -- ARGV: fleet id ('' for the present one), new id if there is none either, last counter seen, when it was seen (ms)
 -- Reply: {fleet, counter, grown_ms, accepted_ms, refused, schema, needs}
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include clock
 local found = redis.call('HMGET', KEYS[1], 'fleet', 'counter')
 local fleet = ARGV[1]
 if fleet == '' then
@@ -11,7 +10,7 @@ if fleet == '' then
 end
 local counter = math.max(tonumber(found[2] or 0), tonumber(ARGV[3])) + 1
 -- Other processes may have read the identity a little later than this one.
-local accepted = math.max(now, tonumber(ARGV[4]) + 10000)
-redis.call('HSET', KEYS[1], 'fleet', fleet, 'counter', counter, 'grown_ms', now, 'accepted_ms', accepted)
+local accepted = math.max(now_ms, tonumber(ARGV[4]) + 10000)
+redis.call('HSET', KEYS[1], 'fleet', fleet, 'counter', counter, 'grown_ms', now_ms, 'accepted_ms', accepted)
 redis.call('HDEL', KEYS[1], 'refused')
 return redis.call('HMGET', KEYS[1], 'fleet', 'counter', 'grown_ms', 'accepted_ms', 'refused', 'schema', 'needs')

@@ -9,17 +9,16 @@ local found = redis.call('HMGET', KEYS[1], unpack(fields))
 if found[5] then
   return found
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- include clock
 if not found[1] then
   if ARGV[3] ~= '' then
-    redis.call('HSET', KEYS[1], 'fleet', ARGV[3], 'counter', 1, 'grown_ms', now, 'schema', ARGV[5], 'needs', ARGV[6])
+    redis.call('HSET', KEYS[1], 'fleet', ARGV[3], 'counter', 1, 'grown_ms', now_ms, 'schema', ARGV[5], 'needs', ARGV[6])
   end
 elseif (ARGV[1] == '' or found[1] == ARGV[1]) and tonumber(found[2]) >= tonumber(ARGV[2]) then
-  local since = now - tonumber(found[3])
+  local since = now_ms - tonumber(found[3])
   if since < 0 or since >= tonumber(ARGV[4]) then
     redis.call('HINCRBY', KEYS[1], 'counter', 1)
-    redis.call('HSET', KEYS[1], 'grown_ms', now)
+    redis.call('HSET', KEYS[1], 'grown_ms', now_ms)
     if not found[6] then
       redis.call('HSET', KEYS[1], 'schema', ARGV[5], 'needs', ARGV[6])
     end

@@ -2,10 +2,7 @@
 -- was accepted meanwhile.
 -- KEYS: identity
 -- ARGV: fleet id, accepted_ms as read, reason
--- Reply: 1 if it was recorded, else 0
 local found = redis.call('HMGET', KEYS[1], 'fleet', 'accepted_ms')
 if (not found[1] or found[1] == ARGV[1]) and tonumber(found[2] or 0) == tonumber(ARGV[2]) then
   redis.call('HSET', KEYS[1], 'refused', ARGV[3])
-  return 1
 end
-return 0

@@ -22,24 +22,24 @@ end
 -- Record the articles ({position, own mark, mark, …} each) as delivered by the channel; return the positions of those
 -- that another channel has delivered. The own mark is recorded only for omitted articles, so that their edits are
 -- omitted, too.
-local function told_elsewhere(channel, articles, news)
+local function find_duplicates(channel, articles, news)
   local positions = {}
   for _, article in ipairs(articles) do
-    local fresh, teller = {}, channel
+    local fresh, deliverer = {}, channel
     for i = 2, #article do
       local known = redis.call('HGET', KEYS[3], article[i]) or redis.call('HGET', KEYS[4], article[i])
       if not known then
         fresh[#fresh + 1] = i
       elseif known ~= channel and (news or i == 2) then
-        teller = known
+        deliverer = known
       end
     end
     for _, i in ipairs(fresh) do
-      if i > 2 or teller ~= channel then
-        redis.call('HSET', KEYS[3], article[i], teller)
+      if i > 2 or deliverer ~= channel then
+        redis.call('HSET', KEYS[3], article[i], deliverer)
       end
     end
-    if teller ~= channel then
+    if deliverer ~= channel then
       positions[#positions + 1] = article[1]
     end
   end
@@ -71,13 +71,13 @@ local function free_items()
   return free
 end
 
-local items, message_id, anything
+local items, message_id, has_content
 repeat
   local found = free_items()
   if #found == 0 then
     return redis.call('XLEN', KEYS[1]) > 0 and -1 or redis.call('HLEN', KEYS[2])
   end
-  items, message_id, anything = {}, ARGV[1] .. '-' .. found[1][1], false
+  items, message_id, has_content = {}, ARGV[1] .. '-' .. found[1][1], false
   local part
   for _, item in ipairs(found) do
     local field = {e = '0', m = '[]', x = '[]', w = '[]'}
@@ -88,28 +88,28 @@ repeat
     if field['e'] ~= part then
       break
     end
-    local unwanted, is_unwanted, articles = withheld[item[1]] or {}, {}, {}
-    for _, position in ipairs(unwanted) do
-      is_unwanted[position] = true
+    local suppressed, is_suppressed, articles = withheld[item[1]] or {}, {}, {}
+    for _, position in ipairs(suppressed) do
+      is_suppressed[position] = true
     end
     local all_articles = cjson.decode(field['m'])
     for _, article in ipairs(all_articles) do
-      if not is_unwanted[article[1]] then
+      if not is_suppressed[article[1]] then
         articles[#articles + 1] = article
       end
     end
-    local left_out = told_elsewhere(string.sub(field['c'], 1, 8), articles, part == '0')
-    anything = anything or #all_articles == 0 or #left_out < #articles
-    for _, position in ipairs(unwanted) do
-      left_out[#left_out + 1] = position
+    local omitted = find_duplicates(string.sub(field['c'], 1, 8), articles, part == '0')
+    has_content = has_content or #all_articles == 0 or #omitted < #articles
+    for _, position in ipairs(suppressed) do
+      omitted[#omitted + 1] = position
     end
     -- An item of saved searches may be a part of a version: its other changes were omitted when it was queued.
     for _, position in ipairs(cjson.decode(field['x'])) do
-      left_out[#left_out + 1] = position
+      omitted[#omitted + 1] = position
     end
     local queued = {field['c'], tonumber(field['v']), tonumber(field['t']), part == '1'}
-    if #left_out > 0 then
-      queued[5] = left_out -- cjson would encode an empty table as an object
+    if #omitted > 0 then
+      queued[5] = omitted -- cjson would encode an empty table as an object
     end
     if field['w'] ~= '[]' then
       queued[5] = queued[5] or cjson.null
@@ -121,12 +121,12 @@ repeat
     items[#items + 1] = queued
     redis.call('XDEL', KEYS[1], item[1])
   end
-until anything
+until has_content
+-- include clock
 if (ARGV[5] or '') ~= '' then
-  local now = redis.call('TIME')
   for _, item in ipairs(items) do
     if string.find(ARGV[5], item[1], 1, true) then
-      redis.call('HSET', KEYS[6], item[1], now[1] * 1000 + math.floor(now[2] / 1000))
+      redis.call('HSET', KEYS[6], item[1], now_ms)
       redis.call('EXPIRE', KEYS[6], ARGV[6])
     end
   end

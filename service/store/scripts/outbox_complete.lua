@@ -6,8 +6,8 @@
 -- Reply: 1 if the user has no further items or batches, else 0
 local held = redis.call('HGET', KEYS[2], ARGV[1])
 local batch = held and cjson.decode(held)
-local now = redis.call('TIME')
-local now_s = tonumber(now[1]) + math.floor(now[2] / 1000) / 1000
+-- include clock
+local now_s = now_ms / 1000
 
 -- Return a stored message as JSON and its index in the list. A message id occurs nowhere else in a message.
 local function remembered(message_id)
@@ -19,7 +19,7 @@ local function remembered(message_id)
 end
 
 -- Return a message as JSON with its progress.
-local function came(message)
+local function with_progress(message)
   message['tries'] = batch['tries']
   if ARGV[2] == 'received' then
     message['received'] = now_s
@@ -38,7 +38,7 @@ if batch then
   end
   if batch['acked'] then
     if written then
-      redis.call('LSET', KEYS[3], place, came(cjson.decode(written)))
+      redis.call('LSET', KEYS[3], place, with_progress(cjson.decode(written)))
     end
   else
     if written and ARGV[2] ~= 'lost' then
@@ -48,7 +48,7 @@ if batch then
     if ARGV[2] ~= 'lost' then
       message['sent'] = now_s
     end
-    redis.call('LPUSH', KEYS[3], came(message))
+    redis.call('LPUSH', KEYS[3], with_progress(message))
     redis.call('LTRIM', KEYS[3], 0, 19)
     redis.call('EXPIRE', KEYS[3], 30 * 86400)
   end

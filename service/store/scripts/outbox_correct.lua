@@ -9,10 +9,10 @@ if not held then
   return nil
 end
 local batch = cjson.decode(held)
-for _, message in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
-  local told = cjson.decode(message)
-  if told['m'] == ARGV[2] and not batch['replaces'] and #told['items'] + #batch['items'] <= tonumber(ARGV[3]) then
-    local items = told['items']
+for _, packed in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
+  local message = cjson.decode(packed)
+  if message['m'] == ARGV[2] and not batch['replaces'] and #message['items'] + #batch['items'] <= tonumber(ARGV[3]) then
+    local items = message['items']
     for _, item in ipairs(items) do
       if not held_of(KEYS[3], item[1]) then
         return held
@@ -21,7 +21,7 @@ for _, message in ipairs(redis.call('LRANGE', KEYS[2], 0, -1)) do
     for _, item in ipairs(batch['items']) do
       items[#items + 1] = item
     end
-    batch['items'], batch['replaces'] = items, told['m']
+    batch['items'], batch['replaces'] = items, message['m']
     held = cjson.encode(batch)
     redis.call('HSET', KEYS[1], ARGV[1], held)
   end

@@ -7,4 +7,3 @@ if held then
   batch['tries'] = (batch['tries'] or 1) + 1
   redis.call('HSET', KEYS[1], ARGV[1], cjson.encode(batch))
 end
-return 1

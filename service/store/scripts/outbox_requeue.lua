@@ -1,12 +1,10 @@
 -- Put the items of a dead letter back into the outbox, once, without those of ended subscriptions.
 -- KEYS: user index, outbox, marker of this dead letter
 -- ARGV: batch of the letter (JSON)
--- Reply: the number of queued items
 -- include user_index
 if not redis.call('SET', KEYS[3], '1', 'NX', 'EX', 86400) then
-  return 0
+  return
 end
-local queued = 0
 for _, item in ipairs(cjson.decode(ARGV[1])['items']) do
   local channel, version, at, edits, left_out, met = unpack(item, 1, 6)
   local has_met = type(met) == 'table' and #met > 0
@@ -17,7 +15,5 @@ for _, item in ipairs(cjson.decode(ARGV[1])['items']) do
       'x', type(left_out) == 'table' and #left_out > 0 and cjson.encode(left_out) or '[]',
       'w', has_met and cjson.encode(met) or '[]'
     )
-    queued = queued + 1
   end
 end
-return queued

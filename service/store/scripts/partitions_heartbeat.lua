@@ -5,8 +5,7 @@
 -- ARGV: process, TTL in ms, number of partitions, numbers to release (separated by spaces)
 -- Reply: {numbers of the process, fair share, {failed process, end of its lease in ms, …}, process that has to
 --   recover them}
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+-- include clock
 for number in string.gmatch(ARGV[4], '%S+') do
   if redis.call('HGET', KEYS[2], number) == ARGV[1] then
     redis.call('HDEL', KEYS[2], number)

@@ -2,10 +2,10 @@
 -- KEYS: leases, partitions
 -- ARGV: process, optionally 'dead'
 -- Reply: 1, or 0 if its lease has not ended
+-- include clock
 if ARGV[2] then
-  local now = redis.call('TIME')
   local until_ms = redis.call('ZSCORE', KEYS[1], ARGV[1])
-  if until_ms and tonumber(until_ms) >= now[1] * 1000 + math.floor(now[2] / 1000) then
+  if until_ms and tonumber(until_ms) >= now_ms then
     return 0
   end
 end

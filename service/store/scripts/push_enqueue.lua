@@ -4,9 +4,7 @@
 -- ARGV: 1 channel id, 2 document, 3 empty document, 4 maximum length of the queue, 5 TTL in ms, 6 maximum bytes of a
 --   channel, 7 bytes above which a queue counts as large, 8 maximum bytes of large queues, 9 maximum bytes of all
 --   queues
--- Reply: length of the queue
-local now = redis.call('TIME')
-local now_ms = now[1] * 1000 + math.floor(now[2] / 1000)
+-- include clock
 local cid, document, empty = ARGV[1], ARGV[2], ARGV[3]
 local large = tonumber(ARGV[7])
 
@@ -32,7 +30,7 @@ end
 local kept = redis.call('LLEN', KEYS[1])
 local last = kept > 0 and redis.call('LINDEX', KEYS[1], -1)
 if last == document or last == empty then
-  return kept
+  return
 end
 local before = size_of(cid)
 local after = before + #document
@@ -42,11 +40,10 @@ if document == empty or kept >= tonumber(ARGV[4]) or after > tonumber(ARGV[6]) o
   redis.call('DEL', KEYS[1])
   document, after = empty, #empty
 end
-kept = redis.call('RPUSH', KEYS[1], document)
+redis.call('RPUSH', KEYS[1], document)
 resize(cid, after)
 local until_ms = string.format('%d', now_ms + tonumber(ARGV[5]))
 redis.call('ZADD', KEYS[3], until_ms, cid)
 for i = 1, 3 do
   redis.call('PEXPIREAT', KEYS[i], until_ms)
 end
-return kept

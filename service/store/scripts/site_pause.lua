@@ -17,9 +17,8 @@ for_ms = math.min(longest_ms, math.max(shortest_ms, for_ms))
 if for_ms <= left_ms then
   return left_ms
 end
-local now = redis.call('TIME')
-local ends_ms = now[1] * 1000 + math.floor(now[2] / 1000) + for_ms
+-- include clock
 redis.call('SET', KEYS[1], string.format('%d', for_ms), 'PX', string.format('%d', for_ms + kept_ms))
-redis.call('HSET', KEYS[2], 'tokens', '0', 'at_ms', string.format('%d', ends_ms))
+redis.call('HSET', KEYS[2], 'tokens', '0', 'at_ms', string.format('%d', now_ms + for_ms))
 redis.call('PEXPIRE', KEYS[2], string.format('%d', for_ms + kept_ms))
 return for_ms

@@ -3,11 +3,10 @@
 -- that an unsubscribe finds them; versions that a pause has withheld are dropped.
 -- KEYS: user, user index, intents, preferences
 -- ARGV: channel id, id of the successor, version to join at
--- Reply: 1, or 0 without such a subscription
 -- include user_index
 local held = held_of(KEYS[2], ARGV[1])
 if not held then
-  return 0
+  return
 end
 local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 redis.call('HDEL', KEYS[2], place(ARGV[1]))
@@ -26,4 +25,3 @@ local was = redis.call('HGET', KEYS[1], 'was:' .. ARGV[1]) or ''
 redis.call('HDEL', KEYS[1], 'was:' .. ARGV[1])
 was = ARGV[1] .. ' ' .. was .. (redis.call('HGET', KEYS[1], 'was:' .. ARGV[2]) or '')
 redis.call('HSET', KEYS[1], 'was:' .. ARGV[2], was)
-return 1

@@ -3,7 +3,7 @@
 -- KEYS: user, user index, intents, restrictions
 -- ARGV: 1 JID, 2 channel id, 3 version seen, 4 now (encoded), 5 seq above which that of a new user begins, 6 maximum
 --   of subscriptions unless an admin has set another ('' for none)
--- Reply: {1 if it is new, 'NUMBER SEQ SEEN SINCE', {channel id, intent, …}}, or {-1, maximum} at the maximum
+-- Reply: {1 if it is new, else 0}, or {-1, maximum} at the maximum
 -- include user_index
 if ARGV[6] ~= '' and not held_of(KEYS[2], ARGV[2]) then
   local most = tonumber(redis.call('HGET', KEYS[4], 'most_subscriptions') or ARGV[6])
@@ -13,9 +13,8 @@ if ARGV[6] ~= '' and not held_of(KEYS[2], ARGV[2]) then
 end
 redis.call('HSETNX', KEYS[1], 'jid', ARGV[1])
 redis.call('PERSIST', KEYS[4])
-local held = held_of(KEYS[2], ARGV[2])
-if held then
-  return {0, held, redis.call('HGETALL', KEYS[3])}
+if held_of(KEYS[2], ARGV[2]) then
+  return {0}
 end
 if tonumber(ARGV[5]) > 0 then
   redis.call('HSETNX', KEYS[1], 'seq', ARGV[5])
@@ -25,4 +24,4 @@ local seq = redis.call('HINCRBY', KEYS[1], 'seq', 1)
 local record = number .. ' ' .. seq .. ' ' .. ARGV[3] .. ' ' .. ARGV[4]
 redis.call('HSET', KEYS[2], place(ARGV[2]), record)
 redis.call('HSET', KEYS[3], ARGV[2], 'add ' .. seq)
-return {1, record, redis.call('HGETALL', KEYS[3])}
+return {1}

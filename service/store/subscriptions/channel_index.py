@@ -6,9 +6,7 @@ change that is repeated late therefore never undoes a newer change.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import AsyncIterator, Mapping, Sequence
 from sys import intern
 
 from cachetools import LRUCache
@@ -17,17 +15,16 @@ from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.table_transitions import Accepted
-from service.errors import KeyGroupMoving, StoreUnavailable
 from service.feeds.urls import host_of
 from service.model import ChannelId, UserId
 from service.net.sites import site_of
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, script_command
-from service.store.subscriptions.keyspaces import KeyspaceStore, cached_channel_prefix, record_id, user_ids
+from service.store.client.redis_client import RedisClient, script_command
+from service.store.subscriptions.keyspaces import KeyspaceStore, channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
-_MAX_CACHED_LEAVES = 4_096
+_PAGE = 500
 
 
 class ChannelIndex:
@@ -48,7 +45,7 @@ class ChannelIndex:
       is not used.
     """
 
-    def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
+    def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore, layout: KeyLayout) -> None:
         """Create the index, whose entries are in ``keyspaces``. ``layout`` determines their keys."""
         self._redis = redis
         self._keyspaces = keyspaces
@@ -64,8 +61,7 @@ class ChannelIndex:
         (site,) = await self._sites([cid])
         if site is None:
             return False
-        with _translated():
-            await self._write(site, cid, uid, seq)
+        await self._write(site, cid, uid, seq)
         joined, _ = await self._redis.call_many(
             [script_command("channel_count_join", (keys.channel(cid),)), record_change(cid)]
         )
@@ -81,19 +77,16 @@ class ChannelIndex:
         (site,) = await self._sites([cid])
         if site is None:
             return
-        with _translated():
-            await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
+        await asyncio.gather(*(self._write(site, cid, uid, seq, present=False) for uid, seq in entries))
         await self._redis.call(*record_change(cid))
 
     async def count(self, cids: Sequence[ChannelId]) -> list[int]:
         """Return the number of entries of each channel, in order."""
         sites = await self._sites(cids)
         known = {cid: site for cid, site in zip(cids, sites, strict=True) if site is not None}
-        counts: dict[ChannelId, int] = {}
-        with _translated():
-            counts = await self._count_at_leaves(known)
-            others = [cid for cid in known if cid not in counts]
-            found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
+        counts = await self._count_at_leaves(known)
+        others = [cid for cid in known if cid not in counts]
+        found = await asyncio.gather(*(self._count(known[cid], cid) for cid in others))
         counts |= zip(others, found, strict=True)
         return [counts.get(cid, 0) for cid in cids]
 
@@ -107,9 +100,9 @@ class ChannelIndex:
             group = self._layout.channel_group(site, cid)
             leaf = self._depths.leaf_of(group)
             if leaf is not None:
-                leaves[cid] = _label(leaf)
+                leaves[cid] = leaf.label.encode()
                 probe = Probe(self._keyspaces.map.keyspace_of(leaf), group.key, leaf.depth)
-                probes.append((probe, cached_channel_prefix(cid)))
+                probes.append((probe, channel_prefix(cid)))
         answers = await self._keyspaces.count_at_leaves(probes)
         return {
             cid: number
@@ -125,7 +118,7 @@ class ChannelIndex:
 
         ``site`` is the registrable domain that determines the entries' keys.
         """
-        mark, counts = cached_channel_prefix(cid), dict[Keyspace, int]()
+        mark, counts = channel_prefix(cid), dict[Keyspace, int]()
         channel = self._layout.channel_group(site, cid)
         search = self._search(channel.key)
         while True:
@@ -176,13 +169,20 @@ class ChannelIndex:
         channel = self._layout.channel_group(site, cid)
         prefix = KeyGroup.from_label(label, channel.bits) if label else channel
         walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
-        mark = cached_channel_prefix(cid).decode("latin-1")
+        mark = channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
-        with _translated():
-            while walk.request is not None and not found:
-                found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
+        while walk.request is not None and not found:
+            found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
         return entries, "" if walk.request is None else _format_cursor(walk.position)
+
+    async def pages(self, cid: ChannelId) -> AsyncIterator[list[tuple[UserId, int]]]:
+        """Yield all entries of a channel, as pairs (user id, ``seq`` of the user's change), in pages."""
+        cursor, is_last = "", False
+        while not is_last:
+            entries, cursor = await self.page(cid, cursor, _PAGE)
+            is_last = not cursor
+            yield entries
 
     def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
         """Cache the registrable domains of channels, as they are stored with them; None for one that has none yet."""
@@ -230,19 +230,6 @@ class ChannelIndex:
                 told = answer.group.intersection(channel) or answer.group
                 await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
         return walk.records
-
-
-@lru_cache(_MAX_CACHED_LEAVES)
-def _label(leaf: KeyGroup) -> bytes:
-    return leaf.label.encode()
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except KeyGroupMoving as error:
-        raise StoreUnavailable(str(error)) from error
 
 
 def _format_cursor(place: Position | None) -> str:

@@ -31,7 +31,6 @@ import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -41,7 +40,7 @@ from service.clash import move_steps
 from service.clash.group_search import Probe
 from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, check_key
 from service.clash.load_policy import DeliveryRate, HalfLives, leaf_loads, split_rates
-from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Outcome, Step, next_step
+from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Step, next_step
 from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import LEAF_STATES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
 from service.clash.table_transitions import (
@@ -56,14 +55,13 @@ from service.clash.table_transitions import (
 from service.errors import BadKey
 from service.model import ChannelId, UserId
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, Value, script_command
+from service.store.client.redis_client import Command, RedisClient, Value, script_command
 
 _RECORD = Struct(">I20sI")
 _CHANNEL_BYTES = 8
 _ID_BYTES = 20
 _MOST_KEY = (1 << 32) - 1
 _MOST_SEQ = (1 << 31) - 1
-_CACHED_PREFIXES = 1_000
 
 RECORD_BYTES = _RECORD.size
 
@@ -73,13 +71,9 @@ def channel_prefix(cid: ChannelId) -> bytes:
     return bytes.fromhex(cid[: 2 * _CHANNEL_BYTES])
 
 
-cached_channel_prefix = lru_cache(_CACHED_PREFIXES)(channel_prefix)
-"""Cached :func:`channel_prefix`, for repeated calls with the same channels."""
-
-
 def record_id(cid: ChannelId, uid: UserId) -> str:
     """Return the id of a subscription's record, which consists of the channel's prefix and the user id."""
-    return (cached_channel_prefix(cid) + urlsafe_b64decode(uid)).decode("latin-1")
+    return (channel_prefix(cid) + urlsafe_b64decode(uid)).decode("latin-1")
 
 
 def user_ids(records: Sequence[Record]) -> list[UserId]:
@@ -152,8 +146,6 @@ def decode_fields(reply: Any) -> Fields:
 RECORDS_PER_STEP = 500
 """Maximum number of records in one step of a move: some milliseconds of Redis."""
 _TOMBSTONES_PER_STEP = 500
-_SCRIPTS_WITH_RESULTS = ("count", "read")
-"""Scripts that return results in addition to the answer."""
 _EMPTY_PAGE = Page((), complete=True)
 
 
@@ -164,7 +156,7 @@ class KeyspaceStore:
     it raises :class:`service.errors.UnknownKeyspace` or :class:`service.errors.BadKey` and changes nothing.
     """
 
-    def __init__(self, redis: BatchingClient, keyspaces: Keyspaces, bits: int) -> None:
+    def __init__(self, redis: RedisClient, keyspaces: Keyspaces, bits: int) -> None:
         """Create the repository of these keyspaces, for keys of ``bits`` bits (at most 32).
 
         Keyspaces and bits must be the same in all processes.
@@ -180,19 +172,21 @@ class KeyspaceStore:
         Raises :class:`service.errors.MoveRefused` if the present state of the table does not permit the step.
         """
         keyspace = move_steps.keyspace_of(step)
-        outcome = None
-        while outcome is None:
+        outcome: move_steps.Outcome | None = None
+        while outcome is None:  # the table has changed since it was read
             ((fields, table),) = await self._read_tables([keyspace])
-            outcome = await self._try_step(step, fields, table)
+            match step:
+                case move_steps.Fetch():
+                    outcome = await self._fetch(step, fields, table)
+                case move_steps.Put():
+                    outcome = await self._put(step, fields, table)
+                case _:
+                    outcome = await self._change(step, fields, table)
         return outcome
 
     async def tables(self, keyspaces: Sequence[Keyspace]) -> list[ServerTable]:
         """Return the server tables of keyspaces, in order."""
         return [table for _, table in await self._read_tables(keyspaces)]
-
-    async def ask(self, probe: Probe) -> AcceptObjectReply:
-        """Ask a keyspace whether it accepts the key of ``probe``, and return the answer. Nothing is written."""
-        return (await self._accept(probe, "ask"))[0]
 
     async def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
         """Write ``record`` to a keyspace if the keyspace accepts the key of ``probe``; return the keyspace's answer.
@@ -223,11 +217,10 @@ class KeyspaceStore:
                 for probe, mark in asked
             ]
         )
-        return [(said if isinstance(said, bytes) else None, number) for said, number in replies]
+        return [(answer if isinstance(answer, bytes) else None, number) for answer, number in replies]
 
     async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
         """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""
-        self.map.check(keyspace)
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
 
     async def count_all(self) -> Counter[bytes]:
@@ -272,14 +265,13 @@ class KeyspaceStore:
 
     async def record_deliveries(self, keyspace: Keyspace, group: KeyGroup, deliveries: int) -> None:
         """Count deliveries to subscribers in a key group. The count is only used to balance load, and may be lost."""
-        self.map.check(keyspace)
         await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
         """Return the number of deliveries since the last call, by key group, and reset it to 0."""
-        self.map.check(keyspace)
-        found = await self._redis.run_script("keyspace_take_deliveries", (keys.keyspace_deliveries(keyspace),))
-        return {KeyGroup.from_label(label, self.bits): int(number) for label, number in decode_fields(found).items()}
+        counters = keys.keyspace_deliveries(keyspace)
+        found, _ = await self._redis.call_many([("HGETALL", counters), ("DEL", counters)])
+        return {KeyGroup.from_label(label.decode(), self.bits): int(number) for label, number in found.items()}
 
     async def _read_tables(self, keyspaces: Sequence[Keyspace]) -> list[tuple[Fields, ServerTable]]:
         """Return server tables, in order, as pairs (fields of the Redis hash, table)."""
@@ -322,11 +314,10 @@ class KeyspaceStore:
             await self._admit(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
-            reply = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
-            said, *rest = reply if what in _SCRIPTS_WITH_RESULTS else (reply,)
-            if isinstance(said, bytes):
-                return Accepted(KeyGroup.from_label(said.decode(), self.bits)), rest
-            fields = decode_fields(said)
+            answer, *rest = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
+            if isinstance(answer, bytes):
+                return Accepted(KeyGroup.from_label(answer.decode(), self.bits)), rest
+            fields = decode_fields(answer)
             table = self._table(probe.keyspace, fields)
             if fields or not table.entries:
                 return accept_object(table, probe.key), rest
@@ -339,19 +330,6 @@ class KeyspaceStore:
             after = apply_proof(before, proof)
             if after is before or await self._write_table(fields, after):
                 return
-
-    async def _try_step(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
-        """Run a step of a move on a server table that was read before.
-
-        Return None, and change nothing, if the table has changed since ``fields`` were read.
-        """
-        match step:
-            case move_steps.Fetch():
-                return await self._fetch(step, fields, before)
-            case move_steps.Put():
-                return await self._put(step, fields, before)
-            case _:
-                return await self._change(step, fields, before)
 
     async def _change(self, step: move_steps.Step, fields: Fields, before: ServerTable) -> move_steps.Outcome | None:
         after = move_steps.apply(before, step, self.map)
@@ -407,30 +385,24 @@ def _parse_page(reply: Sequence[Any], count: int) -> Page:
     return Page(unpack_page(found[: count * RECORD_BYTES]), complete=not more and len(found) <= count * RECORD_BYTES)
 
 
-async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, Outcome]]:
-    """Run ``first``, a step of a move, and all steps that follow; yield each step with its outcome.
+async def run_move(keyspaces: KeyspaceStore, first: Step) -> AsyncIterator[tuple[Step, str | None]]:
+    """Run ``first``, a step of a move, and all steps that follow.
 
-    An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
+    Yields each step, and the kind of the move that it has completed: "split", "merge", or None if it has completed
+    none. An interrupted move is continued with :func:`service.clash.move_steps.resume_step`. Raises
     :class:`service.errors.MoveRefused`, :class:`service.errors.StoreUnavailable`, and the errors of reading a table.
     """
     step: Step | None = first
     while step is not None:
         outcome = await keyspaces.carry_out(step)
-        yield step, outcome
+        match step:
+            case Finish(move=move):
+                yield step, move.kind.value
+            case MergeGroup() if outcome == MoveStarted(None):
+                yield step, "merge"
+            case _:
+                yield step, None
         step = next_step(step, outcome)
-
-
-def completed_move_kind(step: Step, outcome: Outcome) -> str | None:
-    """Return the kind of the move that a step has completed, ``split`` or ``merge``.
-
-    The result is None if it has completed no move.
-    """
-    match step:
-        case Finish(move=move):
-            return move.kind.value
-        case MergeGroup() if outcome == MoveStarted(None):
-            return "merge"
-    return None
 
 
 RATES_TTL_S = 3600
@@ -457,7 +429,7 @@ class LoadStore:
     half-lives of rates.
     """
 
-    def __init__(self, redis: BatchingClient, keyspaces: KeyspaceStore) -> None:
+    def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore) -> None:
         self._redis = redis
         self._keyspaces = keyspaces
 
@@ -467,12 +439,12 @@ class LoadStore:
         Only the worker that balances the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s), and
         ``memory`` has the half-lives of rates.
         """
-        told, (before,) = await asyncio.gather(
+        delivered, (before,) = await asyncio.gather(
             self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
         )
         risen = {
             prefix: before.get(prefix, DeliveryRate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
-            for prefix, deliveries in told.items()
+            for prefix, deliveries in delivered.items()
         }
         faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_faint(rate)]
         await self._note(keyspace, risen, faint, fleet_s)
@@ -515,13 +487,13 @@ class LoadStore:
         await self._note(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
 
     async def _note(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], fleet_s: float) -> None:
-        own = keys.keyspace_rates(keyspace)
+        key = keys.keyspace_rates(keyspace)
         commands: list[Command] = []
         if rates:
             fields = [value for prefix, rate in rates.items() for value in (prefix.label, _text(rate, fleet_s))]
-            commands += [("HSET", own, *fields), ("EXPIRE", own, RATES_TTL_S)]
+            commands += [("HSET", key, *fields), ("EXPIRE", key, RATES_TTL_S)]
         if gone:
-            commands.append(("HDEL", own, *(prefix.label for prefix in gone)))
+            commands.append(("HDEL", key, *(prefix.label for prefix in gone)))
         if commands:
             await self._redis.call_many(commands)
 

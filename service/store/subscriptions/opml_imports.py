@@ -12,7 +12,7 @@ from service.errors import LimitReached
 from service.feeds.opml import OpmlSubscription
 from service.model import UserId
 from service.store.client import keys
-from service.store.client.connection import RedisRepository
+from service.store.client.redis_client import RedisRepository
 
 MAX_QUEUED_FEEDS: Final = 5_000
 """Maximum number of queued feeds of one user: as many as one list may have."""

@@ -9,10 +9,9 @@ of a pause does not depend on its length: at its end, one item stands for all ve
 """
 
 import asyncio
-import secrets
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 
 import msgspec
@@ -22,25 +21,26 @@ from service.feeds.entries.version_parts import VersionParts, split_version
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.connection import BatchingClient, Command, RedisClient, script_command
 from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.redis_client import RedisClient
+from service.store.client.worklists import Worklist, unique_timestamp
 from service.store.delivery.outbox import Outbox
 from service.store.subscriptions.channel_index import ChannelIndex
 
 _INTENT_TIMEOUT_S = 5.0
-_PAGE = 500
 _CONCURRENT_MOVES = 16
-_RESTORED_PAGE = 100
+_CONCURRENT_REPLAYS = 100
 
 
 class Subscriptions:
     """Changes and reads subscriptions."""
 
     def __init__(
-        self, redis: BatchingClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
+        self, redis: RedisClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
     ) -> None:
         self._identity = identity
         self._redis = redis
+        self._worklist = Worklist(redis, keys.USERS_WITH_INTENTS)
         self._index = index
         self._channels = channels
         self._outbox = outbox
@@ -56,16 +56,13 @@ class Subscriptions:
             self._announce(uid), self._register_user(uid), self._channels.resolve(cid)
         )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
         given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
-        new, *found = await self._redis.run_script("user_subscribe", own, *given)
-        if new < 0:
-            raise LimitReached("You've reached the maximum of {count} subscriptions.", count=found[0])
-        intents = found[1]
-        await self._complete_all(uid, dict(zip(intents[::2], intents[1::2], strict=True)))
-        _, held = await self._redis.call_many(
-            [_remove_announcement(uid, stamp), ("HGET", keys.user_index(uid), _index_field(cid))]
-        )
+        new, *maximum = await self._redis.run_script("user_subscribe", script_keys, *given)
+        if maximum:
+            raise LimitReached("You've reached the maximum of {count} subscriptions.", count=maximum[0])
+        await self._replay(uid, stamp)
+        held = await self._redis.call("HGET", keys.user_index(uid), _index_field(cid))
         if held is None:
             raise NotSubscribed("That channel was removed just now. Subscribe by its URL to add it again.")
         return _parse_subscription(cid, held), bool(new)
@@ -81,15 +78,15 @@ class Subscriptions:
         stamp = await self._announce(uid)
         queued = (keys.outbox(uid), keys.in_flight(uid))
         chosen = (keys.preferences(uid), keys.last_sent_times(uid))
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
-        seq = await self._redis.run_script("user_unsubscribe", own, cid)
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
+        seq = await self._redis.run_script("user_unsubscribe", script_keys, cid)
         await self._replay(uid, stamp)
         return bool(seq)
 
     async def end_all_of_user(self, uid: UserId) -> None:
         """End all subscriptions of a user."""
-        for place in await self._redis.call("HKEYS", keys.user_index(uid)):
-            await self._unsubscribe(uid, place.hex())
+        for field in await self._redis.call("HKEYS", keys.user_index(uid)):
+            await self._unsubscribe(uid, field.hex())
         await self._replay(uid, await self._announce(uid))
 
     async def _register_user(self, uid: UserId) -> int:
@@ -103,14 +100,10 @@ class Subscriptions:
 
     async def end_all_of_channel(self, cid: ChannelId) -> None:
         """End all subscriptions to a channel. The call is idempotent and has to be repeated after a crash."""
-        cursor = ""
-        while True:
-            entries, cursor = await self._index.page(cid, cursor, _PAGE)
+        async for entries in self._index.pages(cid):
             for uid, _ in entries:
                 await self._unsubscribe(uid, cid)
             await self._index.remove(cid, entries)
-            if not cursor:
-                return
 
     async def move(self, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         """Turn all subscriptions to a channel into subscriptions to its successor.
@@ -118,20 +111,16 @@ class Subscriptions:
         The call is idempotent and has to be repeated after a crash. A subscription keeps its number, and queued items
         stay queued. Every version of the successor after ``joins_at`` is queued once for each of the moved subscribers.
         """
-        cursor = ""
-        while True:
-            entries, cursor = await self._index.page(cid, cursor, _PAGE)
+        async for entries in self._index.pages(cid):
             for first in range(0, len(entries), _CONCURRENT_MOVES):
                 some = entries[first : first + _CONCURRENT_MOVES]
                 await asyncio.gather(*(self._move(uid, cid, successor, joins_at) for uid, _ in some))
                 await self._index.remove(cid, some)
-            if not cursor:
-                return
 
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
         stamp = await self._announce(uid)
-        own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
-        await self._redis.run_script("user_move_subscription", own, cid, successor, joins_at)
+        script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
+        await self._redis.run_script("user_move_subscription", script_keys, cid, successor, joins_at)
         await self._replay(uid, stamp)
 
     async def of_user(self, jid: str) -> list[Subscription]:
@@ -143,7 +132,7 @@ class Subscriptions:
         held = await self._redis.call("HGETALL", keys.user_index(keys.user_id(jid)))
         if not held:
             await self._identity.verify()
-        found = [_parse_subscription(place.hex(), record) for place, record in held.items()]
+        found = [_parse_subscription(field.hex(), record) for field, record in held.items()]
         return sorted(found, key=lambda subscription: subscription.number)
 
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
@@ -158,50 +147,37 @@ class Subscriptions:
 
     async def count(self, cid: ChannelId) -> int:
         """Return the number of subscribers of a channel."""
-        return (await self.counts([cid]))[0]
+        return (await self._index.count([cid]))[0]
 
-    async def counts(self, cids: list[ChannelId]) -> list[int]:
-        """Return the number of subscribers of each channel, in order."""
-        return await self._index.count(cids)
+    async def replay_intents(self, min_age_s: float = _INTENT_TIMEOUT_S) -> int:
+        """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users.
 
-    async def replay_intents(self) -> int:
-        """Complete changes of subscriptions that a crash interrupted (I5, I8); return the number of affected users."""
-        now_ms = time.time() * 1000
-        noted = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
-        # A time in the future was recorded before the clock was set back.
-        left = [(uid, at_ms) for uid, at_ms in noted if not 0 <= now_ms - at_ms < _INTENT_TIMEOUT_S * 1000]
-        for uid, stamp in left:
-            await self._replay(uid.decode(), stamp)
-        return len(left)
-
-    async def restore_intents(self) -> int:
-        """Complete the changes of all users who are listed as having intents; return the number of users.
-
-        This writes the channel index of a restored store, whose users have an intent for each subscription.
+        A change that began less than ``min_age_s`` seconds ago may still be in progress and is left alone.
         """
-        count = 0
-        while noted := await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, _RESTORED_PAGE - 1, "WITHSCORES"):
-            await asyncio.gather(*(self._replay(uid.decode(), stamp) for uid, stamp in noted))
-            count += len(noted)
-        return count
+        now_ms = time.time() * 1000
+        listed = await self._redis.call("ZRANGE", keys.USERS_WITH_INTENTS, 0, -1, "WITHSCORES")
+        # A time in the future was recorded before the clock was set back.
+        left = [(uid.decode(), at_ms) for uid, at_ms in listed if not 0 <= now_ms - at_ms < min_age_s * 1000]
+        for start in range(0, len(left), _CONCURRENT_REPLAYS):
+            some = left[start : start + _CONCURRENT_REPLAYS]
+            await asyncio.gather(*(self._replay(uid, stamp) for uid, stamp in some))
+        return len(left)
 
     async def _announce(self, uid: UserId) -> float:
         """Record, before any other write, that a user may have intents (incomplete changes).
 
         Return the timestamp of the record.
         """
-        stamp = time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
+        stamp = unique_timestamp()
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
         return stamp
 
     async def _replay(self, uid: UserId, stamp: float) -> None:
-        await self._complete_all(uid, await self._redis.call("HGETALL", keys.intents(uid)))
-        await self._redis.call(*_remove_announcement(uid, stamp))
-
-    async def _complete_all(self, uid: UserId, pending: Mapping[bytes, bytes]) -> None:
+        pending = await self._redis.call("HGETALL", keys.intents(uid))
         # Additions first: a walk of the old channel's index during a move has to find all users who have not moved.
         for cid, intent in sorted(pending.items(), key=lambda change: change[1].startswith(b"del")):
             await self._complete(uid, cid.decode(), intent.decode())
+        await self._worklist.remove({uid: stamp}, [uid])
 
     async def _complete(self, uid: UserId, cid: ChannelId, intent: str) -> None:
         what, seq = intent.split()
@@ -226,11 +202,6 @@ class Subscriptions:
                 content = VersionParts(news=None) if delta is None or delta.initial else split_version(delta)
                 await self._outbox.enqueue([uid], cid, version, time.time(), content)
             given = newest
-
-
-def _remove_announcement(uid: UserId, stamp: float) -> Command:
-    """Return the command that deletes the record of a user's possible intents, if its timestamp is still ``stamp``."""
-    return script_command("zset_remove_if_unchanged", (keys.USERS_WITH_INTENTS,), uid, repr(stamp))
 
 
 def _index_field(cid: ChannelId) -> bytes:
@@ -282,8 +253,9 @@ class SubscriptionPauses:
         user, but caused by bounced messages. In this case, items in flight are withheld too, and only an automatic
         resume ends the pause.
         """
-        own = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
-        paused = await self._redis.run_script("user_pause", own, "*" if automatic else "", int(saved_searches), *cids)
+        script_keys = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
+        mark = "*" if automatic else ""
+        paused = await self._redis.run_script("user_pause", script_keys, mark, int(saved_searches), *cids)
         return [cid.decode() for cid in paused]
 
     async def resume(
@@ -294,9 +266,9 @@ class SubscriptionPauses:
         One item per channel is queued for all its withheld versions. If ``automatic`` is true, only automatic pauses
         end. The result contains only channels that were paused.
         """
-        own, mark = _own_keys(jid), "*" if automatic else ""
+        mark = "*" if automatic else ""
         resumed, unheard, searches_paused = await self._redis.run_script(
-            "user_resume", own, time.time(), mark, int(saved_searches), *cids
+            "user_resume", _own_keys(jid), time.time(), mark, int(saved_searches), *cids
         )
         await self._outbox.wake_delivery([keys.user_id(jid)])  # also without items: a repeated call cannot tell
         return ResumeResult(
@@ -309,10 +281,10 @@ class SubscriptionPauses:
         The pause lasts until :meth:`resume_reachable` is called. ``cids`` are the user's channels. The call is
         idempotent.
         """
-        own = keys.user(keys.user_id(jid))
-        unreachable, silent = await self._redis.call("HMGET", own, "unreachable", "unheard")
+        key = keys.user(keys.user_id(jid))
+        unreachable, silent = await self._redis.call("HMGET", key, "unreachable", "unheard")
         if unreachable is None:
-            await self._redis.call("HSET", own, "unreachable", int(silent is None))
+            await self._redis.call("HSET", key, "unreachable", int(silent is None))
         await self.pause(jid, cids, saved_searches=True, automatic=True)
 
     async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
@@ -320,12 +292,12 @@ class SubscriptionPauses:
 
         Return False if the user was not suspended as unreachable. ``cids`` are the user's channels.
         """
-        own = keys.user(keys.user_id(jid))
-        unreachable = await self._redis.call("HGET", own, "unreachable")
+        key = keys.user(keys.user_id(jid))
+        unreachable = await self._redis.call("HGET", key, "unreachable")
         if unreachable is None:
             return False
         await self.resume(jid, cids, saved_searches=unreachable == b"1", automatic=True)
-        await self._redis.call("HDEL", own, "unreachable")
+        await self._redis.call("HDEL", key, "unreachable")
         return True
 
 

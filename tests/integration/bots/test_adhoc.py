@@ -11,7 +11,7 @@ from bots.sessions import adhoc_session
 from service.feeds.urls import channel_id
 from service.model import FeedLink
 from service.store import Store
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
 from tests.support.client_software import Errand, software, where

@@ -55,7 +55,7 @@ async def test_a_stopped_announcement_is_not_sent_from_the_outbox(
 ) -> None:
     alice, bert = await person(), await person()
     for each in (alice, bert):
-        await store.users.update(each.jid, welcomed=True)
+        await store.users.mark_welcomed(each.jid)
     number = await store.announcements.reserve_number()
     announcement = Announcement(number, "A mistake.", "all", "ada", 0.0, 1.0)
     assert await store.announcements.start(announcement, [user_id(alice.jid), user_id(bert.jid)])

@@ -16,7 +16,7 @@ from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
 from service.model import Channel
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client.keys import user_id
 from tests.support.bot_in_process import Person, knows_receipts, moved, reach, run_bot, serving, tell
 from tests.support.channels import make_channel
@@ -124,7 +124,7 @@ async def test_killing_redis_during_delivery_loses_and_duplicates_nothing(
     alice = await person()
     async with PrivateRedis(tmp_path / "redis") as redis:
         own_settings = settings.model_copy(update={"redis_url": redis.url, "messages_per_s_per_user": 1_000.0})
-        store = await connect(own_settings)
+        store = open_store(own_settings)
         async with serving(own_settings, store):
             channel = await subscribed(store, alice)
         for version in versions:

@@ -10,7 +10,7 @@ from service.model import FeedLink
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
 from tests.support.scripted_worker import scripted_worker

@@ -65,7 +65,7 @@ async def test_a_user_who_bounces_for_14_days_is_suspended_until_they_write(
     gone = ChatClient(f"{name}@localhost", "pw", "127.0.0.1", prosody.c2s_port, settings.xmpp_jid)
     uid, channel = user_id(gone.jid), await make_channel(store)
     await store.subscriptions.subscribe(gone.jid, channel.id)
-    await store.users.update(gone.jid, welcomed=True)
+    await store.users.mark_welcomed(gone.jid)
 
     async def is_suspended() -> bool:
         return (await store.users.get(gone.jid)).unreachable

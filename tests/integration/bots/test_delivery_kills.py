@@ -19,8 +19,8 @@ from service.feeds.entries.version_parts import split_version
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
-from service.store.client.connection import RedisClient
 from service.store.client.keys import user_id
+from service.store.client.redis_client import RedisClient
 from service.users.preferences import FOR_ALL, FilterRule, Preferences, parse_condition
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until
@@ -61,10 +61,6 @@ class KillableLink(RedisClient):
 
     process: Killed
 
-    async def call(self, *command: Any) -> Any:
-        await self.process.step()
-        return await super().call(*command)
-
     async def call_many(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
         return await super().call_many(commands)
@@ -72,10 +68,6 @@ class KillableLink(RedisClient):
     async def call_many_once(self, commands: Sequence[Any]) -> list[Any]:
         await self.process.step()
         return await super().call_many_once(commands)
-
-    async def call_each(self, commands: Sequence[Any]) -> list[Any]:
-        await self.process.step()
-        return await super().call_each(commands)
 
 
 class Server:
@@ -145,7 +137,8 @@ async def queue(store: Store) -> None:
     channel = await make_channel(store)
     for jid in (ANN, BEN):
         await store.subscriptions.subscribe(jid, channel.id)
-        await store.users.update(jid, receipts=jid == ANN)
+        await store.users.mark_welcomed(jid)
+    await store.users.mark_receipts([user_id(ANN)])
     await store.preferences.put(
         BEN, FOR_ALL, Preferences(rules=(FilterRule(allow=False, test=parse_condition("crypto")),))
     )

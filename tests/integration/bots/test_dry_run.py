@@ -55,7 +55,7 @@ async def _answered(store: Store, jid: str, *said: str) -> tuple[list[str], list
         return bool(await store.redis.call("EXISTS", keys.BOT_AVAILABLE))
 
     await until(there, "the bot takes questions")
-    line = (await store.dry_runs.dry_run(jid, said))[-1]
+    line = (await store.bot_requests.dry_run(jid, said))[-1]
     return list(line.replies), list(line.effects)
 
 
@@ -113,7 +113,7 @@ async def test_a_preview_equals_the_message_to_subscribers(store: Store) -> None
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):  # it has only just begun to take questions
-            return await store.dry_runs.preview_message(channel, await store.channels.latest(channel.id, 1))
+            return await store.bot_requests.preview_message(channel, await store.channels.latest(channel.id, 1))
         return ""
 
     assert await until(drafted, "the bot drafts") == f"*A feed*\nFirst\n{FEED}/1"
@@ -124,11 +124,11 @@ async def test_a_preview_of_a_missing_channel_is_possible(store: Store) -> None:
 
     async def drafted() -> str:
         with contextlib.suppress(NoWorker):
-            return await store.dry_runs.preview_message(channel, seen)
+            return await store.bot_requests.preview_message(channel, seen)
         return ""
 
     said = await until(drafted, "the bot drafts")
     assert "First" in said
     assert OTHER in said
     assert "Before" not in said
-    assert await store.dry_runs.preview_message(channel, ()) == ""
+    assert await store.bot_requests.preview_message(channel, ()) == ""

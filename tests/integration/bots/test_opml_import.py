@@ -97,7 +97,7 @@ async def test_the_next_bot_continues_an_import_up_to_the_limit(
 ) -> None:
     alice = await person()
     channels = [await make_channel(store, f"https://example.org/{number}") for number in range(7)]
-    await store.users.update(alice.jid, welcomed=True)
+    await store.users.mark_welcomed(alice.jid)
     await store.import_queue.add(alice.jid, [OpmlSubscription(channel.url) for channel in channels], settings.xmpp_jid)
     async with serving(settings, store):
         told = (await alice.wait_for(lambda message: "Your list is imported" in message.body)).body

@@ -153,7 +153,7 @@ async def test_messages_to_a_busy_user_wait_until_they_are_available(person: Per
 async def test_a_returning_user_gets_a_greeting_and_a_summary(person: Person, store: Store, settings: Settings) -> None:
     alice = await person()
     channel = await subscribed(store, [alice])
-    await store.users.update(alice.jid, welcomed=True)
+    await store.users.mark_welcomed(alice.jid)
     await store.pauses.suspend_unreachable(alice.jid, [channel.id])
     async with serving(settings, store):
         for version, key in enumerate(("one", "two"), start=1):

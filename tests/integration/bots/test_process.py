@@ -17,13 +17,14 @@ from service.settings import Settings
 from service.store import Store
 from tests.support.bot_in_process import Person, moved, reach, run_bot, tell
 from tests.support.channels import make_channel
+from tests.support.partition_holders import read_holders
 from tests.support.scripted_worker import scripted_worker
 from tests.support.waiting import until, until_so
 
 
 async def has_leases(store: Store, settings: Settings) -> bool:
     """Return whether a process holds leases of the bot's partitions."""
-    return bool(await store.partition_leases.holders(process.lease_group(settings)))
+    return bool(await read_holders(store, process.lease_group(settings)))
 
 
 async def test_sigterm_stops_the_process_and_releases_its_leases(

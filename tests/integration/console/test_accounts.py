@@ -34,7 +34,7 @@ async def _ask(http: aiohttp.ClientSession, method: str, path: str, body: object
 async def _key(store: Store, name: str, scopes: Sequence[str]) -> str:
     account = await store.accounts.get(name)
     assert account is not None
-    return (await store.api_keys.make("a key", (name, account), tuple(scopes), 1.0))[1]
+    return (await store.api_keys.create("a key", (name, account), tuple(scopes), 1.0))[1]
 
 
 async def test_an_invited_account_chooses_a_password_and_logs_in(

@@ -22,7 +22,7 @@ async def api(served: tuple[str, web.Application]) -> AsyncIterator[aiohttp.Clie
 
 async def make_people(store: Store) -> None:
     for name in ("alice", "bert", "carla"):
-        await store.users.update(f"{name}@example.org", welcomed=True)
+        await store.users.mark_welcomed(f"{name}@example.org")
     await store.users.set_user_settings("bert@example.org", UserSettings(language="de"))
 
 

@@ -15,7 +15,7 @@ from service.discovery.partial.strategy_choice import DirectoryChoice, Directory
 from service.model import Entry, FeedLink, PollingHints, PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import (
+from service.store.coordination.worker_requests import (
     ContentReply,
     ContentRequest,
     DirectoriesReply,
@@ -161,7 +161,7 @@ async def test_content_has_its_source_and_falls_back_to_the_store(
         status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["hops"], found["worker"]) == (200, "near", 2, "w2")
     assert (found["version"], found["latest"]) == (7, [{"key": "a", "title": "From near by"}])
-    monkeypatch.setattr("service.store.coordination.requests._CONTENT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("service.store.coordination.worker_requests._CONTENT_TIMEOUT_S", 0.3)
     status, found = await _ask(api, "GET", f"channels/{channel.id}/content")
     assert (status, found["source"], found["version"]) == (200, "store", 1)
     assert [entry["title"] for entry in found["latest"]] == ["First"]

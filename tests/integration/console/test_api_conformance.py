@@ -17,7 +17,14 @@ from service.feeds.entries.version_parts import VersionParts
 from service.model import Channel, PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import (
+from service.store.coordination.bot_requests import (
+    CommandPreview,
+    DryRunReply,
+    DryRunRequest,
+    MessagePreviewReply,
+    MessagePreviewRequest,
+)
+from service.store.coordination.worker_requests import (
     DirectoriesReply,
     DirectoriesRequest,
     LookupReply,
@@ -26,13 +33,6 @@ from service.store.coordination.requests import (
     PollRequest,
     ProbeReply,
     WorkerReply,
-)
-from service.store.delivery.dry_runs import (
-    CommandPreview,
-    DryRunReply,
-    DryRunRequest,
-    MessagePreviewReply,
-    MessagePreviewRequest,
 )
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, rehearsing, worker

@@ -13,7 +13,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.model import PollResult
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import PollReply, WorkerReply
+from service.store.coordination.worker_requests import PollReply, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, make_account, worker
 from tests.support.waiting import until
@@ -38,7 +38,7 @@ async def _ask(
 async def test_people_are_paged_and_found_with_exact_matches_first(store: Store, api: aiohttp.ClientSession) -> None:
     jids = [f"user{n}@example.org" for n in range(7)]
     for jid in jids:
-        await store.users.update(jid)
+        await store.users.mark_welcomed(jid)
     found: list[str] = []
     cursor = ""
     while True:
@@ -49,7 +49,7 @@ async def test_people_are_paged_and_found_with_exact_matches_first(store: Store,
         if not cursor:
             break
     assert found == sorted(jids, key=keys.user_id)
-    await store.users.update("user1@example.org.uk")
+    await store.users.mark_welcomed("user1@example.org.uk")
     _, page = await _ask(api, "GET", "people?q=USER1@example.org")
     assert [person["jid"] for person in page["items"]] == ["user1@example.org", "user1@example.org.uk"]
     assert (await _ask(api, "GET", "people?q=nobody"))[1] == {"items": [], "next": ""}

@@ -116,7 +116,7 @@ async def test_every_api_route_requires_its_scope(served: tuple[str, web.Applica
             set(SCOPES) - {operation.permission.scope, operation.permission.scope.replace("read", "write")},
             SCOPES,
         ):
-            _, token = await store.api_keys.make("k", owner, tuple(scopes), 0.0)
+            _, token = await store.api_keys.create("k", owner, tuple(scopes), 0.0)
             path = served[0] + "/api/v1" + _filled(operation.path)
             async with (
                 aiohttp.ClientSession() as http,

@@ -10,7 +10,7 @@ from service.console.auth.accounts import Passwords
 from service.settings import SettingsInvalid, load
 from service.store import Store
 from service.store.console.accounts import Account
-from service.store.coordination.requests import ContentReply, ProbeReply, WorkerReply
+from service.store.coordination.worker_requests import ContentReply, ProbeReply, WorkerReply
 from tests.support.console import Asked, Visitor, console, logged_in, stranger, worker
 from tests.support.console_pages import fill_every_page
 

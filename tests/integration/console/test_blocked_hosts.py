@@ -84,7 +84,7 @@ async def test_domains_of_people_are_blocked_and_unblocked(
     status, text = await ada.post("/blocked-domains", name="eve@spam.example")
     assert status == 422
     assert "Enter a domain such as example.org" in text
-    await store.users.update("eve@spam.example", welcomed=True)
+    await store.users.mark_welcomed("eve@spam.example")
     assert "Domain blocked" in (await ada.get("/people"))[1]
     async with api.get("blocked-domains") as answer:
         assert list((await answer.json())["items"]) == ["spam.example"]

@@ -12,8 +12,8 @@ from service.overlay.id_space import BITS, to_hex
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.coordination.requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
-from tests.support.channels import make_channel, polled, restate
+from service.store.coordination.worker_requests import ErrorReply, PollReply, ProbeReply, ProbeRequest, WorkerReply
+from tests.support.channels import count_channels, make_channel, polled, restate
 from tests.support.console import Asked, Visitor, explained, stranger, worker
 
 HOSTILE = "<svg onload=alert(1)>{{7*7}}"
@@ -88,7 +88,7 @@ async def test_a_preview_creates_no_channel(store: Store, ada: Visitor) -> None:
         _, text = await ada.post("/channels/add", url="example.org")
     assert "has not been added yet" in text
     assert "The page links to this feed" in text
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0
 
 
 async def test_several_feeds_on_a_page_are_offered(store: Store, ada: Visitor) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from service.model import PollResult
 from service.store import Store
-from service.store.coordination.requests import PollReply
-from tests.support.channels import make_channel, polled
+from service.store.coordination.worker_requests import PollReply
+from tests.support.channels import count_channels, make_channel, polled
 from tests.support.console import TOKEN, Visitor, worker
 
 
@@ -126,7 +126,7 @@ async def test_removing_many_channels_requires_confirmation(store: Store, ada: V
     await store.subscriptions.subscribe("bob@example.org", channels[0].id)
     _, text = await _change(ada, "remove", all="1", q="example")
     assert "Remove 3 channels?" in text
-    assert await store.channels.count() == 3
+    assert await count_channels(store) == 3
     _, text = await _change(ada, "remove", channels[0].id, channels[1].id, sure="1")
     assert "Done: remove, 2 channels." in text
     assert _shown(text) == [channels[2].id]

@@ -6,15 +6,15 @@ from aiohttp import web
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import ProbeReply
-from service.store.delivery.dry_runs import (
+from service.store.coordination.bot_requests import (
     CommandPreview,
     DryRunReply,
     DryRunRequest,
     MessagePreviewReply,
     MessagePreviewRequest,
 )
-from tests.support.channels import make_channel
+from service.store.coordination.worker_requests import ProbeReply
+from tests.support.channels import count_channels, make_channel
 from tests.support.console import TOKEN, Visitor, rehearsing, worker
 
 BOB = "bob@example.org"
@@ -30,7 +30,7 @@ def _echo(asked: DryRunRequest | MessagePreviewRequest) -> DryRunReply | Message
 
 
 async def test_a_dry_run_shows_replies_and_effects(store: Store, ada: Visitor) -> None:
-    await store.users.update(BOB)
+    await store.users.mark_welcomed(BOB)
     path = f"/people/{keys.user_id(BOB)}"
     assert "Dry run" in (await ada.get(path))[1]
     async with rehearsing(store, _echo):
@@ -43,7 +43,7 @@ async def test_a_dry_run_shows_replies_and_effects(store: Store, ada: Visitor) -
 
 
 async def test_a_dry_run_requires_a_bot(store: Store, ada: Visitor) -> None:
-    await store.users.update(BOB)
+    await store.users.mark_welcomed(BOB)
     status, text = await ada.post(f"/people/{keys.user_id(BOB)}/rehearsal", command="list")
     assert status == 503
     assert "No bot is connected" in text
@@ -64,7 +64,7 @@ async def test_a_channel_preview_has_an_example_notification(store: Store, ada: 
 
 
 async def test_the_api_dry_runs_commands(store: Store, served: tuple[str, web.Application]) -> None:
-    await store.users.update(BOB)
+    await store.users.mark_welcomed(BOB)
     channel = await make_channel(store)
     headers = {"Authorization": f"Bearer {TOKEN}"}
     async with aiohttp.ClientSession(f"{served[0]}/api/v1/", headers=headers) as api, rehearsing(store, _echo):
@@ -92,4 +92,4 @@ async def test_the_api_previews_channels(store: Store, served: tuple[str, web.Ap
         for status in (422, 300):
             async with api.post("channels/preview", json={"url": url}) as answer:
                 assert answer.status == status
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0

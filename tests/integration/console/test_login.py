@@ -49,7 +49,7 @@ async def test_the_first_account_requires_the_setup_link(store: Store, eve: Visi
     await store.accounts.new_setup_token()
     assert (await eve.get("/setup"))[0] == 403
     assert (await eve.post("/setup", token="guess", name="eve", password=PASSWORD, again=PASSWORD))[0] == 403
-    assert not await store.accounts.any_exist()
+    assert not await store.accounts.all()
 
 
 @pytest.mark.parametrize(

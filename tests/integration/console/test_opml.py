@@ -16,7 +16,7 @@ from service.feeds.urls import channel_id
 from service.model import Channel, FeedLink
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.requests import ErrorReply, ProbeReply, ProbeRequest, WorkerReply
+from service.store.coordination.worker_requests import ErrorReply, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, Visitor, worker
 

@@ -23,7 +23,7 @@ from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from service.store.console.accounts import Role
-from service.store.coordination.requests import ContentReply, PollReply, ProbeReply, ProgressReply
+from service.store.coordination.worker_requests import ContentReply, PollReply, ProbeReply, ProgressReply
 from tests.support.channels import change, make_channel, polled, publish
 from tests.support.console import TOKEN, Visitor, logged_in, worker
 

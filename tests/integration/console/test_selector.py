@@ -7,7 +7,7 @@ from aiohttp import web
 from service.feeds.urls import page_url
 from service.model import Channel, Entry
 from service.store import Store
-from service.store.coordination.requests import MoveReply, MoveRequest, ProbeReply, ProbeRequest, WorkerReply
+from service.store.coordination.worker_requests import MoveReply, MoveRequest, ProbeReply, ProbeRequest, WorkerReply
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Asked, Visitor, worker
 

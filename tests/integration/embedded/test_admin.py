@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from service.settings import Settings
-from service.store import Store, connect
+from service.store import Store, open_store
 from service.store.client import keys
 from tests.support.channels import make_channel, restate
 from tests.support.console import TOKEN, console
@@ -22,7 +22,7 @@ Call = Callable[..., Awaitable[tuple[int, str, str]]]
 
 @asynccontextmanager
 async def _store(url: str) -> AsyncIterator[Store]:
-    store = await connect(Settings(redis_url=url))
+    store = open_store(Settings(redis_url=url))
     try:
         yield store
     finally:

@@ -37,7 +37,7 @@ from service.operations.doctor import (
     judge_redis,
     worst_severity,
 )
-from service.store import connect, opened
+from service.store import open_store, opened
 from tests.support.bot_in_process import serving
 from tests.support.waiting import until
 
@@ -176,7 +176,7 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
     """The XMPP servers under test close the older one of two connections of a component."""
     monkeypatch.setattr("bots.inbound.intake.CHECKPOINT_INTERVAL_S", 0.05)
     configured = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
-    store = await connect(configured)
+    store = open_store(configured)
     async with serving(configured, store) as bot:
         await until(lambda: store.inbound_log.caught_up_until_s(configured.xmpp_jid), "it is noted")
         session = bot.connection._session_number
@@ -258,7 +258,7 @@ async def announced_bot(configured: settings.Settings, why_not: str) -> AsyncIte
         if why_not:
             raise CoronetError(why_not)
 
-    store = await connect(configured)
+    store = open_store(configured)
     try:
         async with serve_health("127.0.0.1", 0, ready) as health:
             await store.bot_endpoints.announce(f"{health.url}/metrics")

@@ -14,7 +14,7 @@ import pytest
 from service.errors import AddressRefused
 from service.net.address_guard import DEFAULT_PORTS
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 from tests.support.fetcher_process import FetcherProcess, run_fetcher
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, UNREACHABLE, Namespace, namespace
@@ -226,7 +226,7 @@ def test_the_guard_applies_to_coronet_inspect(place: Namespace, url: str, status
 
 @pytest.mark.usefixtures("world")
 async def test_the_guard_applies_to_probes_of_workers(place: Namespace, clean_redis: str) -> None:
-    store = await connect(Settings(redis_url=clean_redis))
+    store = open_store(Settings(redis_url=clean_redis))
     try:
         with place.running(CORONET, "worker", CORONET_REDIS_URL=clean_redis):
             await until(store.ring.nodes, "the worker joins the ring")

@@ -10,7 +10,7 @@ import pytest
 from service.discovery.visibility import is_public
 from service.errors import AddressRefused
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
 from tests.support.fetcher_process import FetcherProcess, run_fetcher
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, Namespace, namespace
@@ -100,7 +100,7 @@ def test_coronet_inspect_reads_an_allowed_network(place: Namespace) -> None:
 
 @pytest.mark.usefixtures("world")
 async def test_a_channel_in_an_allowed_network_is_never_public(place: Namespace, clean_redis: str) -> None:
-    store = await connect(Settings(redis_url=clean_redis))
+    store = open_store(Settings(redis_url=clean_redis))
     settings = {"CORONET_REDIS_URL": clean_redis, "CORONET_ALLOWED_NETWORKS": ALLOWED}
     try:
         with place.running(CORONET, "worker", **settings):

@@ -38,7 +38,7 @@ async def channel_with(store: Store, subscribers: int, url: str = "https://examp
 
 
 async def name(store: Store, registrar: DirectoryRegistrar, *channels: Channel) -> None:
-    counts = await store.subscriptions.counts([channel.id for channel in channels])
+    counts = await store.channel_index.count([channel.id for channel in channels])
     await registrar.schedule_changed([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
     await registrar.register_due()
 

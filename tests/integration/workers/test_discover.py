@@ -24,7 +24,7 @@ async def subscribed(store: Store, url: str, readers: int) -> Channel:
 
 
 async def registered(store: Store, *channels: Channel) -> None:
-    counts = await store.subscriptions.counts([channel.id for channel in channels])
+    counts = await store.channel_index.count([channel.id for channel in channels])
     await register_names(store, list(zip((channel.id for channel in channels), counts, strict=True)))
 
 

@@ -47,7 +47,7 @@ async def publish(store: Store, channel: Channel, *changes: Change, base: int = 
 async def upkeep(store: Store, *channels: Channel, registrar: DirectoryRegistrar | None = None) -> DirectoryRegistrar:
     """Run one round of upkeep of an owner of these channels, a new one if none is given."""
     registrar = registrar or DirectoryRegistrar(store, SystemClock(), 3)
-    counts = await store.subscriptions.counts([channel.id for channel in channels])
+    counts = await store.channel_index.count([channel.id for channel in channels])
     await registrar.schedule_changed([(channel.id, count) for channel, count in zip(channels, counts, strict=True)])
     await registrar.register_due()
     return registrar

@@ -26,8 +26,9 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
-from service.store.coordination.requests import InboxMessage, MessageKind
+from service.store.coordination.worker_requests import InboxMessage
 from tests.integration.workers.conftest import StartWorker
+from tests.support.channels import count_channels
 from tests.support.waiting import until
 
 ALICE = "alice@localhost"
@@ -84,7 +85,7 @@ async def test_malformed_messages_end_no_node(
     await start_worker()
     await nodes_in_the_ring(store, 1)
     (node,) = await store.ring.nodes()
-    kinds: tuple[MessageKind, ...] = ("ask", "fanout", "peer", "push", "share")
+    kinds = ("ask", "fanout", "peer", "push", "share")
     await store.node_inboxes.send([(node.id, InboxMessage(kind, "", b"\xff")) for kind in kinds])
     await subscribed(store, publisher.feed_url())
     assert [each.id for each in await store.ring.nodes()] == [node.id]
@@ -252,7 +253,7 @@ async def test_an_unusable_url_gets_an_error_and_creates_nothing(
     await nodes_in_the_ring(store, 1)
     with pytest.raises(error):
         await store.worker_requests.probe(publisher.url + path)
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0
 
 
 async def test_a_request_without_workers_fails_at_once(store: Store) -> None:
@@ -277,7 +278,7 @@ async def test_a_bot_with_a_wrong_clock_gets_replies(
     await start_worker()
     await nodes_in_the_ring(store, 1)
     wrong = SimpleNamespace(time=lambda: time.time() - 3600, monotonic=time.monotonic)
-    monkeypatch.setattr("service.store.coordination.requests.time", wrong)
+    monkeypatch.setattr("service.store.coordination.worker_requests.time", wrong)
     assert (await store.worker_requests.probe(publisher.feed_url())).channel is not None
 
 

@@ -13,7 +13,6 @@ from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store
 from service.store.client import keys
-from service.store.client.connection import BatchingClient
 from service.store.subscriptions.keyspaces import KeyspaceStore, run_move
 from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
@@ -40,7 +39,7 @@ class Dying(KeyspaceStore):
     """Keyspaces of a balancer that dies before its last step, or after it but before the reply."""
 
     def __init__(self, store: Store, survives: int, *, done: bool) -> None:
-        super().__init__(BatchingClient(store.redis), store.keyspaces.map, store.keyspaces.bits)
+        super().__init__(store.redis, store.keyspaces.map, store.keyspaces.bits)
         self.left, self._done = survives, done
 
     async def carry_out(self, step: Step) -> Outcome:

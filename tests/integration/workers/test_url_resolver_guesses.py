@@ -7,8 +7,9 @@ import pytest
 
 from service.errors import NotAFeed
 from service.store import Store
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from tests.integration.workers.conftest import StartWorker
+from tests.support.channels import count_channels
 from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import Handler, ok, raw_publisher, redirect
 from tests.support.waiting import until
@@ -60,7 +61,7 @@ async def test_a_page_without_a_feed_can_be_watched_itself(store: Store, start_w
     async with raw_publisher(site({"/blog/": _PAGE})) as publisher:
         assert await store.worker_requests.probe(publisher.url("/blog/")) == ProbeReply(page=True)
         assert [head.split()[1] for head in publisher.requests] == ["/blog/", "/feed", "/rss.xml"]
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0
 
 
 async def test_common_urls_are_tried_only_for_a_page(store: Store, start_worker: StartWorker) -> None:
@@ -69,4 +70,4 @@ async def test_common_urls_are_tried_only_for_a_page(store: Store, start_worker:
         with pytest.raises(NotAFeed):
             await store.worker_requests.probe(publisher.url("/blog/"))
         assert [head.split()[1] for head in publisher.requests] == ["/blog/"]
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0

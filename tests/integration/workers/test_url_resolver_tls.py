@@ -7,7 +7,8 @@ import pytest
 import trustme
 
 from service.settings import Settings
-from service.store import connect
+from service.store import open_store
+from tests.support.channels import count_channels
 from tests.support.internet import Internet, Zone, internet
 from tests.support.netns import CORONET, Namespace, namespace
 from tests.support.waiting import until
@@ -33,7 +34,7 @@ def world(place: Namespace, tmp_path: Path) -> Iterator[Internet]:
 async def test_an_http_feed_resolves_to_its_https_url_if_both_are_equal(
     place: Namespace, world: Internet, clean_redis: str, tmp_path: Path
 ) -> None:
-    store = await connect(Settings(redis_url=clean_redis))
+    store = open_store(Settings(redis_url=clean_redis))
     trusted = {"CORONET_REDIS_URL": clean_redis, "SSL_CERT_FILE": str(tmp_path / "authority.pem")}
 
     async def followed_for(url: str) -> str:
@@ -49,6 +50,6 @@ async def test_an_http_feed_resolves_to_its_https_url_if_both_are_equal(
             # Another feed, a port of its own, a certificate that proves nothing: each stays what was asked for.
             for url in ("http://public.example/other", "http://public.example:8080/feed", "http://unproved.example/"):
                 assert await followed_for(url) == url
-            assert await store.channels.count() == 4
+            assert await count_channels(store) == 4
     finally:
         await store.close()

@@ -10,6 +10,7 @@ from service.feeds.urls import page_url
 from service.model import Change, ChannelId
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker
+from tests.support.channels import count_channels
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until
 
@@ -83,4 +84,4 @@ async def test_a_selector_without_a_match_is_an_error_and_creates_nothing(
     async with raw_publisher(Shop().answer) as publisher:
         with pytest.raises(BadUrl, match=selector.replace("[", r"\[")):
             await store.worker_requests.probe(page_url(publisher.url("/"), selector), as_page=True)
-    assert await store.channels.count() == 0
+    assert await count_channels(store) == 0

@@ -9,7 +9,7 @@ from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.discovery.queries.query import Correction, SearchHit
 from service.feeds.urls import channel_id, page_url
 from service.model import Entry, FeedLink
-from service.store.coordination.requests import ProbeReply
+from service.store.coordination.worker_requests import ProbeReply
 from tests.support.poll_explanations import explanation
 from tests.unit.bots.fake_requests import NOW_S, TOPICS, Person, feed, page
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.store.client.cluster_routing import READ_ONLY_MARKER, is_write, parse_slots, slot_of
+from service.store.client.cluster_routing import READ_ONLY_MARKER, SlotMap, is_write, slot_of
 from service.store.client.node_connections import Command
 
 
@@ -29,7 +29,8 @@ def test_only_what_may_change_something_waits_for_a_replica() -> None:
 def test_a_map_says_who_has_which_slot_and_who_has_a_copy() -> None:
     """A node that does not know its own address leaves it out: it is where we asked."""
     first, second = [b"10.0.0.1", 7000, b"id"], [b"", 7001, b"id"]
-    found = parse_slots([[8192, 16383, second], [0, 8191, first, [b"10.0.0.3", 7002, b"id"]]], ("10.0.0.2", 7001))
+    found = SlotMap()
+    found.update([[8192, 16383, second], [0, 8191, first, [b"10.0.0.3", 7002, b"id"]]], ("10.0.0.2", 7001))
     assert [found.master(slot) for slot in (0, 8191, 8192, 16383)] == [("10.0.0.1", 7000)] * 2 + [
         ("10.0.0.2", 7001)
     ] * 2

@@ -1,7 +1,7 @@
 """Requests of the console to a connected bot: a dry run of commands, or the preview of a message.
 
 The bot changes nothing and sends nothing to users. Requests wait in one list, from which any connected bot takes the
-next request. Replies use the keys of :mod:`service.store.coordination.requests`.
+next request. Replies use the keys of :mod:`service.store.coordination.worker_requests`.
 """
 
 import secrets
@@ -14,8 +14,8 @@ import msgspec
 from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, RedisRepository
-from service.store.coordination.requests import ErrorReply, expect_reply, next_reply, send_reply
+from service.store.client.redis_client import MAX_BLOCK_S, RedisRepository
+from service.store.coordination.worker_requests import ErrorReply, expect_reply, next_reply, send_reply
 
 _TIMEOUT_S = 12.0
 _REQUESTS_TTL_S = 60
@@ -57,7 +57,7 @@ class MessagePreviewReply(msgspec.Struct, frozen=True, tag=True):
 
 
 BotReply = DryRunReply | MessagePreviewReply | ErrorReply
-_ANSWER: Final[Any] = BotReply
+_REPLY_TYPES: Final[Any] = BotReply
 
 
 class BotRequest(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class BotRequest(msgspec.Struct, frozen=True):
     until_s: float
 
 
-class DryRunQueue(RedisRepository):
+class BotRequests(RedisRepository):
     """Sends requests to a connected bot and waits for replies. Every method may raise StoreUnavailable."""
 
     async def dry_run(self, jid: str, commands: tuple[str, ...]) -> tuple[CommandPreview, ...]:
@@ -100,28 +100,24 @@ class DryRunQueue(RedisRepository):
         if not popped:
             return None
         try:
-            question = msgspec.msgpack.decode(popped[1], type=BotRequest)
+            request = msgspec.msgpack.decode(popped[1], type=BotRequest)
         except msgspec.MsgspecError:
             return None  # sent by another version of Coronet
-        return question if question.until_s > await self._now_s() else None
+        return request if request.until_s > await self._redis.time_s() else None
 
-    async def reply(self, question: BotRequest, answer: BotReply) -> None:
+    async def reply(self, request: BotRequest, reply: BotReply) -> None:
         """Reply to a request. Bots call this."""
-        await send_reply(self._redis, question.id, answer)
+        await send_reply(self._redis, request.id, reply)
 
     async def _ask(self, body: DryRunRequest | MessagePreviewRequest) -> object:
         if not await self._redis.call("EXISTS", keys.BOT_AVAILABLE):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
-        question = BotRequest(secrets.token_urlsafe(12), body, await self._now_s() + _TIMEOUT_S)
-        packed = msgspec.msgpack.encode(question)
+        request = BotRequest(secrets.token_urlsafe(12), body, await self._redis.time_s() + _TIMEOUT_S)
+        packed = msgspec.msgpack.encode(request)
         await self._redis.call_many(
             [("RPUSH", keys.BOT_REQUESTS, packed), ("EXPIRE", keys.BOT_REQUESTS, _REQUESTS_TTL_S)]
         )
-        answer = await next_reply(self._redis, question.id, time.monotonic() + _TIMEOUT_S, _ANSWER)
-        if answer is None:
+        reply = await next_reply(self._redis, request.id, time.monotonic() + _TIMEOUT_S, _REPLY_TYPES)
+        if reply is None:
             raise NoWorker(f"The bot did not answer within {_TIMEOUT_S:.0f} s. Is one connected?")
-        return answer
-
-    async def _now_s(self) -> float:
-        seconds, micros = await self._redis.call("TIME")
-        return int(seconds) + int(micros) / 1e6
+        return reply

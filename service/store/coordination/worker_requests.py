@@ -23,16 +23,13 @@ from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.store.client import keys
-from service.store.client.connection import MAX_BLOCK_S, BatchingClient, Command, RedisClient
+from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, RedisRepository
+from service.store.client.streams import append_command, wait_for_entries
 from service.store.coordination.leases import Ring
 from service.store.coordination.request_budgets import BlockedHosts
 
-_INBOX_LENGTH = 10_000
+_MESSAGES_PER_READ = 500
 _INBOX_TTL_S = 3600
-
-MessageKind = Literal["peer", "ask", "push", "share", "fanout"]
-
-_KINDS: dict[bytes, MessageKind] = {b"ask": "ask", b"push": "push", b"share": "share", b"fanout": "fanout"}
 
 
 class InboxMessage(msgspec.Struct, frozen=True):
@@ -45,28 +42,23 @@ class InboxMessage(msgspec.Struct, frozen=True):
     - ``fanout``: the owner of the channel whose id is the payload asks for help with its fan-out.
     """
 
-    kind: MessageKind
+    kind: str
     sender: str
     payload: bytes
 
 
-class NodeInboxes:
+class NodeInboxes(RedisRepository):
     """Inboxes of workers. A message may be lost; its protocol then sends it again."""
-
-    def __init__(self, redis: RedisClient, batching: BatchingClient) -> None:
-        """Create the repository, which waits for messages through ``redis``, and uses ``batching`` otherwise."""
-        self._redis = redis
-        self._batching = batching
 
     async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
         """Append each message to the inbox of its node, in order and in one round trip."""
         commands: list[Command] = []
         for to, message in messages:
             fields = ("k", message.kind, "f", message.sender, "m", message.payload)
-            commands.append(("XADD", keys.inbox(to), "MAXLEN", "~", _INBOX_LENGTH, "*", *fields))
+            commands.append(append_command(keys.inbox(to), *fields))
         # Inboxes of nodes that are gone expire.
         commands += [("EXPIRE", keys.inbox(to), _INBOX_TTL_S) for to in dict.fromkeys(to for to, _ in messages)]
-        await self._batching.call_many(commands)
+        await self._redis.call_many(commands)
 
     async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
         """Wait for messages in the node's inbox after the entry with the id ``after``; "0" stands for the beginning.
@@ -74,25 +66,18 @@ class NodeInboxes:
         Return the messages and the id of the last entry read. A message is lost if the reader fails before it has
         processed it.
         """
-        block_ms = int(MAX_BLOCK_S * 1000)
-        found = await self._redis.call_blocking(
-            "XREAD", "COUNT", 500, "BLOCK", block_ms, "STREAMS", keys.inbox(node), after
-        )
-        messages = []
-        for _, entries in found or ():
-            for entry, fields in entries:
-                after = entry.decode()
-                messages.append(InboxMessage(_KINDS.get(fields[b"k"], "peer"), fields[b"f"].decode(), fields[b"m"]))
-        return messages, after
+        found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
+        messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]
+        return messages, found[-1][0] if found else after
 
-    async def trim(self, node: NodeId, place: str) -> None:
-        """Delete the messages in the node's inbox before the entry with the id ``place``."""
-        await self._batching.call("XTRIM", keys.inbox(node), "MINID", place)
+    async def trim(self, node: NodeId, entry_id: str) -> None:
+        """Delete the messages in the node's inbox before the entry ``entry_id``."""
+        await self._redis.call("XTRIM", keys.inbox(node), "MINID", entry_id)
 
     async def delete(self, nodes: tuple[NodeId, ...]) -> None:
         """Delete the inboxes of nodes that have left the ring."""
         if nodes:
-            await self._batching.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
+            await self._redis.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
 
 
 _REPLY_TTL_S = 60
@@ -303,32 +288,31 @@ WorkerReply = (
 )
 
 
-_ANSWER: Final[Any] = WorkerReply
+_REPLY_TYPES: Final[Any] = WorkerReply
 _A = TypeVar("_A")
-_B = TypeVar("_B")
 
 
-async def next_reply(redis: RedisClient, ident: str, until_s: float, among: type[_A]) -> _A | None:
+async def next_reply(redis: RedisClient, ident: str, until_s: float, reply_type: type[_A]) -> _A | None:
     """Wait for the next reply to the request with the id ``ident``; return None if none arrives until ``until_s``.
 
-    ``until_s`` is a time of the monotonic clock. ``among`` is the union of the expected types of replies. If the reply
-    is an ErrorReply, its error is raised.
+    ``until_s`` is a time of the monotonic clock. ``reply_type`` is the union of the expected types of replies. If the
+    reply is an ErrorReply, its error is raised.
     """
     while (left_s := until_s - time.monotonic()) > 0:
         found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
         if found:
-            answer = msgspec.msgpack.decode(found[1], type=among)
-            if isinstance(answer, ErrorReply):
-                raise from_fault(answer.fault)
-            return answer
+            reply = msgspec.msgpack.decode(found[1], type=reply_type)
+            if isinstance(reply, ErrorReply):
+                raise from_fault(reply.fault)
+            return reply
     return None
 
 
-def expect_reply(answer: object, kind: type[_B]) -> _B:
-    """Return ``answer`` if its type is ``kind``. Raises :class:`NoWorker` if it is not."""
-    if isinstance(answer, kind):
-        return answer
-    raise NoWorker(f"{type(answer).__name__} is no answer to that request: the fleet's versions differ.")
+def expect_reply(reply: object, kind: type[_A]) -> _A:
+    """Return ``reply`` if its type is ``kind``. Raises :class:`NoWorker` if it is not."""
+    if isinstance(reply, kind):
+        return reply
+    raise NoWorker(f"{type(reply).__name__} is no answer to that request: the fleet's versions differ.")
 
 
 class WorkerRequests:
@@ -364,12 +348,12 @@ class WorkerRequests:
         """Return how often a channel is polled, and why."""
         return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
-    async def content(self, cid: ChannelId, timeout_s: float = _CONTENT_TIMEOUT_S) -> ContentReply:
+    async def content(self, cid: ChannelId) -> ContentReply:
         """Return a channel's latest entries from the nearest worker that has a copy.
 
         If no worker replies, the caller has to read the store.
         """
-        return await self._ask(cid, ContentRequest(cid), ContentReply, timeout_s)
+        return await self._ask(cid, ContentRequest(cid), ContentReply, _CONTENT_TIMEOUT_S)
 
     async def outline(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL."""
@@ -435,11 +419,11 @@ class WorkerRequests:
         request = WorkerRequest(secrets.token_urlsafe(12), body, now_s + timeout_s)
         await self._inboxes.send([(owner, InboxMessage("ask", "", msgspec.msgpack.encode(request)))])
         until_s = time.monotonic() + timeout_s
-        while (answer := await next_reply(self._redis, request.id, until_s, _ANSWER)) is not None:
-            if not isinstance(answer, ProgressReply):
-                return expect_reply(answer, kind)
+        while (reply := await next_reply(self._redis, request.id, until_s, _REPLY_TYPES)) is not None:
+            if not isinstance(reply, ProgressReply):
+                return expect_reply(reply, kind)
             if on_progress is not None:
-                await on_progress(answer)
+                await on_progress(reply)
         raise NoWorker(f"No worker answered within {timeout_s:.0f} s. Try again in a moment.")
 
     async def reply(self, request: WorkerRequest, reply: WorkerReply) -> None:
@@ -447,7 +431,7 @@ class WorkerRequests:
         await send_reply(self._redis, request.id, reply)
 
 
-async def send_reply(redis: RedisClient, ident: str, answer: msgspec.Struct) -> None:
-    """Send ``answer`` as a reply to the request with id ``ident``."""
+async def send_reply(redis: RedisClient, ident: str, reply: msgspec.Struct) -> None:
+    """Send ``reply`` as a reply to the request with id ``ident``."""
     key = keys.reply(ident)
-    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(answer)), ("EXPIRE", key, _REPLY_TTL_S)])
+    await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(reply)), ("EXPIRE", key, _REPLY_TTL_S)])

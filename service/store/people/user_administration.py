@@ -1,27 +1,18 @@
-"""Users as admins see them (listed, suspended, limited, erased), and invitation codes.
+"""Users as admins see them: listed, suspended, limited and erased."""
 
-An invitation code is random and only its SHA-256 is stored, so that codes cannot be read from Redis.
-"""
-
-import hashlib
-import secrets
+import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from service.model import UserId
 from service.net.sites import domain_of_jid
 from service.store.client import keys
-from service.store.client.connection import RedisClient, RedisRepository
+from service.store.client.redis_client import RedisClient
 from service.store.coordination.request_budgets import BlockedHosts
 from service.store.delivery.outbox import Outbox
 from service.store.people.erasure import Erasure
-
-_RESTRICTIONS = ("jid", "suspended", "most_subscriptions")
-_COMMANDS_PER_PERSON = 7
-"""Number of commands that read one user."""
 
 
 class Person(msgspec.Struct, frozen=True):
@@ -50,10 +41,10 @@ class Person(msgspec.Struct, frozen=True):
 class People:
     """All users who have ever written to a bot. Every method may raise :class:`StoreUnavailable`."""
 
-    def __init__(self, redis: RedisClient, forgetting: Erasure, outbox: Outbox, blocked_domains: BlockedHosts) -> None:
+    def __init__(self, redis: RedisClient, erasure: Erasure, outbox: Outbox, blocked_domains: BlockedHosts) -> None:
         self._redis = redis
         self._blocked_domains = blocked_domains
-        self._forgetting = forgetting
+        self._erasure = erasure
         self._outbox = outbox
 
     async def ids(self) -> list[UserId]:
@@ -72,28 +63,43 @@ class People:
 
     async def get_many(self, uids: Sequence[UserId]) -> list[Person | None]:
         """Return users in the order of ``uids``; None for an unknown user."""
-        commands = [
-            command
-            for uid in uids
-            for command in (
-                ("HMGET", keys.user(uid), "jid", "receipts"),
-                ("HMGET", keys.restrictions(uid), *_RESTRICTIONS),
-                ("HLEN", keys.user_index(uid)),
-                ("HLEN", keys.saved_searches(uid)),
-                ("XLEN", keys.outbox(uid)),
-                ("HLEN", keys.in_flight(uid)),
-                ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
-            )
-        ]
-        replies = await self._redis.call_many(commands)
-        own = (replies[_COMMANDS_PER_PERSON * place : _COMMANDS_PER_PERSON * (place + 1)] for place in range(len(uids)))
-        people = [_person(uid, each) for uid, each in zip(uids, own, strict=True)]
+        people = await asyncio.gather(*map(self._read, uids))
         domains = [domain_of_jid(each.jid) if each else "" for each in people]
         blocked = await self._blocked_domains.matching(domains)
         return [
             msgspec.structs.replace(each, blocked_domain=name) if each else None
             for each, name in zip(people, blocked, strict=True)
         ]
+
+    async def _read(self, uid: UserId) -> Person | None:
+        """Return a user without the blocked domain; None for an unknown user."""
+        replies = await self._redis.call_many(
+            [
+                ("HMGET", keys.user(uid), "jid", "receipts"),
+                ("HMGET", keys.restrictions(uid), "jid", "suspended", "most_subscriptions"),
+                ("HLEN", keys.user_index(uid)),
+                ("HLEN", keys.saved_searches(uid)),
+                ("XLEN", keys.outbox(uid)),
+                ("HLEN", keys.in_flight(uid)),
+                ("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1),
+            ]
+        )
+        (known, receipts), (restricted, suspended, most), subscriptions, watches, queued, in_flight, oldest = replies
+        jid = known or restricted
+        if jid is None:
+            return None
+        return Person(
+            id=uid,
+            jid=jid.decode(),
+            subscriptions=subscriptions,
+            watches=watches,
+            suspended=suspended == b"1",
+            most_subscriptions=int(most) if most else None,
+            queued=queued,
+            in_flight=in_flight,
+            waiting_since_s=int(oldest[0][0].partition(b"-")[0]) / 1000 if oldest else None,
+            receipts=receipts == b"1",
+        )
 
     async def get(self, uid: UserId) -> Person | None:
         """Return a user; None if the id is unknown."""
@@ -119,64 +125,9 @@ class People:
         if jid:
             limits = (keys.restrictions(uid), *(keys.usage_count(uid, what) for what in keys.USAGE_KINDS))
             await self._redis.call_many([("DEL", *limits), ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid)])
-            await self._forgetting.erase(jid)
+            await self._erasure.erase(jid)
         return bool(jid)
 
     async def _set(self, uid: UserId, field: str, value: str) -> bool:
-        own = (keys.user(uid), keys.restrictions(uid))
-        return bool(await self._redis.run_script("user_restrict", own, field, value))
-
-
-def _person(uid: UserId, replies: Sequence[Any]) -> Person | None:
-    (known, receipts), (restricted, suspended, most), subscriptions, watches, queued, in_flight, oldest = replies
-    jid = known or restricted
-    if jid is None:
-        return None
-    return Person(
-        id=uid,
-        jid=jid.decode(),
-        subscriptions=subscriptions,
-        watches=watches,
-        suspended=suspended == b"1",
-        most_subscriptions=int(most) if most else None,
-        queued=queued,
-        in_flight=in_flight,
-        waiting_since_s=int(oldest[0][0].partition(b"-")[0]) / 1000 if oldest else None,
-        receipts=receipts == b"1",
-    )
-
-
-_CODE_BYTES = 9
-
-
-class InvitationCodes(RedisRepository):
-    """Invitation codes, and the users whom a code has admitted (guests). Methods may raise StoreUnavailable."""
-
-    async def create(self, uses: int, lasts_s: float) -> str:
-        """Return a new code that admits up to ``uses`` users and is valid for ``lasts_s`` seconds."""
-        code = secrets.token_urlsafe(_CODE_BYTES)
-        await self._redis.call("HSET", keys.INVITATION_CODES, _digest(code), f"{uses} {int(time.time() + lasts_s)}")
-        return code
-
-    async def accept(self, jid: str, code: str) -> bool:
-        """Use a code to admit the user ``jid``; return False if the code is invalid.
-
-        The result is True for a user whom any code has admitted before.
-        """
-        own = (keys.INVITATION_CODES, keys.GUESTS)
-        uid = keys.user_id(jid)
-        return bool(await self._redis.run_script("invitation_accept", own, _digest(code), uid, int(time.time())))
-
-    async def is_valid(self, code: str) -> bool:
-        """Return whether a code would admit a user."""
-        found = await self._redis.call("HGET", keys.INVITATION_CODES, _digest(code))
-        uses, until = map(int, (found or b"0 0").split())
-        return uses > 0 and until > time.time()
-
-    async def is_guest(self, jid: str) -> bool:
-        """Return whether a code has admitted a user."""
-        return bool(await self._redis.call("SISMEMBER", keys.GUESTS, keys.user_id(jid)))
-
-
-def _digest(code: str) -> str:
-    return hashlib.sha256(code.encode("utf-8", "replace")).hexdigest()
+        script_keys = (keys.user(uid), keys.restrictions(uid))
+        return bool(await self._redis.run_script("user_restrict", script_keys, field, value))

@@ -8,27 +8,25 @@ import pytest
 from redis.exceptions import RedisError
 
 from service.errors import StoreUnavailable
+from service.settings import Settings
 from service.store import Store
-from service.store.client.cluster_routing import Address
-from service.store.client.connection import BatchingClient, Command, RedisClient
+from service.store.client.cluster_routing import Address, NodePools
+from service.store.client.redis_client import Command, RedisClient
 
 
 async def test_each_caller_gets_its_own_replies(store: Store) -> None:
-    together = BatchingClient(store.redis)
     asked: list[list[Command]] = [[("ECHO", "a"), ("ECHO", "b")], [], [("ECHO", "c")]]
-    assert await asyncio.gather(*map(together.call_many, asked)) == [[b"a", b"b"], [], [b"c"]]
+    assert await asyncio.gather(*map(store.redis.call_many, asked)) == [[b"a", b"b"], [], [b"c"]]
 
 
 async def test_a_cancelled_caller_does_not_affect_others(store: Store) -> None:
-    together = BatchingClient(store.redis)
-    gone, stays = (asyncio.ensure_future(together.call_many([("ECHO", name)])) for name in ("a", "b"))
+    gone, stays = (asyncio.ensure_future(store.redis.call_many([("ECHO", name)])) for name in ("a", "b"))
     await asyncio.sleep(0)
     gone.cancel()
     assert await stays == [b"b"]
 
 
 async def test_an_error_affects_only_the_caller_of_the_command(store: Store) -> None:
-    together = BatchingClient(store.redis)
     await store.redis.call("SET", "cn:{x}:text", "no list")
     asked: list[list[Command]] = [
         [("ECHO", "a"), ("LPUSH", "cn:{x}:text", "b")],
@@ -36,32 +34,27 @@ async def test_an_error_affects_only_the_caller_of_the_command(store: Store) -> 
         [("LLEN", "cn:{x}:text")],
     ]
     async with asyncio.timeout(5):
-        first, second, third = await asyncio.gather(*map(together.call_many, asked), return_exceptions=True)
+        first, second, third = await asyncio.gather(*map(store.redis.call_many, asked), return_exceptions=True)
     assert isinstance(first, RedisError)
     assert second == [b"c"]
     assert isinstance(third, RedisError)
     with pytest.raises(RedisError, match="WRONGTYPE"):
-        await together.call_many(asked[0])
+        await store.redis.call_many(asked[0])
 
 
 async def test_a_rejected_command_affects_only_its_caller(store: Store) -> None:
-    together = BatchingClient(store.redis)
     refuses: Command = ("EVAL", "return redis.error_reply('MISCONF cannot write')", 0)
     asked: list[list[Command]] = [[refuses], [("ECHO", "c")]]
-    refused, answered = await asyncio.gather(*map(together.call_many, asked), return_exceptions=True)
+    refused, answered = await asyncio.gather(*map(store.redis.call_many, asked), return_exceptions=True)
     assert isinstance(refused, StoreUnavailable)
     assert answered == [b"c"]
 
 
-class _OneNodeIsDown(RedisClient):
-    """A client of a cluster with two nodes, one of which is unavailable; a command's argument determines its node."""
+class _OneNodeIsDown(NodePools):
+    """Pools of a cluster with two nodes, one of which is unavailable; a command's argument determines its node."""
 
     def __init__(self) -> None:
         self.sent: list[Sequence[Command]] = []
-
-    @property
-    def is_cluster(self) -> bool:
-        return True
 
     def node_of(self, command: Command) -> Address | None:
         return str(command[1]), 1
@@ -74,16 +67,17 @@ class _OneNodeIsDown(RedisClient):
 
 
 async def test_an_unavailable_node_delays_only_its_own_commands() -> None:
-    link = _OneNodeIsDown()
-    together = BatchingClient(link)
-    waits = asyncio.ensure_future(together.call_many([("a", "down"), ("b", "up")]))
+    link, pools = RedisClient(Settings()), _OneNodeIsDown()
+    link._slots.masters = [("down", 1), ("up", 1)]
+    link._prompt = pools
+    waits = asyncio.ensure_future(link.call_many([("a", "down"), ("b", "up")]))
     try:
         async with asyncio.timeout(5):
-            replies = await asyncio.gather(together.call_many([("c", "up")]), together.call_many([("d", "up")]))
+            replies = await asyncio.gather(link.call_many([("c", "up")]), link.call_many([("d", "up")]))
         assert [*replies] == [["c"], ["d"]]
-        assert len(link.sent) == 2
+        assert len(pools.sent) == 2
         assert not waits.done()
     finally:
         waits.cancel()
-        for sending in together._sending:
+        for sending in link._sending:
             sending.cancel()

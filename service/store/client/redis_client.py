@@ -1,0 +1,259 @@
+"""Client of Redis: commands, scripts and batches, over the connection pools of one Redis or of a Redis Cluster.
+
+The commands of one iteration of the event loop are sent in one round trip: a single command takes about 0.3 ms of
+processor time, and a command among many takes a tenth of that. In a cluster, commands are batched by node, so that an
+unavailable node delays only its own commands. Errors of the driver are raised as :class:`StoreUnavailable` if Redis is
+unavailable, and as they are if the command is wrong.
+
+A script is sent in full once per connection, and by its digest afterwards (see ``node_connections``).
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache, partial
+from importlib.resources import files
+from itertools import islice
+from typing import Any
+
+from redis import exceptions
+
+from service.errors import StoreUnavailable
+from service.observability.metrics import REDIS_ERRORS
+from service.settings import Settings
+from service.store.client.cluster_routing import READ_ONLY_MARKER, REPLY_TIMEOUT_S, Address, NodePools, SlotMap
+from service.store.client.identity import IdentityGuard
+from service.store.client.node_connections import Command, Value
+
+__all__ = ["MAX_BLOCK_S", "Command", "RedisClient", "RedisRepository", "Value", "script_command"]
+
+_PER_ROUND_TRIP = 500
+"""Maximum number of commands in one round trip. More would delay other commands and grow the buffers of the process."""
+
+MAX_BLOCK_S = 5.0
+"""Longest time that a blocking command may block."""
+
+# Maximum connections per node, by kind of command. A command waits while all are busy: Redis would not get faster with
+# more connections, and each costs a file descriptor.
+_PROMPT_CONNECTIONS = 32
+_BLOCKING_CONNECTIONS = 100
+_URGENT_CONNECTIONS = 4
+_IDENTITY_CONNECTIONS = 2
+
+# Codes of temporary errors. Within scripts and pipelines they are wrapped in other text, so they are searched for.
+_OPERATIONAL = re.compile(
+    r"\b(MISCONF|NOREPLICAS|LOADING|MASTERDOWN|READONLY|OOM|CLUSTERDOWN|TRYAGAIN|BUSY|NOPERM|UNBLOCKED)\b"
+)
+
+# Temporary errors whose codes the driver removes from the text.
+_REFUSALS = (
+    exceptions.ReadOnlyError,
+    exceptions.OutOfMemoryError,
+    exceptions.NoPermissionError,
+    exceptions.AskError,
+    exceptions.TryAgainError,
+    exceptions.ClusterDownError,  # or its subclass MasterDownError
+)
+
+_INCLUDE = "-- include "
+"""Prefix of a line in a script that is replaced by the text of another script: a library of local functions."""
+
+
+@cache
+def _script(name: str) -> str:
+    """Return the text of ``scripts/NAME.lua`` without comments, so that fewer bytes are sent with every command."""
+    lines = files("service.store").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8").splitlines()
+    kept = lines[:1] if lines[0] == READ_ONLY_MARKER else []
+    for line in lines:
+        if line.startswith(_INCLUDE):
+            kept.append(_script(line.removeprefix(_INCLUDE)))
+        elif not line.lstrip().startswith("--"):
+            kept.append(line.strip())
+    return "\n".join(kept)
+
+
+def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command:
+    """Return the command that runs ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``.
+
+    All keys must be in one slot.
+    """
+    return ("EVAL", _script(name), len(keys), *keys, *arguments)
+
+
+def _translate(error: Exception) -> Exception:
+    """Return the error to raise for an error of the driver: StoreUnavailable, or ``error`` if the command is wrong."""
+    if isinstance(error, exceptions.ResponseError):
+        if not (_OPERATIONAL.search(str(error)) or isinstance(error, _REFUSALS)):
+            return error
+        REDIS_ERRORS.labels("refused").inc()
+        translated = StoreUnavailable(f"Redis refuses for now: {error}")
+    elif isinstance(error, (exceptions.RedisError, OSError)):
+        REDIS_ERRORS.labels("unreachable").inc()
+        translated = StoreUnavailable(f"Redis does not answer ({error}). Is it running, and is redis_url right?")
+    else:
+        return error
+    translated.__cause__ = error
+    return translated
+
+
+def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exception | None:
+    """Return the error to raise for the first command that failed; None if none failed."""
+    for index, reply in enumerate(replies):
+        if isinstance(reply, exceptions.ResponseError):
+            reply.add_note(f"It was the reply to {commands[index][0]!r}, command {index + 1} of {len(commands)}.")
+        if isinstance(reply, Exception):
+            return _translate(reply)
+    return None
+
+
+_Send = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+_PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
+
+
+class RedisClient:
+    """A client of one Redis or of a Redis Cluster.
+
+    It has separate connection pools for five kinds of commands: those that reply at once, those that block, those that
+    must not be repeated, urgent scripts, and those about the store's identity. Except for the third kind, a command is
+    sent again if the connection breaks before the reply, or if the slot has moved to another node.
+
+    Every method that sends commands may raise :class:`StoreUnavailable`.
+    """
+
+    def __init__(self, settings: Settings, *, is_guarded: bool = True) -> None:
+        """Create the connection pools. Connections are opened when they are needed.
+
+        Unless ``is_guarded``, the client uses the store whatever its identity is: for programs that replace its data.
+        Raises :class:`SettingsInvalid`.
+        """
+        self.guard = IdentityGuard(settings.store_identity_file)
+        guard = self.guard if is_guarded else None
+        self._slots = SlotMap()
+        open_pools = partial(NodePools, settings, self._slots)
+        blocking_s = MAX_BLOCK_S + REPLY_TIMEOUT_S
+        self._prompt = open_pools(guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True)
+        self._blocking = open_pools(guard, _BLOCKING_CONNECTIONS, blocking_s, tries=4, replicated=False)
+        self._once = open_pools(guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=1, replicated=True)
+        self._urgent = open_pools(guard, _URGENT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=False)
+        self._unguarded = open_pools(None, _IDENTITY_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True)
+        self._pending: list[_PendingCall] = []
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def call(self, *command: Value) -> Any:
+        """Run one command and return its reply."""
+        return (await self.call_many([command]))[0]
+
+    async def run_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+        """Run ``scripts/NAME.lua`` with these ``KEYS`` and ``ARGV``; return its reply."""
+        return await self.call(*script_command(name, keys, *arguments))
+
+    async def time_s(self) -> float:
+        """Return the Unix time in seconds by Redis's clock, which all processes share."""
+        seconds, microseconds = await self.call("TIME")
+        return float(seconds) + float(microseconds) / 1e6
+
+    async def call_many(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands and return their replies, in order.
+
+        Commands of the same slot run in the given order. Raises the error of the first command that failed.
+        """
+        if len(commands) > _PER_ROUND_TRIP:
+            return await self._call(self._prompt.call_each, commands)
+        if not commands:
+            return []
+        loop = asyncio.get_running_loop()
+        if not self._pending:
+            loop.call_soon(self._send_pending)
+        replies: asyncio.Future[list[Any]] = loop.create_future()
+        self._pending.append((commands, replies))
+        return await replies
+
+    async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
+        """Run independent commands like :meth:`call_many`, but never repeat a command.
+
+        If it raises :class:`StoreUnavailable`, it is unknown whether Redis has run the commands.
+        """
+        return await self._call(self._once.call_each, commands)
+
+    async def call_blocking(self, *command: Value) -> Any:
+        """Run one command that blocks for at most ``MAX_BLOCK_S`` seconds, and return its reply."""
+        return (await self._call(self._blocking.call_each, [command]))[0]
+
+    async def run_urgent_script(self, name: str, keys: Sequence[str], *arguments: Value) -> Any:
+        """Run a script, such as a heartbeat, that must not wait for a free connection; return its reply."""
+        return (await self._call(self._urgent.call_each, [script_command(name, keys, *arguments)]))[0]
+
+    async def call_unguarded(self, *command: Value) -> Any:
+        """Run one command about the store's identity. It runs even if this process refuses to use the store."""
+        return (await self._call(self._unguarded.call_each, [command]))[0]
+
+    async def call_on_node(self, node: Address, *command: Value) -> Any:
+        """Run a command without keys on a certain node of the cluster, and return its reply."""
+        return (await self._call(partial(self._prompt.call_on_node, node), [command]))[0]
+
+    async def _call(self, send: _Send, commands: Sequence[Command]) -> list[Any]:
+        replies = await self._call_each(send, commands)
+        if error := _find_error(commands, replies):
+            raise error
+        return replies
+
+    async def _call_each(self, send: _Send, commands: Sequence[Command]) -> list[Any]:
+        """Send commands in groups of ``_PER_ROUND_TRIP``. The reply of a failed command is its exception."""
+        replies: list[Any] = []
+        try:
+            for start in range(0, len(commands), _PER_ROUND_TRIP):
+                replies += await send(commands[start : start + _PER_ROUND_TRIP])
+        except Exception as error:  # noqa: BLE001 - a bug is raised to the callers, too, or they would wait for ever
+            replies += [error] * (len(commands) - len(replies))
+        return replies
+
+    def _send_pending(self) -> None:
+        by_nodes: dict[frozenset[Address | None], list[_PendingCall]] = {}
+        if self._slots:
+            for call in self._pending:
+                nodes = frozenset(self.node_of(command) for command in call[0])
+                by_nodes.setdefault(nodes, []).append(call)
+        else:
+            by_nodes[frozenset()] = self._pending
+        self._pending = []
+        for pending in by_nodes.values():
+            sending = asyncio.create_task(self._send(pending))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+
+    async def _send(self, pending: Sequence[_PendingCall]) -> None:
+        received = iter(
+            await self._call_each(self._prompt.call_each, [command for commands, _ in pending for command in commands])
+        )
+        for commands, future in pending:
+            replies = list(islice(received, len(commands)))
+            if future.done():  # its caller was cancelled meanwhile
+                continue
+            if error := _find_error(commands, replies):
+                future.set_exception(error)
+            else:
+                future.set_result(replies)
+
+    def node_of(self, command: Command) -> Address | None:
+        """Return the address of the cluster node to which a command is sent.
+
+        The result is None if Redis is not known to be a cluster, or if the node is not known yet.
+        """
+        return self._prompt.node_of(command)
+
+    def primaries(self) -> list[Address]:
+        """Return the addresses of the master nodes of the cluster; empty if Redis is not known to be a cluster."""
+        return sorted(set(self._slots.masters))
+
+    async def close(self) -> None:
+        """Close all connections, concurrently; if the caller is cancelled, all of them are still being closed."""
+        pools = (self._prompt, self._blocking, self._once, self._urgent, self._unguarded)
+        await asyncio.gather(*(each.close() for each in pools))
+
+
+class RedisRepository:
+    """Base of the repositories of the store."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        """Create the repository, which sends its commands through ``redis``."""
+        self._redis = redis

@@ -1,0 +1,45 @@
+"""Commands on Redis streams, which several kinds of state share: appending, waiting, and paging."""
+
+from typing import Any, Final
+
+from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, Value
+
+Entry = tuple[str, dict[bytes, bytes]]
+"""Id and fields of an entry of a stream."""
+
+_LENGTH: Final = 10_000
+
+
+def append_command(stream: str, *fields: Value) -> Command:
+    """Return the command that appends an entry to a stream and trims the stream to about 10,000 entries.
+
+    ``fields`` are alternating names and values.
+    """
+    return ("XADD", stream, "MAXLEN", "~", _LENGTH, "*", *fields)
+
+
+async def newest_id(redis: RedisClient, stream: str) -> str:
+    """Return the id of the newest entry of a stream; "0-0" if it has none."""
+    newest = await redis.call("XREVRANGE", stream, "+", "-", "COUNT", 1)
+    return newest[0][0].decode() if newest else "0-0"
+
+
+async def wait_for_entries(redis: RedisClient, stream: str, after: str, count: int) -> list[Entry]:
+    """Wait up to ``MAX_BLOCK_S`` seconds for entries after the one with the id ``after``; return at most ``count``."""
+    block_ms = int(MAX_BLOCK_S * 1000)
+    found = await redis.call_blocking("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
+    return [_parse(entry) for _, entries in found or () for entry in entries]
+
+
+async def read_page(redis: RedisClient, stream: str, before: str, count: int) -> tuple[list[Entry], str]:
+    """Return ``count`` entries of a stream, newest first, and the id to pass as ``before`` for the next page.
+
+    The id "" stands for the newest entries. It is also returned with the last page.
+    """
+    found = await redis.call("XREVRANGE", stream, f"({before}" if before else "+", "-", "COUNT", count + 1)
+    page = [_parse(entry) for entry in found[:count]]
+    return page, page[-1][0] if len(found) > count else ""
+
+
+def _parse(entry: Any) -> Entry:
+    return entry[0].decode(), entry[1]

@@ -1,0 +1,55 @@
+"""Worklists: the users who may have work of one kind, for example messages to be delivered.
+
+A user is added before the work is stored, so that no work is without its user, and is removed when no work is found. A
+user who was added again in between must stay: each addition has a unique timestamp, and a removal names it.
+"""
+
+import secrets
+import time
+from collections.abc import Collection, Iterable, Mapping
+
+from service.model import UserId
+from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
+
+
+def unique_timestamp() -> float:
+    """Return the Unix time in ms plus a random fraction. Two calls are very unlikely to return the same number."""
+    return time.time_ns() // 1_000_000 + secrets.randbelow(1000) / 1024
+
+
+class Worklist(RedisRepository):
+    """A sorted set of users, by the timestamp of their last addition."""
+
+    def __init__(self, redis: RedisClient, key: str) -> None:
+        """Create the list that is stored at ``key``."""
+        super().__init__(redis)
+        self._key = key
+
+    def add_command(self, uids: Iterable[UserId]) -> Command:
+        """Return the command that adds at least one user."""
+        return ("ZADD", self._key, *(part for uid in uids for part in (unique_timestamp(), uid)))
+
+    async def timestamps(self, uids: Collection[UserId]) -> dict[UserId, float | None]:
+        """Return the timestamps of users; None for a user who is not listed.
+
+        They have to be read before the users' work is looked for.
+        """
+        found = await self._redis.call("ZMSCORE", self._key, *uids) if uids else []
+        return dict(zip(uids, found, strict=True))
+
+    async def remove(self, timestamps: Mapping[UserId, float | None], uids: Iterable[UserId]) -> None:
+        """Remove users without work, except those who were added after their ``timestamps`` were read."""
+        await self._redis.call_many(
+            [
+                script_command("zset_remove_if_unchanged", (self._key,), uid, repr(stamp))
+                for uid in dict.fromkeys(uids)
+                if (stamp := timestamps[uid]) is not None
+            ]
+        )
+
+    async def all(self, limit: int = 0) -> list[UserId]:
+        """Return the users, those who were added first come first.
+
+        ``limit`` is the maximum number of users; 0 stands for all of them.
+        """
+        return [uid.decode() for uid in await self._redis.call("ZRANGE", self._key, 0, limit - 1)]
