@@ -146,6 +146,11 @@ class DynamicResult(msgspec.Struct, frozen=True):
     filter_bytes: int
     pointer_bytes: int
 
+    @property
+    def crossed_bytes(self) -> int:
+        """The bytes of all messages, counted once for each edge between domains that a message crosses."""
+        return self.file_bytes + self.query_bytes + self.filter_bytes + self.pointer_bytes
+
 
 class FilterSetup(NamedTuple):
     """The overlay links of a run, and the parameters of its filters."""

@@ -98,6 +98,11 @@ class StaticResult(msgspec.Struct, frozen=True):
     missing: float
     located: tuple[StretchResult, ...]
 
+    @property
+    def document_bytes(self) -> float:
+        """The bytes that a new document costs: those of filter updates and of Tapestry's messages (Figure 8)."""
+        return self.crossed_bytes + self.pointer_bytes
+
 
 @dataclass(frozen=True)
 class StaticSetup:

@@ -70,6 +70,11 @@ class RatingColumn(msgspec.Struct, frozen=True):
     paper: tuple[int, ...]
 
     @property
+    def distant(self) -> int:
+        """The number of strategies whose computed stars and the paper's stars differ by more than one star."""
+        return sum(abs(our - paper) > 1 for our, paper in zip(self.stars, self.paper, strict=True))
+
+    @property
     def contradicted(self) -> int:
         """The number of pairs of strategies that the computed stars and the paper's stars order in opposite ways."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
