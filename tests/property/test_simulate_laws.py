@@ -8,18 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.corona.optimizer.objectives import Goal
+from service.simulate.numerics import DAY_S, HOUR_S, WEEK_S, Floats, Ints
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.polls import PollObservations, PollSimulation, Scheduler
-from service.simulate.schedulers.publication_trace import (
-    DAY_S,
-    HOUR_S,
-    WEEK_S,
-    Floats,
-    Ints,
-    PublicationTrace,
-    Publishers,
-    make_trace,
-)
+from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
 from service.simulate.schedulers.reader_schedulers import PEERS
 
 CHANNELS = 12

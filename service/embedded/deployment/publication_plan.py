@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from service.simulate.schedulers.publication_trace import Floats, draw_intervals_s, zipf_subscribers
+from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.numerics import Floats
 
 COMPRESSION = 30.0
 """Seconds of the paper per measured second: its poll interval of 30 minutes is one minute here."""

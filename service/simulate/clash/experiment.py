@@ -38,7 +38,7 @@ from service.simulate.clash.servers import (
     TrafficSources,
     combine_intervals,
 )
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints
 
 LENGTHS = (2, 6, 12, 24)
 

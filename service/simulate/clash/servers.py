@@ -35,7 +35,7 @@ from service.clash.move_steps import next_step
 from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
 from service.clash.transitions import has_given, mark_emptied
 from service.corona.fleet_policy import DEFAULT_POLICY
-from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints
+from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 
 KEY_BITS = 24
 BASE_BITS = 8

@@ -19,8 +19,8 @@ from service.corona.optimizer.objectives import Goal, mean_delay_s
 from service.simulate.corona.fleet import SimulatedFleet
 from service.simulate.corona.fleet_polls import FaultyPolls, RandomPhasePolls, ScheduledPolls
 from service.simulate.corona.workload import CoronaSetup, PollPhases, SimulatedChannels, draw_channels
+from service.simulate.numerics import Floats, Ints
 from service.simulate.schedulers.polls import weighted_quantile
-from service.simulate.schedulers.publication_trace import Floats, Ints
 
 NextPollTimes = Callable[[Ints, Floats], Floats]
 """Maps channels and times to the time of each channel's first poll after its time."""

@@ -55,7 +55,7 @@ from service.simulate.corona.workload import (
     node_info,
     point_of,
 )
-from service.simulate.schedulers.publication_trace import HOUR_S, Bools, Floats, Ints
+from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
 
 CACHED_AGGREGATES = 4096
 """Number of cached aggregates, of 20 kB each."""

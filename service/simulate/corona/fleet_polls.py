@@ -17,7 +17,7 @@ import numpy as np
 from service.simulate.corona.fleet import SimulatedFleet
 from service.simulate.corona.timetable import Timetable, mean_waits_s
 from service.simulate.corona.workload import NodeTrie, Points
-from service.simulate.schedulers.publication_trace import Bools, Floats, Ints, first_index_beyond
+from service.simulate.numerics import Bools, Floats, Ints, first_index_beyond, mix_bits, ranges
 
 CHANNEL_BATCH = 4096
 
@@ -83,7 +83,7 @@ class ScheduledPolls:
         largest = np.zeros(beyond - first, dtype=np.int64)
         np.maximum.at(largest, table.channel[rows] - first, table.size[rows])
         channel = np.repeat(np.arange(first, beyond), largest)
-        of = Members(channel, np.arange(len(channel)) - np.repeat(np.cumsum(largest) - largest, largest))
+        of = Members(channel, ranges(0, largest))
         polls = np.zeros(len(channel))
         start, count = table.rows[channel], table.rows[channel + 1] - table.rows[channel]
         for place in range(int(count.max(initial=0))):
@@ -181,8 +181,7 @@ class RandomPhasePolls(ScheduledPolls):
         """
         size = self.table.size[row]
         lines = np.repeat(row, size)
-        rank = np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size)
-        return lines, Members(self.table.channel[lines], rank)
+        return lines, Members(self.table.channel[lines], ranges(0, size))
 
 
 AFTER_END_S = 7200.0
@@ -296,7 +295,7 @@ class FaultyPolls(EnumeratedPolls):
         first, last = (np.maximum(table.index_after(planned, at_s), 0) for at_s in (from_s, to_s))
         count = np.maximum(last - first, 0)
         line = np.repeat(np.arange(len(rows)), count)
-        index = np.arange(len(line)) - np.repeat(np.cumsum(count) - count, count) + first[line]
+        index = ranges(first, count)
         row, plan = rows[line], planned[line]
         node = self._node_at(plan, (table.first_rank[plan] + index) % table.size[plan])
         at_s = table.first_s[plan] + index * table.gap_s[plan]
@@ -321,7 +320,4 @@ class FaultyPolls(EnumeratedPolls):
         Equal arguments give the same result.
         """
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        mixed ^= mixed >> np.uint64(31)
-        return mixed.astype(np.float64) / 2.0**64 >= self._fleet.setup.loss
+        return mix_bits(mixed).astype(np.float64) / 2.0**64 >= self._fleet.setup.loss

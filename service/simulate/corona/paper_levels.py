@@ -33,7 +33,7 @@ from service.corona.optimizer.honeycomb import AllocationProblem, load
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, merge, summarise
 from service.simulate.corona.workload import Points
-from service.simulate.schedulers.publication_trace import Bools, Ints
+from service.simulate.numerics import Bools, Ints
 
 NO_CHANNEL = -1
 _ROUNDING = 1e-6

@@ -36,7 +36,7 @@ from service.simulate.corona.workload import (
     initial_nodes,
     next_node_id,
 )
-from service.simulate.schedulers.publication_trace import HOUR_S, Floats, Ints
+from service.simulate.numerics import HOUR_S, Floats, Ints, ranges
 
 STEPS = 3 + experiment.STEPS
 _UNLIMITED = 1e9
@@ -167,8 +167,7 @@ class MeasuredFleet(ProtocolFleet):
         )
         count = np.maximum(last - first, 0)
         row = np.repeat(np.arange(len(channel)), count)
-        index = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
-        at_s = first_s[row] + index * interval_s[row]
+        at_s = first_s[row] + ranges(first, count) * interval_s[row]
         return EnumeratedPolls(np.arange(self.setup.channels), channel[row], at_s, node[row], horizon_s)
 
     def id_of(self, number: int) -> ChannelId:

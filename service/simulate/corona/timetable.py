@@ -17,7 +17,7 @@ from service.corona.polling_schedule import (
     revised_schedule,
 )
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels
-from service.simulate.schedulers.publication_trace import Floats, Ints, first_index_beyond
+from service.simulate.numerics import Floats, Ints, first_index_beyond
 
 
 @dataclass(frozen=True, slots=True)

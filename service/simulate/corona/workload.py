@@ -22,14 +22,8 @@ from service.corona.optimizer.objectives import Goal
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import balanced_id
-from service.simulate.schedulers.publication_trace import (
-    HOUR_S,
-    MINUTE_S,
-    ZIPF_EXPONENT,
-    Floats,
-    Ints,
-    draw_intervals_s,
-)
+from service.simulate.corona_survey import ZIPF_EXPONENT, draw_intervals_s
+from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 
 Points = NDArray[np.uint64]
 

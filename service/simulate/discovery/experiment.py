@@ -28,7 +28,7 @@ from service.simulate.discovery.queries import (
     probes_with_memory,
     slices,
 )
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints
 
 RATES = (1000, 2000, 5000, 10_000)
 PARTITIONS = (1, 8, 32, 64, 128, 200)

@@ -30,7 +30,7 @@ from service.discovery.matrix import (
     after_request,
     resize_requests,
 )
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints, mix_bits, ranges
 
 ATTRIBUTES = 50
 VALUES = 200
@@ -160,9 +160,7 @@ def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
         mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed += np.asarray(partition, dtype=np.uint64) << np.uint64(20)
         mixed += np.asarray(replica, dtype=np.uint64) + np.uint64(salt << 40)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        mixed ^= mixed >> np.uint64(31)
+        mixed = mix_bits(mixed)
     return ((mixed >> np.uint64(32)) * np.uint64(NODES) >> np.uint64(32)).astype(np.int64)
 
 
@@ -191,7 +189,7 @@ class RateWindows:
         of, at = node[order], time_s[order]
         first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
         sizes = np.diff(np.append(first, len(of)))
-        nth = np.arange(len(of)) - np.repeat(first, sizes)
+        nth = ranges(0, sizes)
         slot = of * WINDOW + (self._count[of] + nth) % WINDOW
         before = self._times[slot]
         late = np.flatnonzero(nth >= WINDOW)

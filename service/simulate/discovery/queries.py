@@ -27,7 +27,7 @@ from service.simulate.discovery.matrices import (
     SimulatedMatrices,
     node_of,
 )
-from service.simulate.schedulers.publication_trace import Bools, Floats, Ints
+from service.simulate.numerics import Bools, Floats, Ints, ranges
 
 
 class PartitionChoice(StrEnum):
@@ -131,7 +131,8 @@ class Registrations:
         return np.asarray(np.maximum(self.accepted_counts[node] / limits.names, rate / limits.registrations_s))
 
     def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
-        which, replica = repeat_with_index(which, self.replicas[which])
+        replicas = self.replicas[which]
+        which, replica = np.repeat(which, replicas), ranges(0, replicas)
         pair, partition = self.pair[which], self.partition[which]
         node = node_of(pair, partition, replica, self._matrices.salt)
         rates = self.windows.rates_per_s(node, self._arrives_s[which])
@@ -177,16 +178,6 @@ class TimedEvents:
         """Return the indexes of the events before ``end_s`` that no earlier call returned."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
-
-
-def repeat_with_index(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Repeat each element of ``which`` as often as the corresponding number in ``counts``.
-
-    Return the elements, and the number of each copy, counted from 0 for each element.
-    """
-    if counts.max(initial=1) == 1:
-        return which, np.zeros_like(which)
-    return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
 
 
 def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
@@ -269,7 +260,8 @@ class FullQueries(SimulatedQueries):
         """Process all queries that are sent until ``end_s``."""
         self._choose(self._choosing.until(end_s))
         arriving = self._arriving.until(end_s)
-        query, partition = repeat_with_index(arriving, self.messages[arriving])
+        messages = self.messages[arriving]
+        query, partition = np.repeat(arriving, messages), ranges(0, messages)
         self._process_at_cells(
             query, self.pair[query], partition, self._replicas[query], at_s=self._arrives_s[query], end_s=end_s
         )

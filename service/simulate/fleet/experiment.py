@@ -13,10 +13,11 @@ from service.model import ChannelId
 from service.overlay.ring import RingView
 from service.simulate.corona.protocol_fleet import StoredChannel
 from service.simulate.corona.workload import DRAWN_BITS, hex_id
+from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
 from service.simulate.fleet import costs
 from service.simulate.fleet.object_sizes import total_bytes
 from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, SectionFleet, Traffic
-from service.simulate.schedulers.publication_trace import HOUR_S, draw_intervals_s, zipf_subscribers
+from service.simulate.numerics import HOUR_S
 
 STEPS = 5
 MAX_SECTION_BITS = 4

@@ -23,10 +23,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from service.simulate.numerics import Floats, Ints
 
 DOMAINS, TRANSIT, STUBS = 6, 10, 7
 STUB_SIZES = (8, 16)

@@ -28,7 +28,7 @@ from service.location.bloom_filters import (
 from service.location.neighbours import Effect, Neighbourhood, NeighbourLimits, SendOffer
 from service.simulate.location.graph import Edges, ServerDistances
 from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm, name
-from service.simulate.schedulers.publication_trace import Floats
+from service.simulate.numerics import Floats
 
 FLEETS = ((3, 3), (50, 5), (500, 5), (500, 10), (500, 100))
 """Numbers of workers and of sites."""

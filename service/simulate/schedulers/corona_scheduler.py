@@ -35,8 +35,9 @@ from service.corona.rhythm import (
     weight_factors,
 )
 from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
+from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 from service.simulate.schedulers.polls import PlannedSimulation, PollObservations
-from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints, PublicationTrace
+from service.simulate.schedulers.publication_trace import PublicationTrace
 from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
 
 MAINTENANCE_S = HOUR_S

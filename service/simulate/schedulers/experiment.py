@@ -30,6 +30,7 @@ from service.corona.optimizer.honeycomb import AllocationProblem, scale_for_budg
 from service.corona.optimizer.node_optimizer import ChannelFactors, affordable_policy, allocation_problem, factor_table
 from service.corona.optimizer.objectives import Goal
 from service.corona.rhythm import HOURS_OF_WEEK
+from service.simulate.numerics import HOUR_S, WEEK_S, Floats
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy, with_budget
 from service.simulate.schedulers.polls import (
     PlannedSimulation,
@@ -38,14 +39,7 @@ from service.simulate.schedulers.polls import (
     SchedulerResults,
     measure_results,
 )
-from service.simulate.schedulers.publication_trace import (
-    HOUR_S,
-    WEEK_S,
-    Floats,
-    PublicationTrace,
-    Publishers,
-    make_trace,
-)
+from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
 from service.simulate.schedulers.reader_schedulers import PEERS
 from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
 

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from service.simulate.schedulers.publication_trace import Floats, Ints, PublicationTrace, first_index_beyond
+from service.simulate.numerics import Floats, Ints, first_index_beyond, ranges
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 ENTRIES_IN_DOCUMENT = 20
 """Number of entries that a channel's first poll returns; later polls miss none, in favour of the readers."""
@@ -55,7 +55,7 @@ class PollObservations:
     def new_entries(self) -> tuple[Ints, Ints]:
         """Return, for each entry that is new in these polls, its channel's row and its index in ``published_s``."""
         count = np.minimum(self.new, self.known)
-        return np.repeat(np.arange(len(count)), count), _ranges(self.upto - count, count)
+        return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
 
     def since(self, from_s: Floats) -> Ints:
         """Return, for each polled channel, the index of its oldest known entry published at or after ``from_s``.
@@ -120,7 +120,7 @@ class Detections:
         if len(found):
             upto[found] = np.searchsorted(self._row_s, now_s[found] + channel[found] * APART_S, side="right")
             new = upto[found] - before[found]
-            entries = _ranges(before[found], new)
+            entries = ranges(before[found], new)
             if earlier is None:
                 times_s, polls = now_s, np.repeat(found, new)
             else:
@@ -187,7 +187,7 @@ class PlannedSimulation(Detections):
             count = self._plan.count_polls(channel, due_s, min(until_s, end_s))
             count = np.where((self._first[channel] < 0) | (due_s >= end_s), 1, np.maximum(count, 1))
             row = np.repeat(np.arange(len(channel)), count)
-            number = _ranges(np.zeros_like(count), count)
+            number = ranges(0, count)
             times_s = self._plan.poll_times_s(channel[row], due_s[row], number)
             last = np.cumsum(count) - 1
             self._plan.record(self._poll(channel, times_s[last], (channel[row], times_s)))
@@ -197,12 +197,6 @@ class PlannedSimulation(Detections):
         """Poll each channel until the first poll after the end of the measurement window."""
         self.advance(self._window_s[1])
         self.advance(float(self.due_s.max(initial=0.0, where=np.isfinite(self.due_s))) + 1.0)
-
-
-def _ranges(first: Ints, length: Ints) -> NDArray[np.int64]:
-    """Return the concatenation of the ranges first, first + 1, … with ``length`` numbers each."""
-    shift = first - np.concatenate(([0], np.cumsum(length)[:-1]))
-    return np.repeat(shift, length) + np.arange(length.sum())
 
 
 class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):

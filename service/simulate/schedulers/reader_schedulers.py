@@ -9,16 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from service.simulate.numerics import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
 from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, PollObservations, Scheduler
-from service.simulate.schedulers.publication_trace import (
-    DAY_S,
-    HOUR_S,
-    MINUTE_S,
-    WEEK_S,
-    Floats,
-    Ints,
-    PublicationTrace,
-)
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 
 class FixedInterval:

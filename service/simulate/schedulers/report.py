@@ -7,9 +7,10 @@ from typing import Any
 from rich.table import Table
 
 from service.corona.optimizer.objectives import Goal
+from service.simulate.numerics import HOUR_S, WEEK_S
 from service.simulate.report import SEEDS, Job, draw, render, terminal_table
 from service.simulate.schedulers.experiment import Comparison, ReaderResults, SchedulersSetup, run
-from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers
+from service.simulate.schedulers.publication_trace import Publishers
 
 CHANNELS = 1000
 """Number of channels in runs for the page; lower than the command's default, because there are many runs."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from service.corona.rhythm import HOUR_S, HOURS_OF_WEEK, WEEK_S
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints
 
 
 class WeeklyClocks:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from service.simulate.numerics import Floats
 from service.simulate.schedulers.polls import (
     ENTRIES_IN_DOCUMENT,
     PollObservations,
@@ -10,7 +11,7 @@ from service.simulate.schedulers.polls import (
     measure_results,
     weighted_quantile,
 )
-from service.simulate.schedulers.publication_trace import Floats, PublicationTrace
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 
 class Every:
