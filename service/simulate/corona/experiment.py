@@ -229,7 +229,7 @@ def _outcome(fleet: SimulatedFleet, measured: Polls, even: DetectedUpdates, pois
         measured.polls_per_channel(begin_s, end_s) * setup.poll_interval_s / (end_s - begin_s),
         settled.mean_s(subscribers),
     )
-    budget = load if setup.goal is Goal.FAST else fleet.owners.budget(fleet.trie)
+    budget = load if setup.goal is Goal.FAST else fleet.owners.budget()
     waits_s = measured.mean_waits_s(begin_s, end_s)
     return CoronaOutcome(
         experiment="corona",
@@ -241,7 +241,7 @@ def _outcome(fleet: SimulatedFleet, measured: Polls, even: DetectedUpdates, pois
         legacy_detection_s=0.0,
         converged_after_rounds=converged_after_rounds(setup, all_windows, load, delay_s),
         max_overshoot=max(0.0, max(window.polls_per_channel for window in all_windows) / budget - 1),
-        orphans=fleet.owners.orphans(fleet.trie),
+        orphans=fleet.owners.orphans(),
         empty_wedges=fleet.owners.empty_wedges(fleet.trie),
         node_load_max_over_mean=measured.busiest_node(fleet, begin_s, end_s),
         mean_notification_delay_s=notifications.mean_s(subscribers),

@@ -84,10 +84,7 @@ class OwnerDecisions:
         self._scale = cache(self._scale_of)
         self._solution = cache(self._solution_of)
         self._by_level = setup.base is not None and setup.bins is BinLayout.PAPER
-        self._trie: NodeTrie | None = None
-        self._parts: dict[bytes, Aggregate] = {}
-        """Aggregates of owners' channels on the present ring, by the channels' numbers."""
-        self._nodes = setup.nodes
+        self._nodes = 0
         self._problem = AllocationProblem.of(self._weights)
         self._options: Floats = np.ones(1)
         """The sizes N/bˡ of all levels."""
@@ -101,53 +98,63 @@ class OwnerDecisions:
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
-    def budget(self, trie: NodeTrie) -> float:
-        """Return the mean number of polls per channel and τ that the budget allows on this ring."""
-        self._update_problem(trie)
+    def on_ring_changed(self, trie: NodeTrie) -> None:
+        """Compute the optimisation problem of all channels on a new ring; called before the other methods."""
+        self._nodes = nodes = len(trie.nodes)
+        if self._setup.policy is not None and self._factors is not None:
+            self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
+            self._demand = node_optimizer.imposed_loads(self._setup.policy, nodes, self._factors)
+            return
+        if self._setup.base is None:
+            wait_s = self._setup.longest_wait_s
+            least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0
+            self._problem = AllocationProblem.of(self._weights, least=least, most=float(nodes))
+            return
+        self._options = level_sizes(nodes, self._setup.base)
+        digit_bits = (self._setup.base - 1).bit_length()
+        levels = len(self._options) - 1
+        self._wedges = [trie.wedge_sizes(self._points, level * digit_bits) for level in range(levels)]
+        if not len(self._levels):
+            self._levels = np.full(len(self._points), levels)
+        self._orphaned = self._wedges[-1] == 0 if levels else np.zeros(len(self._points), dtype=bool)
+        self._problem = AllocationProblem.of(
+            self._weights, least=1.0, most=encode_levels(nodes, self._levels, self._orphaned)
+        )
+
+    def budget(self) -> float:
+        """Return the mean number of polls per channel and τ that the budget allows on the present ring."""
         policy = self._setup.policy
         return float(self._demand.mean()) * (policy.objective.demand_factor if policy is not None else 1.0)
 
-    def orphans(self, trie: NodeTrie) -> int:
-        """Return the number of orphans on this ring: channels that only their owner can poll (Corona §4)."""
-        self._update_problem(trie)
+    def orphans(self) -> int:
+        """Return the number of orphans on the present ring: channels that only their owner can poll (Corona §4)."""
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of wedges of K - 1 digits that contain no node; 0 without a base.
+        """Return the number of wedges of K - 1 digits that contain no node of this ring; 0 without a base.
 
         A wedge is the set of all ids with the same leading digits, and K is the number of polling levels.
         """
-        self._update_problem(trie)
         if self._setup.base is None:
             return 0
         bits = (self._setup.base - 1).bit_length() * (len(self._options) - 2)
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
-    def part(self, owned: Ints, trie: NodeTrie) -> Aggregate:
+    def part(self, owned: Ints) -> Aggregate:
         """Return the aggregate of one owner's channels, the summary that it sends to other nodes.
 
         ``owned`` are the numbers of these channels.
         """
-        self._update_problem(trie)
-        if self._setup.base is not None:
-            return self._part(owned)
-        key = owned.tobytes()  # without levels, the aggregate depends on the ring only
-        if key not in self._parts:
-            self._parts[key] = self._part(owned)
-        return self._parts[key]
-
-    def _part(self, owned: Ints) -> Aggregate:
         problem, bins = self._of(owned), self._setup.log_bins
         clusters = summarise_by_level(problem, bins) if self._by_level else summarise(problem, log_bins=bins)
         demand = float((self._demand[owned] - self._excess[owned]).sum())
         return Aggregate(1, demand, encode(clusters), channels=len(owned))
 
-    def sizes(self, owned: Ints, fleet: Aggregate, trie: NodeTrie) -> Floats:
+    def sizes(self, owned: Ints, fleet: Aggregate) -> Floats:
         """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
 
         ``fleet`` is the aggregate of the whole fleet as far as the owner knows it.
         """
-        self._update_problem(trie)
         problem = self._of(owned)
         if self._setup.base is None:
             self.requested[owned] = np.maximum(sizes(problem, self._scale(fleet)), MIN_SIZE)
@@ -198,32 +205,6 @@ class OwnerDecisions:
     def _of(self, owned: Ints) -> AllocationProblem:
         whole = self._problem
         return AllocationProblem(*(field[owned] for field in (whole.weights, whole.costs, whole.least, whole.most)))
-
-    def _update_problem(self, trie: NodeTrie) -> None:
-        """Recompute the optimisation problem of all channels if the ring has changed since the last call."""
-        if trie is self._trie:
-            return
-        self._trie, self._parts = trie, {}
-        self._nodes = nodes = len(trie.nodes)
-        if self._setup.policy is not None and self._factors is not None:
-            self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
-            self._demand = node_optimizer.imposed_loads(self._setup.policy, nodes, self._factors)
-            return
-        if self._setup.base is None:
-            wait_s = self._setup.longest_wait_s
-            least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0
-            self._problem = AllocationProblem.of(self._weights, least=least, most=float(nodes))
-            return
-        self._options = level_sizes(nodes, self._setup.base)
-        digit_bits = (self._setup.base - 1).bit_length()
-        levels = len(self._options) - 1
-        self._wedges = [trie.wedge_sizes(self._points, level * digit_bits) for level in range(levels)]
-        if not len(self._levels):
-            self._levels = np.full(len(self._points), levels)
-        self._orphaned = self._wedges[-1] == 0 if levels else np.zeros(len(self._points), dtype=bool)
-        self._problem = AllocationProblem.of(
-            self._weights, least=1.0, most=encode_levels(nodes, self._levels, self._orphaned)
-        )
 
     def _set_levels(self, owned: Ints, levels: Ints) -> None:
         self._levels[owned] = levels
@@ -346,8 +327,8 @@ class SimulatedFleet:
     def _maintain(self, node: NodeId, now_s: float) -> None:
         """Recompute the sizes and schedules of the channels that ``node`` owns; ``now_s`` is the simulated time."""
         owned = np.flatnonzero(self._owner == self._known[node])
-        self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet(), self.trie)
-        self._nodes[node].own = self.owners.part(owned, self.trie)
+        self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet())
+        self._nodes[node].own = self.owners.part(owned)
         self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), now_s)
 
     def _churn(self) -> list[tuple[float, Callable[[float], None]]]:
@@ -376,6 +357,7 @@ class SimulatedFleet:
         """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
         self._view = RingView(self._view.version + 1, tuple(map(node_info, sorted(nodes))))
         self.tries.append(NodeTrie(nodes))
+        self.owners.on_ring_changed(self.trie)
         for node in nodes:
             if node not in self._nodes:
                 number = self._known[node] = next(self._numbers)
@@ -395,10 +377,10 @@ class SimulatedFleet:
         for node in self.trie.nodes:
             if (number := self._known[node]) in touched:
                 owned = np.flatnonzero(owner == number)
-                self._nodes[node].own = self.owners.part(owned, self.trie)
+                self._nodes[node].own = self.owners.part(owned)
                 if len(self.tries) > 1:
                     gained = owned[moved[owned]]
-                    self.sizes[gained] = self.owners.sizes(gained, self._nodes[node].fleet(), self.trie)
+                    self.sizes[gained] = self.owners.sizes(gained, self._nodes[node].fleet())
         if len(self.tries) > 1:
             ring, stayed = len(self.tries) - 1, self._schedules.sampled[~moved[self._schedules.sampled]]
             self._schedules.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), now_s)
