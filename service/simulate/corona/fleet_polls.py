@@ -192,16 +192,17 @@ ROW_BATCH = 1 << 14
 class EnumeratedPolls:
     """Polls of the channels ``numbers``, enumerated one by one and sorted by channel and time."""
 
-    def __init__(self, numbers: Ints, place: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
+    def __init__(self, numbers: Ints, channel: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
         """Sort the polls.
 
-        ``place``, ``at_s`` and ``node`` have the index of each poll's channel in ``numbers``, its time, and the number
-        of the node that makes it. All polls until ``horizon_s`` are known.
+        ``channel``, ``at_s`` and ``node`` have the number of each poll's channel, its time, and the number of the node
+        that makes it. All polls until ``horizon_s`` are known.
         """
         self.numbers = numbers
         self._place_of = np.full(int(numbers.max()) + 1, -1)
         self._place_of[numbers] = np.arange(len(numbers))
         self._horizon_s = horizon_s
+        place = self._place_of[channel]
         order = np.lexsort((at_s, place))
         self._at_s, self._node = at_s[order], node[order]
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(numbers)))))
@@ -247,23 +248,15 @@ class FaultyPolls(EnumeratedPolls):
     """All polls of a fleet with churn and loss, of the sampled channels ``numbers``."""
 
     def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
-        self._place = np.full(fleet.setup.channels, -1)
-        self._place[numbers] = np.arange(len(numbers))
         self._fleet, self._table = fleet, timetable
         self._salt, self._until_s = np.uint64(seed), fleet.setup.end_s + AFTER_END_S
         self._died_s = np.full(int(max(ring.max() for ring in fleet.numbers)) + 1, np.inf)
         for number, died_s in fleet.died_s.items():
             self._died_s[number] = died_s
         rows = np.arange(len(timetable.channel))
-        parts = [
-            part
-            for begin in range(0, len(rows), ROW_BATCH)
-            for part in self._polls_of_rows(rows[begin : begin + ROW_BATCH])
-        ]
-        place = np.concatenate([part[0] for part in parts])
-        at_s = np.concatenate([part[1] for part in parts])
-        node = np.concatenate([part[2] for part in parts])
-        super().__init__(numbers, place, at_s, node, self._until_s)
+        parts = [self._polls_of_rows(rows[begin : begin + ROW_BATCH]) for begin in range(0, len(rows), ROW_BATCH)]
+        channel, at_s, node = (np.concatenate(part) for part in zip(*parts, strict=True))
+        super().__init__(numbers, channel, at_s, node, self._until_s)
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
         """Return the number of polls by the node with the most polls, relative to the mean.
@@ -272,36 +265,25 @@ class FaultyPolls(EnumeratedPolls):
         """
         return self.busiest_of(fleet.setup.nodes, begin_s, end_s)
 
-    def _polls_of_rows(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
-        """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays of (channel, time, node).
+    def _polls_of_rows(self, rows: Ints) -> tuple[Ints, Floats, Ints]:
+        """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays (channel, time, node).
 
-        The second element of the list has the polls by nodes that missed a schedule and continue the previous one.
+        The polls after those by the schedules are by nodes that missed a schedule and continue the previous one.
         """
         table = self._table
-        from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._until_s)
-        own = self._polls_by_plan(rows, rows, from_s, to_s)
         after = rows[table.rows[table.channel[rows]] < rows]
-        return [
-            own,
-            self._polls_by_plan(after, after - 1, table.start_s[after], np.minimum(table.end_s[after], self._until_s)),
-        ]
-
-    def _polls_by_plan(self, rows: Ints, planned: Ints, from_s: Floats, to_s: Floats) -> tuple[Ints, Floats, Ints]:
-        """Return polls by nodes whose last received schedule is ``planned``, while the schedules in ``rows`` apply.
-
-        Both are rows of the timetable. The polls are after ``from_s`` until ``to_s``, as arrays (channel, time, node).
-        """
-        table = self._table
+        planned = np.concatenate((rows, after - 1))
+        rows = np.concatenate((rows, after))
+        from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._until_s)
         first, last = (np.maximum(table.index_after(planned, at_s), 0) for at_s in (from_s, to_s))
         count = np.maximum(last - first, 0)
-        line = np.repeat(np.arange(len(rows)), count)
+        row, plan = np.repeat(rows, count), np.repeat(planned, count)
         index = ranges(first, count)
-        row, plan = rows[line], planned[line]
         node = self._node_at(plan, (table.first_rank[plan] + index) % table.size[plan])
         at_s = table.first_s[plan] + index * table.gap_s[plan]
         made = self._received(plan, node) & (at_s < self._died_s[node])
         made &= (row == plan) | ~self._received(row, node)
-        return self._place[table.channel[row[made]]], at_s[made], node[made]
+        return table.channel[row[made]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
         """Return the number of the node that has each ``rank`` in the polling set of each ``row`` of the timetable."""

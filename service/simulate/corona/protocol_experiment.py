@@ -10,8 +10,6 @@ A poll that finds nothing changes nothing. Therefore polls are events only while
 not know; all other polls follow from the schedules that nodes have been assigned, and when.
 """
 
-# ruff: noqa: ARG002 - a network without faults of a kind ignores arguments of FleetNetwork
-
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,7 +25,7 @@ from service.simulate.corona import experiment
 from service.simulate.corona.experiment import DetectionResults
 from service.simulate.corona.fleet import LEASE_S, MEDIAN_DELAY_S, TICKS_PER_MAINTENANCE, SimulatedNetwork
 from service.simulate.corona.fleet_polls import AFTER_END_S, EnumeratedPolls
-from service.simulate.corona.protocol_fleet import ProtocolFleet, ProtocolNode, StoredChannel
+from service.simulate.corona.protocol_fleet import LossyNetwork, ProtocolFleet, ProtocolNode, StoredChannel
 from service.simulate.corona.workload import (
     CoronaSetup,
     SimulatedChannels,
@@ -113,7 +111,7 @@ class MeasuredFleet(ProtocolFleet):
         super().__init__(
             {channel: _stored(subscribers, interval_s) for channel, subscribers, interval_s in columns},
             _policy(setup),
-            _Network(setup.loss, rng),
+            LossyNetwork(SimulatedNetwork(setup.loss, rng), SimulatedNetwork(0.0, rng)),
             tick_s=setup.maintenance_s / TICKS_PER_MAINTENANCE,
             prompt_s=MEDIAN_DELAY_S,
         )
@@ -220,23 +218,6 @@ class MeasuredFleet(ProtocolFleet):
         self.add_nodes([(node_id, float(self._rng.random()) * self.tick_s) for node_id in ids])
         for node_id in ids:
             self._node_numbers[self.nodes[node_id]] = len(self._node_numbers)
-
-
-class _Network:
-    """The vectorised run's network, which loses messages between nodes; the store, reached by TCP, always answers."""
-
-    def __init__(self, loss: float, rng: np.random.Generator) -> None:
-        self._messages, self._store = SimulatedNetwork(loss, rng), SimulatedNetwork(0.0, rng)
-
-    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
-        delay_s = self._messages.delay_s()
-        return () if delay_s is None else (delay_s,)
-
-    def reaches_store(self, node: NodeId, now_s: float) -> bool:
-        return True
-
-    def delay_s(self, now_s: float) -> float:
-        return self._store.delay_s() or 0.0
 
 
 def _policy(setup: CoronaSetup) -> FleetPolicy:

@@ -18,6 +18,7 @@ from service.corona.protocol import NodeProtocol
 from service.corona.update_rates import UpdateHistory
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.ring import RingView, owned_prefixes
+from service.simulate.corona.fleet import SimulatedNetwork
 
 TICKS_PER_MAINTENANCE = 4
 """The same as in workers."""
@@ -37,6 +38,27 @@ class FleetNetwork(Protocol):
 
     def delay_s(self, now_s: float) -> float:
         """Return the delay of a request to the store, of its answer, or of the notice of a new ring."""
+
+
+class LossyNetwork:
+    """The vectorised run's network: random delays, lost messages, and a store that always answers, as by TCP."""
+
+    def __init__(self, messages: SimulatedNetwork, store: SimulatedNetwork) -> None:
+        """Create a network with these delays and losses of messages, and these delays of requests to the store."""
+        self._messages, self._store = messages, store
+
+    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - the same for all
+        """Return the delay of a message in seconds; nothing if it is lost."""
+        delay_s = self._messages.delay_s()
+        return () if delay_s is None else (delay_s,)
+
+    def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002 - the same for all
+        """Return True."""
+        return True
+
+    def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - the same at all times
+        """Return the delay of a request to the store in seconds."""
+        return self._store.delay_s() or 0.0
 
 
 @dataclass

@@ -106,11 +106,17 @@ def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
     return waited / (end_s - begin_s)
 
 
+_ROW = [
+    *((name, np.int64) for name in ("channel", "size", "first_rank", "ring")),
+    *((name, np.float64) for name in ("start_s", "first_s", "gap_s")),
+]
+
+
 class TimetableBuilder:
     """Collects schedules and builds a timetable from them."""
 
     def __init__(self) -> None:
-        self._lines: list[tuple[int, float, float, float, int, int, int]] = []
+        self._rows: list[tuple[int, int, int, int, float, float, float]] = []
 
     def write(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
         """Add a schedule of ``channel`` that applies from ``now_s`` on.
@@ -118,27 +124,18 @@ class TimetableBuilder:
         The calls for a channel must be in order of time. ``ring`` is the number of the ring to which the schedule's
         ranks refer.
         """
-        self._lines.append((channel, now_s, schedule.first_s, schedule.gap_s, schedule.size, schedule.first_rank, ring))
+        self._rows.append((channel, schedule.size, schedule.first_rank, ring, now_s, schedule.first_s, schedule.gap_s))
 
     def timetable(self, channels: int) -> Timetable:
         """Return the timetable of all added schedules; ``channels`` is the number of channels."""
-        columns = list(zip(*self._lines, strict=True))
-        channel = np.array(columns[0], dtype=np.int64)
-        start_s, first_s, gap_s = (np.array(column, dtype=np.float64) for column in columns[1:4])
-        size, first_rank, ring = (np.array(column, dtype=np.int64) for column in columns[4:])
-        order = np.lexsort((np.arange(len(channel)), channel))
-        channel, start_s = channel[order], start_s[order]
-        last = np.append(channel[1:] != channel[:-1], True)
+        table = np.array(self._rows, dtype=_ROW)
+        table = table[np.argsort(table["channel"], kind="stable")]
+        columns = {name: table[name].copy() for name, _ in _ROW}
+        last = np.append(np.diff(columns["channel"]) > 0, True)
         return Timetable(
-            rows=np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=channels)))),
-            channel=channel,
-            start_s=start_s,
-            end_s=np.where(last, np.inf, np.append(start_s[1:], np.inf)),
-            first_s=first_s[order],
-            gap_s=gap_s[order],
-            size=size[order],
-            first_rank=first_rank[order],
-            ring=ring[order],
+            rows=np.concatenate(([0], np.cumsum(np.bincount(columns["channel"], minlength=channels)))),
+            end_s=np.where(last, np.inf, np.append(columns["start_s"][1:], np.inf)),
+            **columns,
         )
 
 

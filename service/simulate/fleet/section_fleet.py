@@ -8,7 +8,7 @@ no channels. The fleet's scale is the same without the other channels, because b
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,7 +21,13 @@ from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Val
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id
 from service.simulate.corona.fleet import SimulatedNetwork
-from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, ProtocolFleet, ProtocolNode, StoredChannel
+from service.simulate.corona.protocol_fleet import (
+    TICKS_PER_MAINTENANCE,
+    LossyNetwork,
+    ProtocolFleet,
+    ProtocolNode,
+    StoredChannel,
+)
 
 HEARTBEATS_PER_LEASE = 4
 """The same as in workers."""
@@ -87,7 +93,9 @@ class SectionFleet(ProtocolFleet):
         nodes_per_worker: int = 1,
     ) -> None:
         tick_s = policy.maintenance_interval_s / TICKS_PER_MAINTENANCE
-        super().__init__(channels, policy, _Network(rng), tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
+        delays = SimulatedNetwork(0.0, rng)
+        network = LossyNetwork(delays, delays)
+        super().__init__(channels, policy, network, tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
         self._traffic = Traffic()
         self._section = section
         self._lease_s = lease_s
@@ -235,19 +243,3 @@ class SectionFleet(ProtocolFleet):
             and instruction.schedule == schedule
             for node in members
         )
-
-
-class _Network:
-    """A network without faults; its methods ignore between whom a message passes, and when."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._delays = SimulatedNetwork(0.0, rng)
-
-    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - no faults
-        return (self.delay_s(now_s),)
-
-    def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002 - no faults
-        return True
-
-    def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - no faults
-        return self._delays.delay_s() or 0.0
