@@ -113,55 +113,38 @@ def share_above_limit(outcome: CoronaOutcome) -> float:
 
 def table(outcome: CoronaOutcome | ProtocolOutcome) -> Table:
     """Return the results of one run as a table for the terminal."""
-    return _protocol_table(outcome) if isinstance(outcome, ProtocolOutcome) else _vectorised_table(outcome)
-
-
-def _protocol_table(outcome: ProtocolOutcome) -> Table:
-    rounds = outcome.converged_after_rounds
-    rows = (
-        ("mean detection, s", f"{outcome.mean_detection_s:.2f}", f"{outcome.vectorised_mean_detection_s:.2f}"),
-        ("p99 detection, s", f"{outcome.p99_detection_s:.1f}", f"{outcome.vectorised_p99_detection_s:.1f}"),
-        (
-            "notification delay, s",
-            f"{outcome.mean_notification_delay_s:.2f}",
-            f"{outcome.vectorised_mean_notification_delay_s:.2f}",
-        ),
-        (
-            "polls per channel per τ",
-            f"{outcome.polls_per_channel_per_tau:.2f}",
-            f"{outcome.vectorised_polls_per_channel_per_tau:.2f}",
-        ),
-        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}", ""),
-        ("rounds to convergence", "never" if rounds is None else str(rounds), ""),
-        ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}", ""),
-        ("detection by formula, s", f"{outcome.formula_detection_s:.2f}", ""),
-        ("entries with a version", f"{outcome.versioned_updates:,} of {outcome.updates:,}", ""),
-        ("publication to version, s", f"{outcome.mean_version_delay_s:.2f}", ""),
-        ("messages per node and maintenance", f"{outcome.messages_per_node_per_maintenance:,.0f}", ""),
-    )
-    return terminal_table(("", "protocol", "vectorised"), rows)
-
-
-def _vectorised_table(outcome: CoronaOutcome) -> Table:
     rounds = outcome.converged_after_rounds
     rows = [
-        ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
-        ("p99 detection, s", f"{outcome.p99_detection_s:.1f}"),
-        ("notification delay, s", f"{outcome.mean_notification_delay_s:.2f}"),
-        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"),
-        ("polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"),
-        ("legacy, s", f"{outcome.legacy_detection_s:.1f}"),
-        ("rounds to convergence", "never" if rounds is None else str(rounds)),
-        ("overshoot", f"{outcome.max_overshoot:.1%}"),
-        ("orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"),
-        ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}"),
-        ("detection by formula, s", f"{outcome.formula_detection_s:.2f}"),
+        ["mean detection, s", f"{outcome.mean_detection_s:.2f}"],
+        ["p99 detection, s", f"{outcome.p99_detection_s:.1f}"],
+        ["notification delay, s", f"{outcome.mean_notification_delay_s:.2f}"],
+        ["polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"],
+        ["longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"],
+        ["rounds to convergence", "never" if rounds is None else str(rounds)],
+        ["busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}"],
+        ["detection by formula, s", f"{outcome.formula_detection_s:.2f}"],
+    ]
+    if isinstance(outcome, ProtocolOutcome):
+        rows[0].append(f"{outcome.vectorised_mean_detection_s:.2f}")
+        rows[1].append(f"{outcome.vectorised_p99_detection_s:.1f}")
+        rows[2].append(f"{outcome.vectorised_mean_notification_delay_s:.2f}")
+        rows[3].append(f"{outcome.vectorised_polls_per_channel_per_tau:.2f}")
+        rows += [
+            ["entries with a version", f"{outcome.versioned_updates:,} of {outcome.updates:,}"],
+            ["publication to version, s", f"{outcome.mean_version_delay_s:.2f}"],
+            ["messages per node and maintenance", f"{outcome.messages_per_node_per_maintenance:,.0f}"],
+        ]
+        return terminal_table(("", "protocol", "vectorised"), rows)
+    rows += [
+        ["legacy, s", f"{outcome.legacy_detection_s:.1f}"],
+        ["overshoot", f"{outcome.max_overshoot:.1%}"],
+        ["orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"],
     ]
     if isinstance(outcome, ShippedOutcome):
         rows += [
-            ("notification delay, equal polls for all, s", f"{outcome.uniform_notification_delay_s:.2f}"),
-            ("requests for the same delay", f"{outcome.uniform_requests_at_equal_delay:.1%}"),
-            ("largest share of channels at one bound", f"{outcome.share_at_one_bound:.1%}"),
+            ["notification delay, equal polls for all, s", f"{outcome.uniform_notification_delay_s:.2f}"],
+            ["requests for the same delay", f"{outcome.uniform_requests_at_equal_delay:.1%}"],
+            ["largest share of channels at one bound", f"{outcome.share_at_one_bound:.1%}"],
         ]
     return terminal_table(("", ""), rows)
 
