@@ -36,9 +36,9 @@ from service.corona.rhythm import (
 )
 from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
 from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
-from service.simulate.schedulers.polls import PlannedSimulation, PollObservations
+from service.simulate.schedulers.polls import PlannedSimulation, PollObservations, PollPlan
 from service.simulate.schedulers.publication_trace import PublicationTrace
-from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
+from service.simulate.schedulers.weekly_clocks import WeeklyClocks
 
 MAINTENANCE_S = HOUR_S
 MIN_CHANGE = 0.02
@@ -98,7 +98,7 @@ class ChannelRhythms:
         self.publishing_clocks.set_speed(channel, hourly_speeds(self.rates[channel]))
 
 
-class FleetScheduler:
+class FleetScheduler(PollPlan):
     """The decisions of a Corona fleet about its polls, as the plan of a :class:`PlannedSimulation`.
 
     The fleet of ``nodes`` nodes makes ``requests_per_s`` polls by this policy.
@@ -112,9 +112,8 @@ class FleetScheduler:
         self._table = factor_table((ChannelFactors(count, 0.0, False) for count in subscribers.tolist()), channels)
         self._rhythms = ChannelRhythms(channels)
         self._polling_clocks = WeeklyClocks(channels)
-        self._gaps = ClockedGaps(
-            np.full(channels, channels / requests_per_s), self._polling_clocks if policy.weekly_rhythm else None
-        )
+        gap_s = np.full(channels, channels / requests_per_s)
+        super().__init__(gap_s, self._polling_clocks if policy.weekly_rhythm else None)
         self._speeds: Steps = np.zeros((channels, SPEEDS_BYTES), dtype=np.int8)
         """The speeds of the polling clocks."""
         self._estimates = [UpdateEstimate()] * channels
@@ -127,16 +126,8 @@ class FleetScheduler:
         self._new = np.zeros(channels, dtype=np.int64)
         """New entries since then."""
 
-    def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
-        """Return how many polls each channel has before ``until_s`` by its schedule; the first is at ``due_s``."""
-        return self._gaps.count_polls(channel, due_s, until_s)
-
-    def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
-        """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
-        return self._gaps.poll_times_s(channel, due_s, number)
-
     def record(self, seen: PollObservations) -> None:
-        """Record the results of polls."""
+        """Note what polls have returned."""
         channel = seen.channel
         fresh = self._estimated_until_s[channel] == -np.inf
         if fresh.any():
@@ -159,7 +150,7 @@ class FleetScheduler:
         scale = scale_for_budget(allocation_problem(self._policy, self._nodes, self._table), self._budget)
         size = channel_sizes(self._policy, self._nodes, self._table, scale)
         least, most = size_bounds(self._policy, self._nodes, self._table)
-        is_moved = np.abs(size * self._gaps.gap_s / self._policy.poll_interval_s - 1) > MIN_CHANGE
+        is_moved = np.abs(size * self.gap_s / self._policy.poll_interval_s - 1) > MIN_CHANGE
         speeds = self._speeds
         if self._policy.weekly_rhythm:
             speeds = speeds.copy()
@@ -205,14 +196,14 @@ class FleetScheduler:
         before, after = encode_speeds(self._speeds[channel]), encode_speeds(speeds[channel])
         for which, former, new in zip(channel.tolist(), before, after, strict=True):
             schedule = revised_schedule(
-                PollingSchedule(float(due_s[which]), float(self._gaps.gap_s[which]), 1, 0, former),
+                PollingSchedule(float(due_s[which]), float(self.gap_s[which]), 1, 0, former),
                 float(size[which]),
                 1,
                 self._policy.poll_interval_s,
                 now_s,
                 speeds=new,
             )
-            due_s[which], self._gaps.gap_s[which] = schedule.first_s, schedule.gap_s
+            due_s[which], self.gap_s[which] = schedule.first_s, schedule.gap_s
         self._speeds[channel] = speeds[channel]
         self._polling_clocks.set_speed(channel, hourly_speeds(speeds[channel]))
 

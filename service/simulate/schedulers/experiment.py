@@ -34,14 +34,14 @@ from service.simulate.numerics import HOUR_S, WEEK_S, Floats
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy, with_budget
 from service.simulate.schedulers.polls import (
     PlannedSimulation,
-    PollObservations,
+    PollPlan,
     PollSimulation,
     SchedulerResults,
     measure_results,
 )
 from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
 from service.simulate.schedulers.reader_schedulers import PEERS
-from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
+from service.simulate.schedulers.weekly_clocks import WeeklyClocks
 
 HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""
@@ -153,16 +153,15 @@ class _CoronaRunner:
         The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and
         ``known_as_shipped`` of :class:`ReaderResults`.
         """
-        compare_with = {}
+        results = {}
         for what in ("ours", "ours_with_rhythm", "as_shipped", "known", "known_as_shipped"):
-            compare_with[what] = self._compared(peer, self._figures(what, peer.requests))
+            results[what] = self._compared(peer, self._figures(what, peer.requests))
             self._report(what)
-        return compare_with
+        return results
 
     def compare_with_uniform(self) -> UniformResults:
         """Return the results of the uniform schedule, and of Corona as shipped in comparison with it."""
-        gap_s = np.full(self._trace.channels, UNIFORM_GAP_S)
-        uniform = self._measured_schedule(_FixedGaps(gap_s), self._phases * gap_s)
+        uniform = self._measured_schedule(PollPlan(np.full(self._trace.channels, UNIFORM_GAP_S)))
         ours = self._figures("as_shipped", uniform.requests)
         self._report("as_shipped")
         wanted_s, found = uniform.mean_notification_delay_s, ours
@@ -210,30 +209,13 @@ class _CoronaRunner:
             most=np.repeat(bounds.most, HOURS_OF_WEEK),
         )
         polls = sizes(problem, scale_for_budget(problem, requests_per_s * interval_s)).reshape(-1, HOURS_OF_WEEK)
-        gap_s = interval_s / polls.mean(axis=1)
-        return self._measured_schedule(_FixedGaps(gap_s, polls), self._phases * gap_s)
+        clocks = WeeklyClocks(trace.channels)
+        clocks.set_speed(np.arange(trace.channels), polls)
+        return self._measured_schedule(PollPlan(interval_s / polls.mean(axis=1), clocks))
 
-    def _measured_schedule(self, gaps: "_FixedGaps", first_s: Floats) -> SchedulerResults:
-        polling = PlannedSimulation(self._trace, gaps, first_s, self._window_s)
+    def _measured_schedule(self, plan: PollPlan) -> SchedulerResults:
+        polling = PlannedSimulation(self._trace, plan, self._phases * plan.gap_s, self._window_s)
         for until_s in np.arange(WEEK_S, self._window_s[1], WEEK_S):
             polling.advance(float(until_s))
         polling.finish()
         return measure_results(self._trace, polling, self._window_s)
-
-
-class _FixedGaps(ClockedGaps):
-    """The plan of polls of each channel at constant gaps of a weekly clock.
-
-    ``gap_s`` has the gap of each channel, and ``speed`` the relative speeds of its clock in each hour of the week,
-    shape (M, 168); None for real time.
-    """
-
-    def __init__(self, gap_s: Floats, speed: Floats | None = None) -> None:
-        clocks = None
-        if speed is not None:
-            clocks = WeeklyClocks(len(gap_s))
-            clocks.set_speed(np.arange(len(gap_s)), speed)
-        super().__init__(gap_s, clocks)
-
-    def record(self, seen: PollObservations) -> None:
-        """Ignore the results of polls."""

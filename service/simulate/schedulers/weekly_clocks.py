@@ -43,28 +43,3 @@ class WeeklyClocks:
         hour = np.minimum(place - channel * (HOURS_OF_WEEK + 1), HOURS_OF_WEEK - 1)
         begin_s, end_s = self._shown_s[channel, hour], self._shown_s[channel, hour + 1]
         return np.asarray(week_s + (hour + (inside_s - begin_s) / (end_s - begin_s)) * HOUR_S)
-
-
-class ClockedGaps:
-    """The gap between the polls of each channel, constant by its weekly clock; ``clocks`` is None for real time."""
-
-    def __init__(self, gap_s: Floats, clocks: WeeklyClocks | None = None) -> None:
-        self.gap_s = gap_s
-        self._clocks = clocks
-
-    def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
-        """Return how many polls each channel has before ``until_s``; the first is at ``due_s``."""
-        span_s = until_s - due_s
-        if self._clocks is not None:
-            span_s = self._clocks.shown_s(channel, np.full(len(channel), until_s)) - self._clocks.shown_s(
-                channel, due_s
-            )
-        return np.asarray(np.ceil(span_s / self.gap_s[channel])).astype(np.int64)
-
-    def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
-        """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
-        later_s = number * self.gap_s[channel]
-        if self._clocks is None:
-            return due_s + later_s
-        shown_s = self._clocks.shown_s(channel, due_s)
-        return np.where(number > 0, self._clocks.time_s(channel, shown_s + later_s), due_s)

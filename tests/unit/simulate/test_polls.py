@@ -45,7 +45,7 @@ def test_entries_before_the_end_are_detected_by_a_poll_that_is_not_counted() -> 
     polling = PollSimulation(trace([29.0]), Every(10.0), np.array([0.0]), (10.0, 30.0))
     polling.advance(np.inf)
     assert list(polling.found_s) == [30.0]
-    assert (polling.requests, polling.wasted) == (2, 2)
+    assert (polling.requests, polling.successful) == (2, 0)
 
 
 def test_a_simulation_can_be_advanced_in_several_steps() -> None:
@@ -55,7 +55,7 @@ def test_a_simulation_can_be_advanced_in_several_steps() -> None:
     for until_s in (4.0, 9.5, np.inf):
         parts.advance(until_s)
     assert list(whole.found_s) == list(parts.found_s)
-    assert (whole.requests, whole.wasted) == (parts.requests, parts.wasted)
+    assert (whole.requests, whole.successful) == (parts.requests, parts.successful)
 
 
 def test_the_first_poll_returns_a_document_and_later_polls_new_entries() -> None:
