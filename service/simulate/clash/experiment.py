@@ -204,52 +204,47 @@ class MinuteMeasurements(msgspec.Struct, frozen=True):
     messages: float
 
 
-class DhtResults(msgspec.Struct, frozen=True):
+class LoadResults(msgspec.Struct, frozen=True):
+    """The results of CLASH or of a plain DHT with one workload, without its initial transient.
+
+    Loads are shares of a server's capacity. Mean values are averages over all load checks.
+    """
+
+    servers_used: float
+    mean_load: float
+    max_load_after_transient: float
+    depth_min: int
+    depth_mean: float
+    depth_max: int
+    lookup_probes_mean: float
+    messages_per_server_s: float
+    """Mean over all servers, used or not."""
+    messages_by_chord_per_server_s: float
+    """The same if Chord routes the request of each probe, with ``chord_hops`` messages instead of one."""
+
+
+class DhtResults(LoadResults, frozen=True):
     """The results of DHT(``bits``), the plain DHT whose keys have ``bits`` bits.
 
     The depth is always ``bits``, and a lookup takes one probe.
     """
 
     bits: int
-    servers_used: float
-    mean_load: float
-    max_load_after_transient: float
-    depth_min: int
-    depth_mean: float
-    depth_max: int
-    lookup_probes_mean: float
-    messages_per_server_s: float
-    messages_by_chord_per_server_s: float
-    """The same if Chord routes each request, with ``chord_hops`` messages instead of one."""
 
 
-class WorkloadResults(msgspec.Struct, frozen=True):
-    """The results of one workload, without its initial transient.
-
-    Loads are shares of a server's capacity. Mean values are averages over all load checks.
-    """
+class WorkloadResults(LoadResults, frozen=True):
+    """The results of CLASH with one workload, and those of the plain DHTs."""
 
     workload: str
-    servers_used: float
-    mean_load: float
     mean_load_possible: float
     share_of_possible: float
     """``mean_load`` divided by ``mean_load_possible``, the mean load of the coarsest possible tree."""
-    max_load_after_transient: float
     max_load_in_a_minute: float
     overloaded_checks: int
     """Checks at which a server was above 90 %."""
-    depth_min: int
-    depth_mean: float
-    depth_max: int
-    lookup_probes_mean: float
     lookup_probes_without_memory: float
-    messages_per_server_s: float
-    """Mean over all servers, used or not."""
-    messages_by_chord_per_server_s: float
-    """The same if Chord routes the request of each probe, with ``chord_hops`` messages instead of one."""
     messages_by_chord_without_cache_per_server_s: float
-    """The same if, in addition, clients cache no depths."""
+    """The messages if Chord routes requests and clients cache no depths."""
     messages_per_used_server_s: float
     share_of_dht_12: float
     """Servers used, divided by those of DHT(12)."""

@@ -4,7 +4,7 @@ The records and transitions of matrices, thresholds, resize requests, home parti
 matrix for a query are production code. Nodes, delays and workloads are the paper's (Gao and Steenkiste §V and §VI).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -167,9 +167,9 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
         report(f"{which} names, {rate_s:,}/s")
         return found
 
-    fig_9 = [measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES]
+    fig_9 = tuple(measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES)
     known = {point.partitions: point for point in fig_9 if (point.names, point.rate_s) == ("skewed", 5000)}
-    fig_10 = [known.get(most) or measure_registrations("skewed", 5000, most) for most in PARTITIONS]
+    fig_10 = tuple(known.get(most) or measure_registrations("skewed", 5000, most) for most in PARTITIONS)
     two_choices = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.TWO_CHOICES)
     fig_11 = []
     for scheme in Scheme:
@@ -185,16 +185,7 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     sampled = _sample_rates(names["skewed"], rng)
     home = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.HOME)
     return DiscoveryOutcome(
-        "discovery",
-        seed,
-        tuple(fig_9),
-        tuple(fig_10),
-        tuple(fig_11),
-        sampled,
-        tuple(mixed),
-        home,
-        two_choices,
-        limited,
+        "discovery", seed, fig_9, fig_10, tuple(fig_11), sampled, tuple(mixed), home, two_choices, limited
     )
 
 
@@ -323,17 +314,12 @@ def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, f
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)
-    watched = []
+    partitions = np.array((0, 15, 31))
+    sampled = []
     for place, end_s in enumerate(slices(0.0, 15.0, SLICE_S), start=1):
         matrices.complete_growth(end_s - SLICE_S)
         sent.until(end_s, grow=True)
         if place % 10 == 0:
-            watched.append(_rates(sent, matrices, (0, 15, 31), end_s))
-    return tuple(watched)
-
-
-def _rates(
-    sent: Registrations, matrices: SimulatedMatrices, partitions: Sequence[int], now_s: float
-) -> tuple[float, float, float]:
-    first, middle, last = sent.observed_s(0, partitions, now_s) * (np.array(partitions) < matrices.partitions[0])
-    return float(first), float(middle), float(last)
+            rates = sent.observed_s(0, partitions, end_s) * (partitions < matrices.partitions[0])
+            sampled.append((float(rates[0]), float(rates[1]), float(rates[2])))
+    return tuple(sampled)

@@ -13,6 +13,7 @@ the delays of the necessary messages. Nodes observe rates (§V.A).
 Deviation: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1, which would take a minute per run.
 """
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -24,7 +25,6 @@ from service.discovery.matrix import (
     CellLoad,
     Matrix,
     MatrixLimits,
-    MatrixSize,
     ResizeKind,
     ResizeRequest,
     after_request,
@@ -64,6 +64,10 @@ class QueryWorkload(msgspec.Struct, frozen=True):
     def count(self) -> int:
         """Return the number of queries."""
         return len(self.begin) - 1
+
+    def pairs_of(self, query: int) -> list[int]:
+        """Return the pairs of one query."""
+        return list(self.pair[self.begin[query] : self.begin[query + 1]].tolist())
 
     def first(self, count: int) -> "QueryWorkload":
         """Return the first ``count`` queries."""
@@ -206,10 +210,6 @@ COPY = 3
 """Sequential messages until new partitions are available (2: request, confirm) and new replicas (3: also copy)."""
 
 
-UNGROWN = MatrixSize()
-UNBEGUN = MatrixSize(0, 0, ())
-
-
 class SimulatedMatrices:
     """The matrices of all attribute-value pairs, which grow with their load."""
 
@@ -238,14 +238,9 @@ class SimulatedMatrices:
             self._records[pair] = record
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
-    def size_of(self, pair: int) -> MatrixSize:
-        """Return the size of a pair's matrix; it has no partitions if no name with the pair has been registered."""
-        if not self.begun[pair]:
-            return UNBEGUN
-        record = self._records.get(pair)
-        if record is None:
-            return UNGROWN
-        return MatrixSize(0, int(self.partitions[pair]), record.size.rows[: self.replicas[pair]])
+    def partitions_of(self, pairs: Iterable[int]) -> dict[int, int]:
+        """Return the number of partitions of each pair's matrix; 0 if no name with the pair has been registered."""
+        return {pair: int(self.partitions[pair]) if self.begun[pair] else 0 for pair in pairs}
 
     def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by registrations, and begin to grow the matrices of overloaded cells.

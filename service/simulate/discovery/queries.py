@@ -10,13 +10,13 @@ partitions have the same density of names: :func:`partitions_to_ask`. (Productio
 of a query: :mod:`service.discovery.matrix_search`.)
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from service.discovery.matrix import MatrixSize, PairKey, home_partition
+from service.discovery.matrix import home_partition
 from service.simulate.discovery.matrices import (
     DELAY_S,
     NODES,
@@ -74,12 +74,10 @@ class Registrations:
         """The simulated time of the first message."""
         return float(self._chosen_s.min())
 
-    def observed_s(self, pair: int, partitions: Sequence[int], now_s: float) -> Floats:
+    def observed_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
         """Return the messages per second that nodes observe at ``now_s``, for these partitions of a pair's matrix."""
-        partition = np.array(partitions)
-        pairs = np.full(len(partition), pair)
-        node = node_of(pairs, partition, np.zeros_like(partition), self._matrices.salt)
-        return self.windows.current_rates_per_s(node, np.full(len(partition), now_s))
+        node = node_of(np.full_like(partitions, pair), partitions, np.zeros_like(partitions), self._matrices.salt)
+        return self.windows.current_rates_per_s(node, np.full(len(partitions), now_s))
 
     @property
     def last_s(self) -> float:
@@ -274,30 +272,25 @@ class FullQueries(SimulatedQueries):
         return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
 
     def _choose(self, which: Ints) -> None:
-        begin, length = self._queries.begin[which], np.diff(self._queries.begin)[which]
         draws = self._rng.integers(2**32, size=len(which))
         if self._scheme is Scheme.RANDOM:
+            begin, length = self._queries.begin[which], np.diff(self._queries.begin)[which]
             self.pair[which] = self._queries.pair[begin + draws % length]
         else:
-            sizes = self._matrices.size_of
-            for query, first, count, draw in zip(
-                *(part.tolist() for part in (which, begin, length, draws)), strict=True
-            ):
-                pairs = self._queries.pair[first : first + count].tolist()
-                self.pair[query] = int(choose_matrix({str(pair): sizes(pair) for pair in pairs}, draw))
+            for query, draw in zip(which.tolist(), draws.tolist(), strict=True):
+                self.pair[query] = choose_matrix(self._matrices.partitions_of(self._queries.pairs_of(query)), draw)
         self.messages[which] = self._matrices.partitions[self.pair[which]]
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
 
 
 def probes_with_memory(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
     """Return the mean number of requests for matrix sizes per query, if clients cache the sizes they receive."""
-    known: list[dict[str, MatrixSize]] = [{} for _ in range(CLIENTS)]
+    known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
     for query, client in enumerate(rng.integers(CLIENTS, size=queries.count).tolist()):
-        pairs = [str(pair) for pair in queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()]
-        while (unknown := size_to_learn(pairs, known[client], draws[query])) is not None:
-            known[client][unknown] = matrices.size_of(int(unknown))
+        while (unknown := size_to_learn(queries.pairs_of(query), known[client], draws[query])) is not None:
+            known[client] |= matrices.partitions_of([unknown])
             probes += 1
     return probes / queries.count
 
@@ -364,8 +357,8 @@ class LimitedQueries(SimulatedQueries):
         draws = rng.integers(2**32, size=queries.count).tolist()
         asked: list[tuple[int, int, int, float]] = []
         for query, draw in enumerate(draws):
-            pairs = queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()
-            pair = int(choose_matrix({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
+            pairs = queries.pairs_of(query)
+            pair = choose_matrix(matrices.partitions_of(pairs), draw)
             count = int(matrices.partitions[pair])
             spread = registered_names.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
             asked += [(query, pair, *each) for each in self._requests_of_query(spread, draw, float(sent_s[query]))]
@@ -403,27 +396,29 @@ class LimitedQueries(SimulatedQueries):
         return result
 
 
-def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
-    """Return the AV-pair whose matrix size must be read next, before a matrix is chosen.
+def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> int | None:
+    """Return the pair whose matrix size must be read next, before a matrix is chosen.
 
-    The result is None if the known sizes suffice. ``known`` are the sizes known so far. They suffice if they include a
-    matrix with a single partition, or all matrices. The random number ``draw`` selects one of several pairs. Deviation:
-    the paper reads all sizes at once; most matrices have one partition, so the first size usually suffices.
+    The result is None if the known sizes suffice. ``known`` has the known numbers of partitions by pair. They suffice
+    if they include a matrix with a single partition, or all matrices. The random number ``draw`` selects one of several
+    pairs. Deviation: the paper reads all sizes at once; most matrices have one partition, so the first size usually
+    suffices.
     """
-    pairs = sorted(pairs)
-    if any(known[pair].partitions == 1 for pair in pairs if pair in known):
-        return None
+    pairs = sorted(pairs, key=str)
     unknown = [pair for pair in pairs if pair not in known]
-    return unknown[draw % len(unknown)] if unknown else None
+    if not unknown or any(known.get(pair) == 1 for pair in pairs):
+        return None
+    return unknown[draw % len(unknown)]
 
 
-def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
-    """Return the AV-pair whose matrix is to be searched, because it has the fewest partitions.
+def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
+    """Return the pair whose matrix is to be searched, because it has the fewest partitions.
 
-    If several matrices have equally few, the random number ``draw`` selects one of them.
+    ``partitions`` has the numbers of partitions by pair. If several matrices have equally few, the random number
+    ``draw`` selects one of them.
     """
-    fewest = min(size.partitions for size in sizes.values())
-    best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
+    fewest = min(partitions.values())
+    best = sorted((pair for pair, count in partitions.items() if count == fewest), key=str)
     return best[draw % len(best)]
 
 

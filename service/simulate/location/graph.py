@@ -20,7 +20,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -61,17 +60,6 @@ class ServerDistances:
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
-class _Distances(NamedTuple):
-    """Distances between nodes on the border of domains, as square arrays.
-
-    These nodes are all transit nodes, and the stub nodes that have an edge out of their domain. ``crossings`` is the
-    number of edges between domains on a path.
-    """
-
-    latency_s: Floats
-    crossings: Ints
-
-
 def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
     """Draw a transit-stub graph, choose ``servers`` of its nodes, and return the distances between them."""
     transit_at = _transit_places(rng)
@@ -81,8 +69,7 @@ def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
     stubs = [_draw_stub_domain(int(size), rng) for size in sizes]
     places = [centre + inside for centre, (inside, _) in zip(centres, stubs, strict=True)]
     borders, edges = _draw_access_edges(transit_at, places, rng)
-    direct = _direct_distances(transit_at, borders, edges, stubs, rng)
-    border = _shortest_paths(direct.latency_s, direct.crossings)
+    border = _shortest_paths(*_direct_distances(transit_at, borders, edges, stubs, rng))
     return _server_distances(_choose_servers(servers, sizes, transits, rng), borders, border, stubs)
 
 
@@ -118,7 +105,7 @@ def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floa
     """
     places = _around(size, NODE_MS, rng)
     edges = _draw_edges(places, STUB_EDGES, rng)
-    return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
+    return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64))[0]
 
 
 def _draw_access_edges(
@@ -151,7 +138,12 @@ def _direct_distances(
     edges: list[tuple[int, int, float, int]],
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
-) -> _Distances:
+) -> tuple[Floats, Ints]:
+    """Return the latencies of the edges between border nodes in ms, infinite without an edge, and their crossings.
+
+    Border nodes are all transit nodes, and the stub nodes that have an edge out of their domain. A crossing is 1 for an
+    edge between a stub domain and a transit domain, else 0.
+    """
     transits = len(transit_at)
     count = transits + len(borders)
     latency, crossings = np.full((count, count), np.inf), np.zeros((count, count), dtype=np.int64)
@@ -170,10 +162,10 @@ def _direct_distances(
         if length < latency[one, two]:
             latency[one, two] = latency[two, one] = length
             crossings[one, two] = crossings[two, one] = crossed
-    return _Distances(latency, crossings)
+    return latency, crossings
 
 
-def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
+def _shortest_paths(latency: Floats, crossings: Ints) -> tuple[Floats, Ints]:
     """Return the shortest paths between all nodes: their lengths, and their numbers of edges between domains.
 
     ``latency`` has the length of each edge, infinite without an edge, and ``crossings`` is 1 for an edge between
@@ -185,7 +177,7 @@ def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
         shorter = over < latency
         latency[shorter] = over[shorter]
         crossings[shorter] = (crossings[:, middle, None] + crossings[middle])[shorter]
-    return _Distances(latency, crossings)
+    return latency, crossings
 
 
 def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
@@ -201,10 +193,11 @@ def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Gen
 def _server_distances(
     chosen: list[tuple[int, int]],
     borders: list[tuple[int, int]],
-    border: _Distances,
+    border: tuple[Floats, Ints],
     stubs: list[tuple[Floats, Floats]],
 ) -> ServerDistances:
-    transits = len(border.latency_s) - len(borders)
+    border_latency, border_crossings = border
+    transits = len(border_latency) - len(borders)
     of_stub: dict[int, list[tuple[int, int]]] = {}
     for number, (stub, node) in enumerate(borders, start=transits):
         of_stub.setdefault(stub, []).append((number, node))
@@ -220,10 +213,10 @@ def _server_distances(
     for one in range(most):
         for other in range(most):
             pair = np.ix_(numbers[:, one], numbers[:, other])
-            over = to_exit[:, one, None] + border.latency_s[pair] + to_exit[None, :, other]
+            over = to_exit[:, one, None] + border_latency[pair] + to_exit[None, :, other]
             shorter = over < latency
             latency[shorter] = over[shorter]
-            crossings[shorter] = border.crossings[pair][shorter]
+            crossings[shorter] = border_crossings[pair][shorter]
     domain = np.array([stub if stub >= 0 else -1 - node for stub, node in chosen])
     for stub in set(domain.tolist()):
         members = np.flatnonzero(domain == stub)
@@ -264,13 +257,14 @@ def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.r
     """
     luck = rng.random(distances.servers)
     pairs = _near_pairs(distances)
-    if kind is OverlayKind.GREEDY or depth == 1:
-        return _fit_to_reach(
-            lambda degree: _greedy_links(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck)
-        )
-    return _fit_to_reach(
-        lambda most: _restricted_links(pairs, distances, np.floor(most + luck).astype(int).tolist()), depth, len(luck)
-    )
+
+    def links(mean_limit: float) -> Edges:
+        limits = np.floor(mean_limit + luck).astype(int).tolist()
+        if kind is OverlayKind.GREEDY or depth == 1:
+            return _greedy_links(pairs, limits)
+        return _restricted_links(pairs, distances, limits)
+
+    return _fit_to_reach(links, depth, len(luck))
 
 
 def reached(edges: Edges, servers: int, depth: int) -> float:

@@ -21,7 +21,6 @@ from service.location.bloom_filters import (
     MIN_WIDTH,
     FilterShape,
     best_hashes,
-    estimate_documents,
     false_positive_rate,
     next_shape,
 )
@@ -89,12 +88,7 @@ def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFi
     for worker in range(workers):
         network.change(worker, [str(worker)])
         network.deliver_all()
-    rows = [
-        estimate_documents(probe, bits.bit_count())
-        for node in network.nodes
-        for link in node.links.values()
-        for bits in link.received[1:]
-    ]
+    rows = [row for rows in network.row_documents() for row in rows]
     shown = min(CACHED, MAX_ROW_DOCUMENTS // min(workers - 1, MAX_ROW_WORKERS))
     fullest = shown * max(rows)
     shape = _shape_for(fullest)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.location.bloom_filters import FilterShape, LocationQuery, document_mask
+from service.location.bloom_filters import FilterShape, LocationQuery, document_mask, estimate_documents
 from service.location.location_node import Filtering, LocationNode
 from service.location.wire import Message, SendToNeighbour, encoded_size
 from service.model import NodeId
@@ -41,11 +41,8 @@ class UpdateAlgorithm(StrEnum):
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
         """Return a node that uses this algorithm; ``me`` is its id, and ``shape`` is the shape of its filters."""
-        product = {
-            UpdateAlgorithm.PRODUCT_DESTINATION: Filtering.DESTINATION,
-            UpdateAlgorithm.PRODUCT_SOURCE: Filtering.SOURCE,
-        }
-        return LocationNode(me, shape, product[self]) if self in product else PaperNode(me, shape, Filtering(self))
+        filtering = Filtering(self.removeprefix("lossless "))
+        return (LocationNode if self.startswith("lossless") else PaperNode)(me, shape, filtering)
 
 
 class PaperNode(LocationNode):
@@ -165,6 +162,11 @@ class SimulatedOverlay:
                     pairs += 1
                     others ^= other
         return missed / pairs
+
+    def row_documents(self) -> list[list[float]]:
+        """Return, for each server, the estimated number of documents in each row of its received filters."""
+        rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in self.nodes)
+        return [[estimate_documents(self.nodes[0].shape, bits.bit_count()) for bits in of_node] for of_node in rows]
 
     def _send(self, sender: int, sends: list[SendToNeighbour]) -> None:
         latency_s, per_byte, crossings = self._latency_s[sender], self._per_byte[sender], self._crossings[sender]

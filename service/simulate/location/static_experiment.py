@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.location.bloom_filters import FilterShape, best_hashes, estimate_documents, false_positive_rate
+from service.location.bloom_filters import FilterShape, best_hashes, false_positive_rate
 from service.simulate.location.graph import Edges, OverlayKind, ServerDistances, around, overlay, reached
 from service.simulate.location.network import QueryWalk, SimulatedOverlay, TapestryMesh, UpdateAlgorithm, home_s
 
@@ -181,13 +181,11 @@ def linked(
     server and wide filters.
     """
     edges = overlay(kind, distances, depth, rng)
-    probe = FilterShape(1, 1 << 13, 1, depth)
-    network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
+    network = SimulatedOverlay(distances, edges, FilterShape(1, 1 << 13, 1, depth), UpdateAlgorithm.PRODUCT_SOURCE)
     for server in range(distances.servers):
         network.change(server, [str(server)])
     network.deliver_all()
-    rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in network.nodes)
-    loads = [[documents * estimate_documents(probe, bits.bit_count()) for bits in of_node] for of_node in rows]
+    loads = [[documents * row for row in rows] for rows in network.row_documents()]
     return OverlayLinks(kind, depth, edges, loads)
 
 
