@@ -38,13 +38,11 @@ from service.errors import OperationalError
 from service.feeds.entries.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
-from service.model import Channel, ChannelId, UserId, Validators
+from service.model import Channel, ChannelId, Validators
 from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.client.connection import script_command
-from service.store.subscriptions.subscriptions import encode_timestamp
 
 POLL_INTERVAL_S = 60.0
 """The paper's 30 minutes in compressed time."""
@@ -280,10 +278,8 @@ async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, p
         numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(updates.subscribers)))
         added = (_add_channel(store, url(number, port, public=public), updates, number) for number in numbers)
         created = await asyncio.gather(*added)
-        pairs = [
-            (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]
-        ]
-        await _subscribe(store, pairs)
+        pairs = [(jid, cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]]
+        await asyncio.gather(*(store.subscriptions.subscribe(jid, cid) for jid, cid in pairs))
         channels += created
     return channels
 
@@ -304,24 +300,3 @@ async def _add_channel(store: Store, at: str, updates: PublicationTimes, number:
     latest = tuple(reversed(findings.latest))
     await store.channels.create(channel, Snapshot(validators, findings.baseline, findings.title, ""), latest, now_s)
     return channel.id
-
-
-async def _subscribe(store: Store, subscriptions: Sequence[tuple[str, UserId, ChannelId]]) -> None:
-    link, since = store.redis, encode_timestamp(time.time())
-    own = [
-        (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in subscriptions
-    ]
-    subscribing = zip(own, subscriptions, strict=True)
-    written = await link.call_many(
-        [script_command("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
-    )
-    seqs = [record.split()[1].decode() for _, record, _ in written]
-    added = zip(subscriptions, seqs, strict=True)
-    await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
-    await link.call_many(
-        [
-            script_command("user_delete_intent", (keys.intents(uid),), cid, f"add {seq}")
-            for (_, uid, cid), seq in zip(subscriptions, seqs, strict=True)
-        ]
-    )
-    await link.call("SADD", keys.USERS, *{uid for _, uid, _ in subscriptions})

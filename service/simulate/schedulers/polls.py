@@ -235,7 +235,7 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
     )
 
 
-def weighted_quantile(values: Floats, weights: Ints, share: float) -> float:
+def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
     """Return the smallest of ``values`` such that it and lower ones have at least a ``share`` of the total weight."""
     order = np.argsort(values)
     weight = np.cumsum(weights[order])
