@@ -36,9 +36,8 @@ from service.corona.rhythm import (
 )
 from service.corona.update_rates import UpdateEstimate, estimate_after_poll, estimate_from_dates
 from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
-from service.simulate.schedulers.polls import PlannedSimulation, PollObservations, PollPlan
+from service.simulate.schedulers.polls import PlannedSimulation, PollObservations, PollPlan, WeeklyClocks
 from service.simulate.schedulers.publication_trace import PublicationTrace
-from service.simulate.schedulers.weekly_clocks import WeeklyClocks
 
 MAINTENANCE_S = HOUR_S
 MIN_CHANGE = 0.02

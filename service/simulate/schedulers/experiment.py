@@ -37,11 +37,11 @@ from service.simulate.schedulers.polls import (
     PollPlan,
     PollSimulation,
     SchedulerResults,
+    WeeklyClocks,
     measure_results,
 )
 from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
 from service.simulate.schedulers.reader_schedulers import PEERS
-from service.simulate.schedulers.weekly_clocks import WeeklyClocks
 
 HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""

@@ -1,13 +1,15 @@
-"""Simulated polls: detection times, observations of schedulers, and counts within the window."""
+"""Simulated polls: detection times, observations of schedulers, counts within the window, and weekly clocks."""
 
 import numpy as np
 import pytest
 
+from service.corona.rhythm import FACTORS, WEEK_S, WeeklyClock, hourly_speeds
 from service.simulate.numerics import Floats
 from service.simulate.schedulers.polls import (
     ENTRIES_IN_DOCUMENT,
     PollObservations,
     PollSimulation,
+    WeeklyClocks,
     measure_results,
     weighted_quantile,
 )
@@ -88,3 +90,20 @@ def test_delays_are_weighted_by_subscribers() -> None:
 
 def test_a_weighted_quantile_uses_weights() -> None:
     assert weighted_quantile(np.array([9.0, 1.0, 5.0]), np.array([1, 90, 9]), 0.95) == 5.0
+
+
+def test_each_clock_shows_what_productions_clock_shows() -> None:
+    steps = np.random.default_rng(1).integers(-32, 32, (5, FACTORS)).astype(np.int8)
+    clocks = WeeklyClocks(5)
+    clocks.set_speed(np.arange(5), hourly_speeds(steps))
+    at_s = np.linspace(0, 3 * WEEK_S, 1001)
+    for channel in range(5):
+        one, which = WeeklyClock(steps[channel].tobytes()), np.full(len(at_s), channel)
+        shown_s = [one.shown_s(each) for each in at_s.tolist()]
+        assert clocks.shown_s(which, at_s) == pytest.approx(shown_s, abs=1e-3)
+        assert clocks.time_s(which, np.array(shown_s)) == pytest.approx(at_s, abs=1e-3)
+
+
+def test_clocks_are_even_at_first() -> None:
+    at_s = np.linspace(-WEEK_S, 2 * WEEK_S, 50)
+    assert WeeklyClocks(1).shown_s(np.zeros(50, dtype=np.int64), at_s) == pytest.approx(at_s)
