@@ -14,9 +14,8 @@ is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to
 of size.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
-from heapq import heappop, heappush
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache, partial
 from itertools import count
 from math import isfinite
 
@@ -56,6 +55,7 @@ from service.simulate.corona.workload import (
     point_of,
 )
 from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
+from service.simulate.virtual_clock import VirtualClock
 
 CACHED_AGGREGATES = 4096
 """Number of cached aggregates, of 20 kB each."""
@@ -241,7 +241,7 @@ class SimulatedNetwork:
         return drawn_s if drawn_s == drawn_s else None  # noqa: PLR0124 - NaN means lost
 
 
-class SimulatedFleet:
+class SimulatedFleet(VirtualClock):
     """All nodes of one run.
 
     Owners decide the sizes of all channels, but schedules are recorded only for the channels in ``sampled``.
@@ -250,6 +250,7 @@ class SimulatedFleet:
     def __init__(
         self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints, rng: np.random.Generator
     ) -> None:
+        super().__init__()
         self.setup, self.channels, self._rng = setup, channels, rng
         self.owners = OwnerDecisions(setup, channels)
         self.sizes: Floats = np.ones(setup.channels)
@@ -265,12 +266,11 @@ class SimulatedFleet:
         self._view = RingView(0, ())
         self._known: dict[NodeId, int] = {}
         self._owner: Ints = np.full(setup.channels, NO_OWNER)
-        self._wire = SimulatedNetwork(setup.loss, rng)
+        self._network = SimulatedNetwork(setup.loss, rng)
         self._schedules = OwnerSchedules(setup, channels, sampled)
         self._nodes: dict[NodeId, Aggregation] = {}
         self._maintained_s: dict[int, float] = {}
-        self._events: list[tuple[float, int, Callable[[float], None]]] = []
-        self._orders, self._numbers = count(), count()
+        self._numbers = count()
 
     @property
     def trie(self) -> NodeTrie:
@@ -279,81 +279,65 @@ class SimulatedFleet:
 
     def run(self) -> Timetable:
         """Run the simulation, and return the timetable of the sampled channels."""
-        self._install_ring(initial_nodes(self.setup, self._rng), 0.0)
+        setup, rng = self.setup, self._rng
+        self._install_ring(initial_nodes(setup, rng))
         self._schedules.begin(self._schedules.sampled, self.sizes, 0, len(self.trie.nodes), 0.0)
-        for at_s, action in self._churn():
-            self._schedule_event(at_s, action)
-        while self._events and self._events[0][0] < self.setup.end_s:
-            now_s, _, action = heappop(self._events)
-            action(now_s)
-        return self._schedules.timetable(self.setup.channels)
+        changes = setup.churn * setup.nodes * setup.end_s / HOUR_S
+        for change in (self._die, self._join):
+            for at_s in (rng.random(int(rng.poisson(changes))) * setup.end_s).tolist():
+                self.after(at_s, change)
+        self.run_until(setup.end_s)
+        return self._schedules.timetable(setup.channels)
 
-    def _schedule_event(self, at_s: float, action: Callable[[float], None]) -> None:
-        heappush(self._events, (at_s, next(self._orders), action))
-
-    def _tick(self, node: NodeId, number: int, now_s: float) -> None:
+    def _tick(self, node: NodeId, number: int) -> None:
         if node in self._dead or self._known.get(node) != number:
             return
-        self._schedule_tick(node, number, now_s + self.setup.maintenance_s / TICKS_PER_MAINTENANCE)
+        self.after(self.setup.maintenance_s / TICKS_PER_MAINTENANCE, partial(self._tick, node, number))
         due_s = self._maintained_s.get(number, -np.inf) + self.setup.maintenance_s * (1 - TICK_TOLERANCE)
-        if now_s >= due_s:
-            self._maintained_s[number] = now_s
-            self._maintain(node, now_s)
-        self._send(node, self._nodes[node].tick(now_s), now_s)
+        if self.now_s >= due_s:
+            self._maintained_s[number] = self.now_s
+            self._maintain(node)
+        self._send(node, self._nodes[node].tick(self.now_s))
 
-    def _schedule_tick(self, node: NodeId, number: int, at_s: float) -> None:
-        self._schedule_event(at_s, lambda now_s: self._tick(node, number, now_s))
-
-    def _send(self, sender: NodeId, sends: Iterable[Send], now_s: float) -> None:
+    def _send(self, sender: NodeId, sends: Iterable[Send]) -> None:
         for send in sends:
-            delay_s = self._wire.delay_s()
+            delay_s = self._network.delay_s()
             if not self.setup.has_faults and isinstance(send.message, SummaryConfirmation):
                 # Without faults, its time of arrival has no effect: the receiver has the aggregate that it confirms.
-                self._nodes[send.node].on_message(sender, send.message, now_s)
+                self._nodes[send.node].on_message(sender, send.message, self.now_s)
             elif delay_s is not None:
-                self._schedule_arrival(sender, send, now_s + delay_s)
+                self.after(delay_s, partial(self._deliver, sender, send))
 
-    def _schedule_arrival(self, sender: NodeId, send: Send, at_s: float) -> None:
-        def arrives(now_s: float) -> None:
-            node = self._nodes.get(send.node)
-            message = send.message
-            if node is None or send.node in self._dead:
-                return
-            if isinstance(message, Summary | SummaryConfirmation | SummaryRequest):
-                self._send(send.node, node.on_message(sender, message, now_s), now_s)
+    def _deliver(self, sender: NodeId, send: Send) -> None:
+        node, message = self._nodes.get(send.node), send.message
+        if node is None or send.node in self._dead:
+            return
+        if isinstance(message, Summary | SummaryConfirmation | SummaryRequest):
+            self._send(send.node, node.on_message(sender, message, self.now_s))
 
-        self._schedule_event(at_s, arrives)
-
-    def _maintain(self, node: NodeId, now_s: float) -> None:
-        """Recompute the sizes and schedules of the channels that ``node`` owns; ``now_s`` is the simulated time."""
+    def _maintain(self, node: NodeId) -> None:
+        """Recompute the sizes and schedules of the channels that ``node`` owns."""
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet())
         self._nodes[node].own = self.owners.part(owned)
-        self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), now_s)
+        self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), self.now_s)
 
-    def _churn(self) -> list[tuple[float, Callable[[float], None]]]:
-        """Draw the deaths and joins of nodes, at equal rates; return (time, function to call at that time) pairs."""
-        expected = self.setup.churn * self.setup.nodes * self.setup.end_s / HOUR_S
-        times_s = (self._rng.random(int(self._rng.poisson(expected))) * self.setup.end_s for _ in range(2))
-        dying, joining = (drawn.tolist() for drawn in times_s)
-        return [*((at_s, self._die) for at_s in dying), *((at_s, self._join) for at_s in joining)]
-
-    def _die(self, now_s: float) -> None:
+    def _die(self) -> None:
         alive = [node for node in self.trie.nodes if node not in self._dead]
         node = alive[int(self._rng.integers(len(alive)))]
         self._dead.add(node)
-        self.died_s[self._known[node]] = now_s
-        self._schedule_event(now_s + LEASE_S, lambda at_s: self._leave(node, at_s))
+        self.died_s[self._known[node]] = self.now_s
+        self.after(LEASE_S, partial(self._leave, node))
 
-    def _leave(self, node: NodeId, now_s: float) -> None:
+    def _leave(self, node: NodeId) -> None:
         del self._nodes[node], self._known[node]
         self._dead.remove(node)
-        self._install_ring(tuple(other for other in self.trie.nodes if other != node), now_s)
+        self._install_ring(tuple(other for other in self.trie.nodes if other != node))
 
-    def _join(self, now_s: float) -> None:
-        self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)), now_s)
+    def _join(self) -> None:
+        self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
-    def _install_ring(self, nodes: Sequence[NodeId], now_s: float) -> None:
+    def _install_ring(self, nodes: Sequence[NodeId]) -> None:
         """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
         self._view = RingView(self._view.version + 1, tuple(map(node_info, sorted(nodes))))
         self.tries.append(NodeTrie(nodes))
@@ -363,11 +347,11 @@ class SimulatedFleet:
                 number = self._known[node] = next(self._numbers)
                 self._nodes[node] = self.owners.aggregation(node, SOFT_STATE_INTERVALS * self.setup.maintenance_s)
                 phase = float(self._rng.random())
-                self._schedule_tick(node, number, now_s + phase * self.setup.maintenance_s / TICKS_PER_MAINTENANCE)
+                self.after(phase * self.setup.maintenance_s / TICKS_PER_MAINTENANCE, partial(self._tick, node, number))
             self._nodes[node].on_ring_changed(self._view)
-        self._transfer_channels(now_s)
+        self._transfer_channels()
 
-    def _transfer_channels(self, now_s: float) -> None:
+    def _transfer_channels(self) -> None:
         """Transfer channels to their owners on the new ring, and revise the schedules of polling sets that changed."""
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
@@ -383,8 +367,9 @@ class SimulatedFleet:
                     self.sizes[gained] = self.owners.sizes(gained, self._nodes[node].fleet())
         if len(self.tries) > 1:
             ring, stayed = len(self.tries) - 1, self._schedules.sampled[~moved[self._schedules.sampled]]
-            self._schedules.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), now_s)
-            self._schedules.change(stayed[self._has_other_set(stayed)], self.sizes, ring, len(self.trie.nodes), now_s)
+            self._schedules.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), self.now_s)
+            changed = stayed[self._has_other_set(stayed)]
+            self._schedules.change(changed, self.sizes, ring, len(self.trie.nodes), self.now_s)
 
     def _has_other_set(self, numbers: Ints) -> Bools:
         """Return, for each channel in ``numbers``, whether its polling set differs from that on the previous ring."""

@@ -5,11 +5,9 @@ encoded messages, polls, and the store's answers. A :class:`FleetNetwork` decide
 delayed. The experiment (``protocol_experiment``) and the property tests with seeded fleets use the same classes.
 """
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Protocol
 
 from service.corona import events, messages
@@ -19,6 +17,7 @@ from service.corona.update_rates import UpdateHistory
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.ring import RingView, owned_prefixes
 from service.simulate.corona.fleet import SimulatedNetwork
+from service.simulate.virtual_clock import VirtualClock
 
 TICKS_PER_MAINTENANCE = 4
 """The same as in workers."""
@@ -218,7 +217,7 @@ class ProtocolNode:
             self.handle(events.CandidateFound(messages.Candidate(delta, Validators(), str(fetched).encode())))
 
 
-class ProtocolFleet:
+class ProtocolFleet(VirtualClock):
     """The simulation of one run; :meth:`run_until` advances its time.
 
     Subclasses override :meth:`simulates_polls_of`, :meth:`on_poll` and :meth:`on_instruction` to measure the run.
@@ -239,9 +238,9 @@ class ProtocolFleet:
         ``prompt_s`` is the time in which a node reads a channel's version, and ``fleet_ahead_s`` the offset of the
         fleet's clock from the nodes' clocks.
         """
+        super().__init__()
         self.channels, self.policy, self.network = channels, policy, network
         self.tick_s, self.prompt_s = tick_s, prompt_s
-        self.now_s = 0.0
         self.objective = policy.objective
         self.site_rates: dict[str, float] = {}
         """Requests per second by site, as set by an admin."""
@@ -255,8 +254,6 @@ class ProtocolFleet:
         self._by_prefix: dict[str, list[ChannelId]] = {}
         for channel in channels:
             self._by_prefix.setdefault(channel[:2], []).append(channel)
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
 
     @property
     def fleet_s(self) -> float:
@@ -280,17 +277,6 @@ class ProtocolFleet:
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
         """Note that this node polls the channel by another schedule from now on, or no longer if that is None."""
-
-    def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call ``act`` in ``delay_s`` seconds."""
-        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
-
-    def run_until(self, end_s: float) -> None:
-        """Advance the simulated time to ``end_s``."""
-        while self._due and self._due[0][0] <= end_s:
-            self.now_s, _, act = heapq.heappop(self._due)
-            act()
-        self.now_s = end_s
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
         """Add nodes to the ring at once; each comes with the time in seconds until its first tick."""
