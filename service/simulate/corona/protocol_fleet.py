@@ -102,15 +102,6 @@ class ProtocolNode:
         self._planned_s: dict[ChannelId, float] = {}
         self._polled_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
-        self._owned_prefixes: tuple[int, tuple[str, ...]] = 0, ()
-        """The version of a ring, and the prefixes of the ids of the channels that this node owns on that ring."""
-
-    @property
-    def owned_prefixes(self) -> tuple[str, ...]:
-        """The prefixes of the ids of the channels that this node owns on the ring that it knows."""
-        if self._owned_prefixes[0] != self.view.version:
-            self._owned_prefixes = self.view.version, owned_prefixes(self.view, self.node_id)
-        return self._owned_prefixes[1]
 
     def handle(self, *occurred: events.Event) -> None:
         """Process events together and carry out their effects, unless the node is dead."""
@@ -371,7 +362,7 @@ class ProtocolFleet(VirtualClock):
         """Return the answer to ``ListOwnedChannels``: the channels of the node's prefixes on the ring it knows."""
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)
-            for prefix in node.owned_prefixes
+            for prefix in owned_prefixes(node.view, node.node_id)
             for channel in self._by_prefix.get(prefix, ())
         )
         return events.ChannelsListed(requested_s, tuple(listed))
