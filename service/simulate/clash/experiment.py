@@ -148,12 +148,12 @@ class LookupClients:
 
 
 def _search_depth(servers: SimulatedServers, keyspace: Keyspace, leaf: KeyGroup) -> int:
-    return leaf.depth - (servers.table(keyspace).state(leaf) is GroupState.RECALLED)
+    return leaf.depth - (servers.tables[keyspace].state(leaf) is GroupState.RECALLED)
 
 
 def _count_probes(servers: SimulatedServers, key: int, hint: int | None, depths: DepthCache) -> int:
     search = DepthSearch(key, KEY_BITS, servers.keyspaces, hint)
-    while (found := search.on_answer(accept_object(servers.table(search.probe.keyspace), key))) is None:
+    while (found := search.on_answer(accept_object(servers.tables[search.probe.keyspace], key))) is None:
         pass
     depths.record(found.group, search.depth)
     return search.probes

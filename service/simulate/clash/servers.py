@@ -32,7 +32,7 @@ from service.clash.load_policy import (
     sibling_pairs,
 )
 from service.clash.move_steps import next_step
-from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
+from service.clash.server_table import LEAF_STATES, empty_table, root_table
 from service.clash.transitions import has_given, mark_emptied
 from service.corona.fleet_policy import DEFAULT_POLICY
 from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
@@ -289,26 +289,22 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 class SimulatedServers:
     """All simulated servers and their tables.
 
-    ``messages`` is the number of messages between servers, and ``moved`` has the key groups that changed servers. Both
-    count from the last call of :meth:`split_overloaded`.
+    ``tables`` has the table of each server by keyspace. ``messages`` is the number of messages between servers, and
+    ``moved`` has the key groups that changed servers; both count from the last call of :meth:`split_overloaded`.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
         root = keyspaces.keyspace_of(KeyGroup(0, 0, KEY_BITS))
         self.keyspaces, self.limits = keyspaces, limits
-        self._tables = [empty_table(keyspace, KEY_BITS) for keyspace in range(count)]
-        self._tables[root] = root_table(root, KEY_BITS)
+        self.tables = [empty_table(keyspace, KEY_BITS) for keyspace in range(count)]
+        self.tables[root] = root_table(root, KEY_BITS)
         self.messages = 0.0
         self.moved: list[KeyGroup] = []
         self.splits = self.merges = self.recalls = 0
 
-    def table(self, keyspace: Keyspace) -> ServerTable:
-        """Return the table of one server, which is identified by its keyspace."""
-        return self._tables[keyspace]
-
     def leaves(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
         """Yield each leaf group with the keyspace of its server."""
-        for table in self._tables:
+        for table in self.tables:
             for group, entry in table.entries.items():
                 if entry.state in LEAF_STATES:
                     yield table.keyspace, group
@@ -339,13 +335,13 @@ class SimulatedServers:
         A group with little load that is the only group of its server is recalled to its parent's server instead.
         """
         for find in (sibling_pairs, lone_right_children):
-            self.messages += sum(len(find(table, self._tables, {})) for table in self._tables)
+            self.messages += sum(len(find(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 
     def _merge_due(self, keyspace: Keyspace, loads: Measured) -> move_steps.MergeGroup | move_steps.RecallGroup | None:
-        table, own = self._tables[keyspace], loads[keyspace]
-        return choose_merge(keyspace, own, sibling_pairs(table, self._tables, loads), self.limits) or choose_recall(
-            keyspace, own, lone_right_children(table, self._tables, loads), self.limits
+        table, own = self.tables[keyspace], loads[keyspace]
+        return choose_merge(keyspace, own, sibling_pairs(table, self.tables, loads), self.limits) or choose_recall(
+            keyspace, own, lone_right_children(table, self.tables, loads), self.limits
         )
 
     def _repeat_until_stable(self, interval: Interval, due: ChooseStep) -> None:
@@ -376,7 +372,7 @@ class SimulatedServers:
 
     def _execute_step(self, step: move_steps.Step) -> move_steps.Outcome:
         keyspace = move_steps.keyspace_of(step)
-        table = self._tables[keyspace] = move_steps.apply(self._tables[keyspace], step, self.keyspaces)
+        table = self.tables[keyspace] = move_steps.apply(self.tables[keyspace], step, self.keyspaces)
         match step:
             case move_steps.SplitGroup() | move_steps.MergeGroup() | move_steps.RecallGroup():
                 return move_steps.MoveStarted(table.move)
@@ -384,7 +380,7 @@ class SimulatedServers:
                 self.messages += 2
                 return move_steps.GiveResult(has_given(table, step.move))
             case move_steps.Fetch():
-                self._tables[keyspace] = mark_emptied(table, step.move)
+                self.tables[keyspace] = mark_emptied(table, step.move)
                 return move_steps.FetchedRecords(())
             case move_steps.AcceptKeyGroup() | move_steps.Settle() | move_steps.Forget():
                 self.messages += 2

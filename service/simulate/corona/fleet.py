@@ -29,7 +29,7 @@ from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import AllocationProblem, load, sizes
 from service.corona.optimizer.objectives import Goal, size_for_wait, weights
 from service.corona.optimizer.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
-from service.model import NodeId
+from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.simulate.corona.paper_levels import (
     LevelSolution,
@@ -51,7 +51,6 @@ from service.simulate.corona.workload import (
     SimulatedChannels,
     initial_nodes,
     next_node_id,
-    node_info,
     point_of,
 )
 from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
@@ -339,7 +338,7 @@ class SimulatedFleet(VirtualClock):
 
     def _install_ring(self, nodes: Sequence[NodeId]) -> None:
         """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
-        self._view = RingView(self._view.version + 1, tuple(map(node_info, sorted(nodes))))
+        self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
         self.owners.on_ring_changed(self.trie)
         for node in nodes:

@@ -220,19 +220,19 @@ class SimulatedMatrices:
         self.growing = np.zeros(PAIRS, dtype=np.bool_)
         self.begun = np.zeros(PAIRS, dtype=np.bool_)
         """Whether a name with the pair was registered."""
-        self.growths = 0
         self.salt = int(rng.integers(2**20))
         self._rng = rng
         self._records: dict[int, Matrix] = {}
-        self._growing: dict[int, float] = {}
+        self._ready_s: dict[int, float] = {}
+        """When the new cells of each growing matrix are available."""
 
     def complete_growth(self, now_s: float) -> None:
         """Complete the growth of the matrices whose new cells are available by ``now_s``.
 
         Clients see the new sizes from then on.
         """
-        for pair in [pair for pair, ready_s in self._growing.items() if ready_s <= now_s]:
-            del self._growing[pair]
+        for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
+            del self._ready_s[pair]
             self.growing[pair] = False
             record = msgspec.structs.replace(self._records[pair], settled=True)
             self._records[pair] = record
@@ -248,40 +248,35 @@ class SimulatedMatrices:
         ``names`` has the number of names in each cell, and ``rate_s`` the cell's registrations per second.
         """
         self.begun[pair] = True
-        hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
-        hot = hot[(self.partitions[pair[hot]] < self.limits.partitions) & ~self.growing[pair[hot]]]
         few_queries_s = self.limits.queries_s * self.limits.low
-        for of, column, held, observed_s in zip(
-            *(part[hot].tolist() for part in (pair, partition, names, rate_s)), strict=True
-        ):
-            if of not in self._growing:
-                self._request_growth(CellLoad(held, observed_s, few_queries_s), of, CellAddress(str(of), column), now_s)
+        is_overloaded = (rate_s >= self.limits.registrations_s) | (names >= self.limits.names)
+        is_overloaded &= (self.partitions[pair] < self.limits.partitions) & ~self.growing[pair]
+        for at in np.flatnonzero(is_overloaded):
+            load = CellLoad(int(names[at]), float(rate_s[at]), few_queries_s)
+            self._request_growth(load, int(pair[at]), int(partition[at]), 0, now_s)
 
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by queries, and begin to grow the matrices of overloaded cells.
 
         Cells are given by their pair, partition and replica. ``rate_s`` has the queries per second at each cell.
         """
-        hot = np.flatnonzero(rate_s >= self.limits.queries_s)
-        hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]
         few_names_s = self.limits.registrations_s * self.limits.low
-        for of, column, row, observed_s in zip(
-            *(part[hot].tolist() for part in (pair, partition, replica, rate_s)), strict=True
-        ):
-            if of not in self._growing:
-                self._request_growth(CellLoad(0, few_names_s, observed_s), of, CellAddress(str(of), column, row), now_s)
+        is_overloaded = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas)
+        for at in np.flatnonzero(is_overloaded & ~self.growing[pair]):
+            load = CellLoad(0, few_names_s, float(rate_s[at]))
+            self._request_growth(load, int(pair[at]), int(partition[at]), int(replica[at]), now_s)
 
-    def _request_growth(self, load: CellLoad, pair: int, place: CellAddress, now_s: float) -> None:
-        before = self._records.get(pair, Matrix())
-        for kind in resize_requests(load, self.limits):
-            after = after_request(before, ResizeRequest(kind, place), self.limits)
-            if after is before:
-                continue
-            self._records[pair] = after
-            self._growing[pair] = now_s + self._growth_delay_s(kind, before, after)
-            self.growing[pair] = True
-            self.growths += 1
+    def _request_growth(self, load: CellLoad, pair: int, partition: int, replica: int, now_s: float) -> None:
+        if self.growing[pair]:
             return
+        before, cell = self._records.get(pair, Matrix()), CellAddress(str(pair), partition, replica)
+        for kind in resize_requests(load, self.limits):
+            after = after_request(before, ResizeRequest(kind, cell), self.limits)
+            if after is not before:
+                self._records[pair] = after
+                self._ready_s[pair] = now_s + self._growth_delay_s(kind, before, after)
+                self.growing[pair] = True
+                return
 
     def _growth_delay_s(self, kind: ResizeKind, before: Matrix, after: Matrix) -> float:
         if kind is ResizeKind.INC_P:
