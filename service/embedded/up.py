@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 from rich.console import Console
-from rich.status import Status
 
 from service.embedded import ports, state_directory
 from service.embedded.in_process import InProcessPrograms
@@ -72,7 +71,7 @@ class ProgressDisplay:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status: Status | None = None
+        self._status = console.status("")
         self._pending: list[str] = []
 
     def say(self, text: str) -> None:
@@ -92,12 +91,11 @@ class ProgressDisplay:
         self.say(f"  {name} is ready ({time.monotonic() - start_s:.1f} s)")
 
     def _update_spinner(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
         if self._pending:
-            self._status = self._console.status(f"Starting {', '.join(self._pending)} …")
+            self._status.update(f"Starting {', '.join(self._pending)} …")
             self._status.start()
+        else:
+            self._status.stop()
 
 
 class LocalFleet:

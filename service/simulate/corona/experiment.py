@@ -65,10 +65,6 @@ class DetectedUpdates:
         """Return the mean delay of the updates, weighted by channel; ``weight`` has the weight of every channel."""
         return float(np.average(self.delay_s, weights=weight[self.channel]))
 
-    def quantile_s(self, weight: Ints, share: float) -> float:
-        """Return the weighted quantile ``share`` of the delays; ``weight`` has the weight of every channel."""
-        return weighted_quantile(self.delay_s, weight[self.channel], share)
-
 
 def uniform_updates(
     numbers: Ints, setup: CoronaSetup, next_s: NextPollTimes, rng: np.random.Generator
@@ -252,7 +248,7 @@ def measure(
         seed=seed,
         setup=setup,
         mean_detection_s=delay_s,
-        p99_detection_s=settled.quantile_s(channels.subscribers, 0.99),
+        p99_detection_s=weighted_quantile(settled.delay_s, channels.subscribers[settled.channel], 0.99),
         polls_per_channel_per_tau=load,
         converged_after_rounds=converged_after_rounds(setup, windows, load, delay_s),
         node_load_max_over_mean=busiest,

@@ -138,10 +138,10 @@ class FleetScheduler(PollPlan):
             if len(rows):
                 self._rhythms.add(channel[rows], seen.published_s[entries])
 
-    def plan(self, now_s: float, due_s: Floats) -> Floats:
-        """Update all estimates and schedules at ``now_s``, and return the time of each channel's next poll.
+    def plan(self, now_s: float, due_s: Floats) -> None:
+        """Update all estimates and schedules at ``now_s``.
 
-        ``due_s`` has the times of the next polls by the previous schedules, and is changed.
+        ``due_s`` has the time of each channel's next poll by the previous schedule, and is changed to the new one's.
         """
         self._learn(now_s)
         self._table["update_interval_s"] = self._interval_s
@@ -162,7 +162,6 @@ class FleetScheduler(PollPlan):
             speeds[rows[is_changed]] = found[is_changed]
             is_moved[rows[is_changed]] = True
         self._revise_schedules(np.flatnonzero(is_moved), size, speeds, now_s, due_s)
-        return due_s
 
     def _begin(self, seen: PollObservations, rows: Ints) -> None:
         """Initialise the estimates of newly polled channels from the dates in their first document.
@@ -217,6 +216,6 @@ def run_fleet(
     polling = PlannedSimulation(trace, fleet, first_s, window_s)
     for now_s in np.arange(MAINTENANCE_S, window_s[1] + MAINTENANCE_S, MAINTENANCE_S):
         polling.advance(float(now_s))
-        polling.due_s = fleet.plan(float(now_s), polling.due_s)
+        fleet.plan(float(now_s), polling.due_s)
     polling.finish()
     return polling

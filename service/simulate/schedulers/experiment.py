@@ -143,59 +143,62 @@ class _CoronaRunner:
         self, trace: PublicationTrace, goal: Goal, phases: Floats, window_s: tuple[float, float], report: Report
     ) -> None:
         self.first_s = phases * FIRST_POLLS_S
-        self._trace, self._goal, self._phases = trace, goal, phases
+        self._trace, self._phases = trace, phases
         self._window_s, self._report = window_s, report
-        self._figures = cache(self._measured)
+        unlimited = (unlimited_policy(goal, weekly_rhythm=is_rhythmic) for is_rhythmic in (False, True))
+        even, rhythmic = ((policy, _UNLIMITED_NODES) for policy in unlimited)
+        shipped = DEFAULT_POLICY, NODES
+        self._policies = {
+            "ours": even,
+            "ours_with_rhythm": rhythmic,
+            "as_shipped": shipped,
+            "known": rhythmic,
+            "known_as_shipped": shipped,
+        }
+        """The policy and the number of nodes of each result."""
+        self._measure = cache(self._measure_uncached)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return five results of Corona for the number of requests that a reader made, ``peer``.
+        """Return five results of Corona for the number of requests in the results ``peer`` of a reader.
 
         The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and
         ``known_as_shipped`` of :class:`ReaderResults`.
         """
         results = {}
-        for what in ("ours", "ours_with_rhythm", "as_shipped", "known", "known_as_shipped"):
-            results[what] = self._compared(peer, self._figures(what, peer.requests))
-            self._report(what)
+        for name in self._policies:
+            results[name] = self._compare(peer, self._measure(name, peer.requests))
+            self._report(name)
         return results
 
     def compare_with_uniform(self) -> UniformResults:
         """Return the results of the uniform schedule, and of Corona as shipped in comparison with it."""
-        uniform = self._measured_schedule(PollPlan(np.full(self._trace.channels, UNIFORM_GAP_S)))
-        ours = self._figures("as_shipped", uniform.requests)
+        uniform = self._measure_plan(PollPlan(np.full(self._trace.channels, UNIFORM_GAP_S)))
+        ours = self._measure("as_shipped", uniform.requests)
         self._report("as_shipped")
         wanted_s, found = uniform.mean_notification_delay_s, ours
         for _ in range(_REFINEMENTS):
             # The delay is almost inversely proportional to the number of requests.
-            found = self._figures("as_shipped", round(found.requests * found.mean_notification_delay_s / wanted_s))
+            found = self._measure("as_shipped", round(found.requests * found.mean_notification_delay_s / wanted_s))
             self._report("as_shipped")
         return UniformResults(
             **msgspec.structs.asdict(uniform),
-            as_shipped=self._compared(uniform, ours),
+            as_shipped=self._compare(uniform, ours),
             requests_at_equal_delay=round(found.requests * found.mean_notification_delay_s / wanted_s),
         )
 
-    def _compared(self, other: SchedulerResults, ours: SchedulerResults) -> CoronaResults:
+    def _compare(self, other: SchedulerResults, ours: SchedulerResults) -> CoronaResults:
         ratio = other.mean_notification_delay_s / ours.mean_notification_delay_s
         return CoronaResults(**msgspec.structs.asdict(ours), ratio=ratio)
 
-    def _measured(self, what: str, requests: int) -> SchedulerResults:
+    def _measure_uncached(self, name: str, requests: int) -> SchedulerResults:
+        policy, nodes = self._policies[name]
         requests_per_s = requests / (self._window_s[1] - self._window_s[0])
-        match what:
-            case "known":
-                policy = unlimited_policy(self._goal, weekly_rhythm=True)
-                return self._measured_optimum(policy, _UNLIMITED_NODES, requests_per_s)
-            case "known_as_shipped":
-                return self._measured_optimum(DEFAULT_POLICY, NODES, requests_per_s)
-            case "as_shipped":
-                policy, nodes = DEFAULT_POLICY, NODES
-            case _:
-                policy = unlimited_policy(self._goal, weekly_rhythm=what == "ours_with_rhythm")
-                nodes = _UNLIMITED_NODES
+        if name.startswith("known"):
+            return self._measure_optimum(policy, nodes, requests_per_s)
         fleet = FleetScheduler(policy, nodes, self._trace.subscribers, requests_per_s)
         return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
 
-    def _measured_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
+    def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
         """Return the results of the optimum over all channels and hours of the week, each of which is an item of it."""
         trace, interval_s = self._trace, policy.poll_interval_s
         policy = affordable_policy(with_budget(policy, requests_per_s), trace.channels)
@@ -211,9 +214,9 @@ class _CoronaRunner:
         polls = sizes(problem, scale_for_budget(problem, requests_per_s * interval_s)).reshape(-1, HOURS_OF_WEEK)
         clocks = WeeklyClocks(trace.channels)
         clocks.set_speed(np.arange(trace.channels), polls)
-        return self._measured_schedule(PollPlan(interval_s / polls.mean(axis=1), clocks))
+        return self._measure_plan(PollPlan(interval_s / polls.mean(axis=1), clocks))
 
-    def _measured_schedule(self, plan: PollPlan) -> SchedulerResults:
+    def _measure_plan(self, plan: PollPlan) -> SchedulerResults:
         polling = PlannedSimulation(self._trace, plan, self._phases * plan.gap_s, self._window_s)
         for until_s in np.arange(WEEK_S, self._window_s[1], WEEK_S):
             polling.advance(float(until_s))
