@@ -39,6 +39,10 @@ class ScheduledPolls:
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
         self.numbers = np.arange(len(timetable.rows) - 1)
+        largest = np.zeros(len(self.numbers), dtype=np.int64)
+        np.maximum.at(largest, timetable.channel, timetable.size)
+        self._starts = np.concatenate(([0], np.cumsum(largest)))
+        """The index of each channel's owner among the members of all channels' largest polling sets."""
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
@@ -54,12 +58,9 @@ class ScheduledPolls:
 
         ``points`` are the ids of the channels, which determine the nodes in their polling sets.
         """
-        totals = np.zeros(len(trie.nodes))
-        for begin in range(0, len(self.numbers), CHANNEL_BATCH):
-            of, polls = self._member_polls(begin, min(begin + CHANNEL_BATCH, len(self.numbers)), begin_s, end_s)
-            busy = np.flatnonzero(polls)
-            totals += np.bincount(trie.nodes_at_rank(points[of.channel[busy]], of.rank[busy]), polls[busy], len(totals))
-        return totals
+        polls, sizes = self._member_polls(begin_s, end_s), np.diff(self._starts)
+        channel, rank = np.repeat(self.numbers, sizes), ranges(0, sizes)
+        return np.asarray(np.bincount(trie.nodes_at_rank(points[channel], rank), polls, len(trie.nodes)), np.float64)
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
         """Return the number of polls by the node with the most polls, divided by the mean over all nodes of ``fleet``.
@@ -73,25 +74,18 @@ class ScheduledPolls:
         """Return each channel's exact mean time until the next poll, over all times from ``begin_s`` to ``end_s``."""
         return mean_waits_s(self.table, begin_s, end_s)
 
-    def _member_polls(self, first: int, beyond: int, begin_s: float, end_s: float) -> tuple[Members, Floats]:
-        """Return the polling nodes of channels ``first`` to ``beyond`` - 1, and the number of polls by each node.
+    def _member_polls(self, begin_s: float, end_s: float) -> Floats:
+        """Return the number of polls by each member of the channels' largest polling sets, by channel and rank.
 
-        Polls are counted after ``begin_s`` until ``end_s``. The nodes are those of each channel's largest polling set.
+        Polls are counted after ``begin_s`` until ``end_s``.
         """
-        table = self.table
-        rows = slice(table.rows[first], table.rows[beyond])
-        largest = np.zeros(beyond - first, dtype=np.int64)
-        np.maximum.at(largest, table.channel[rows] - first, table.size[rows])
-        channel = np.repeat(np.arange(first, beyond), largest)
-        of = Members(channel, ranges(0, largest))
-        polls = np.zeros(len(channel))
-        start, count = table.rows[channel], table.rows[channel + 1] - table.rows[channel]
-        for place in range(int(count.max(initial=0))):
-            row = start + np.minimum(place, count - 1)
+        table, polls = self.table, np.zeros(self._starts[-1])
+        rows = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
+        for begin in range(0, len(rows), CHANNEL_BATCH):
+            row, of = self._members_of_rows(rows[begin : begin + CHANNEL_BATCH])
             from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
-            counts = self._poll_counts(of, row, from_s, np.maximum(from_s, to_s))
-            polls += np.where((place < count) & (from_s < to_s), counts, 0.0)
-        return of, polls
+            np.add.at(polls, self._starts[of.channel] + of.rank, self._poll_counts(of, row, from_s, to_s))
+        return polls
 
     def _poll_counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         """Return the number of polls by each member after ``begin_s`` until ``end_s``.
@@ -104,15 +98,21 @@ class ScheduledPolls:
         polls = (last - 1 - turn) // size - (first - 1 - turn) // size
         return np.where(of.rank < size, polls, 0).astype(np.float64)
 
+    def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
+        """Return all members of the polling sets in these rows of the timetable, and for each member its row.
+
+        The array of rows is the first element of the result.
+        """
+        size = self.table.size[row]
+        lines = np.repeat(row, size)
+        return lines, Members(self.table.channel[lines], ranges(0, size))
+
 
 class RandomPhasePolls(ScheduledPolls):
     """Polls as in Corona §3.3: a node waits a random time before its first poll of a channel, then polls every τ."""
 
     def __init__(self, timetable: Timetable, rng: np.random.Generator) -> None:
         super().__init__(timetable)
-        largest = np.zeros(len(self.numbers), dtype=np.int64)
-        np.maximum.at(largest, timetable.channel, timetable.size)
-        self._starts = np.concatenate(([0], np.cumsum(largest)))
         self._phases = rng.random(int(self._starts[-1]))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
@@ -129,14 +129,7 @@ class RandomPhasePolls(ScheduledPolls):
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
         """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
-        table = self.table
-        inside = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
-        found = 0.0
-        for begin in range(0, len(inside), CHANNEL_BATCH):
-            row, of = self._members_of_rows(inside[begin : begin + CHANNEL_BATCH])
-            from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
-            found += float(self._poll_counts(of, row, from_s, to_s).sum())
-        return found / len(self.numbers)
+        return float(self._member_polls(begin_s, end_s).sum()) / len(self.numbers)
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
         """Return the mean time until the next poll for each channel, with the polling set that it has at ``end_s``."""
@@ -173,15 +166,6 @@ class RandomPhasePolls(ScheduledPolls):
             wait_s = (phase * interval_s - np.repeat(at_s, size)) % interval_s
             found_s[part] = at_s + np.minimum.reduceat(wait_s, np.cumsum(size) - size)
         return found_s
-
-    def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return all members of the polling sets in these rows of the timetable, and for each member its row.
-
-        The array of rows is the first element of the result.
-        """
-        size = self.table.size[row]
-        lines = np.repeat(row, size)
-        return lines, Members(self.table.channel[lines], ranges(0, size))
 
 
 AFTER_END_S = 7200.0
