@@ -74,7 +74,7 @@ class ProgressDisplay:
         self._status = console.status("")
         self._pending: list[str] = []
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print text without interpreting markup and without wrapping lines, so that links stay intact."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -88,7 +88,7 @@ class ProgressDisplay:
         finally:
             self._pending.remove(name)
             self._update_spinner()
-        self.say(f"  {name} is ready ({time.monotonic() - start_s:.1f} s)")
+        self.print_line(f"  {name} is ready ({time.monotonic() - start_s:.1f} s)")
 
     def _update_spinner(self) -> None:
         if self._pending:
@@ -115,7 +115,7 @@ class LocalFleet:
         )
         self._admin_token_file = ensure_secret_file(options.directory, "admin-token")
         self._cluster_secret_file = ensure_secret_file(options.directory, "cluster-secret")
-        self._identity_file = state_directory.identity_file(options.directory)
+        self._identity_file = state_directory.ensure_identity_file(options.directory)
         self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._on_program_event)
         self._in_process = InProcessPrograms(options.directory / "logs" / "coronet.log") if options.small else None
@@ -133,7 +133,7 @@ class LocalFleet:
             raise failed.exceptions[0] from failed
         self._is_complete = True
         self._update_ready_file()
-        self._display.say(await self._greeting())
+        self._display.print_line(await self._greeting())
 
     async def wait(self) -> None:
         """Wait until cancelled. Raises :class:`OperationalError` if a program in this process ends by itself."""
@@ -148,7 +148,7 @@ class LocalFleet:
         if self._in_process is not None:
             await self._in_process.stop()
         await self._supervisor.stop(last=_STOPPED_LAST)
-        self._display.say("Stopped. Run the same command to continue.")
+        self._display.print_line("Stopped. Run the same command to continue.")
 
     async def _start_programs(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -171,7 +171,7 @@ class LocalFleet:
 
     async def _start_prosody(self) -> None:
         program = await self._prosody.program()
-        self._accounts = await state_directory.trial_accounts(self._options.directory, self._prosody)
+        self._accounts = await state_directory.ensure_trial_accounts(self._options.directory, self._prosody)
         await self._supervisor.add(program)
 
     async def _add(self, program: Program) -> None:
@@ -275,7 +275,7 @@ class LocalFleet:
         return greeting(self._ready(), self._options.directory, link, allow_private=self._options.allow_private)
 
     def _on_program_event(self, line: str) -> None:
-        self._display.say(line)
+        self._display.print_line(line)
         self._update_ready_file()
 
     def _update_ready_file(self) -> None:
@@ -283,7 +283,7 @@ class LocalFleet:
             try:
                 write_ready(self._options.ready_file, self._ready())
             except OSError as error:
-                self._display.say(f"The ready file cannot be written: {error}")
+                self._display.print_line(f"The ready file cannot be written: {error}")
 
     def _remove_ready_file(self) -> None:
         if self._options.ready_file is not None:

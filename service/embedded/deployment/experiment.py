@@ -25,11 +25,11 @@ from service.embedded.deployment.publication_plan import (
     PublicationPlan,
     PublicationTimes,
     VersionTimes,
+    channel_url,
     detection_delays,
     draw_publication_times,
     paper_delay_statistics,
     recovery_s,
-    url,
 )
 from service.embedded.deployment.publisher import current_document, entity_tag
 from service.embedded.redis import PrivateRedis
@@ -276,7 +276,7 @@ async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, p
     users = _assign_users(updates.subscribers)
     for first in range(0, len(updates.subscribers), _CONCURRENT_CHANNELS):
         numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(updates.subscribers)))
-        added = (_add_channel(store, url(number, port, public=public), updates, number) for number in numbers)
+        added = (_add_channel(store, channel_url(number, port, public=public), updates, number) for number in numbers)
         created = await asyncio.gather(*added)
         pairs = [(jid, cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]]
         await asyncio.gather(*(store.subscriptions.subscribe(jid, cid) for jid, cid in pairs))

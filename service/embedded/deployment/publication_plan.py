@@ -70,7 +70,7 @@ SITES = {f"site-{number}.example": host for number, host in enumerate(HOSTS)}
 """The hosts by the names that they have in URLs of public channels; each is a site with a request budget of its own."""
 
 
-def url(channel: int, port: int, *, public: bool) -> str:
+def channel_url(channel: int, port: int, *, public: bool) -> str:
     """Return the URL of the channel with this number on a publisher that listens on ``port``.
 
     The host of a ``public`` channel is a name, because no budget applies to requests to loopback addresses.

@@ -117,7 +117,7 @@ class LookupClients:
         self._servers, self._rng = servers, rng
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
-    def probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
+    def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
         """Return the mean number of probes per lookup, with and without a cache of depths.
 
         A probe asks one server whether a guessed depth is right. ``lookups`` has the number of lookups by key prefix.
@@ -125,8 +125,8 @@ class LookupClients:
         return self._with_memory(PrefixSums(lookups), servers), self._without(lookups, servers)
 
     def _with_memory(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
-        leaves = [(leaf, _search_depth(servers, keyspace, leaf)) for keyspace, leaf in servers.leaves()]
-        expected = np.array([lookups.of(leaf) for leaf, _ in leaves]) / self._servers
+        leaves = [(leaf, _search_depth(servers, keyspace, leaf)) for keyspace, leaf in servers.leaf_groups()]
+        expected = np.array([lookups.total(leaf) for leaf, _ in leaves]) / self._servers
         lookup_count = probes = 0
         for depths in self._known:
             counts = self._rng.poisson(expected)
@@ -289,7 +289,7 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
                 minutes.append(_measure_minute(servers, intervals[-1]))
                 if not left:
                     whole = combine_intervals(intervals)
-                    probes = lookups.probes(whole.lookups, servers)
+                    probes = lookups.count_probes(whole.lookups, servers)
                 current, peak = rates.measure(intervals[-1]) if rates is not None else (intervals[-1], None)
                 servers.split_overloaded(current)
                 if peak is not None:
@@ -312,7 +312,7 @@ def _measure_minute(servers: SimulatedServers, interval: Interval) -> MinuteMeas
     loads = {
         keyspace: sum(leaves.values()) / servers.limits.capacity for keyspace, leaves in servers.loads(interval).items()
     }
-    return MinuteMeasurements(loads, [group.depth for _, group in servers.leaves()], servers.messages)
+    return MinuteMeasurements(loads, [group.depth for _, group in servers.leaf_groups()], servers.messages)
 
 
 def _measure_check(
@@ -347,7 +347,7 @@ def _min_group_count(interval: Interval, most: float) -> int:
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 
     def count(group: KeyGroup) -> int:
-        load = group_load(packets.of(group), queries.of(group))
+        load = group_load(packets.total(group), queries.total(group))
         if load <= most or group.depth == PREFIX_BITS:
             return int(load > 0)
         return count(group.left) + count(group.right)

@@ -275,7 +275,7 @@ class PrefixSums:
     def __init__(self, values: Floats | Ints) -> None:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
 
-    def of(self, group: KeyGroup) -> float:
+    def total(self, group: KeyGroup) -> float:
         """Return the sum of the values over the keys of ``group``; a prefix's value is spread evenly over its keys."""
         hidden = KEY_BITS - PREFIX_BITS
         found = self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden]
@@ -302,7 +302,7 @@ class SimulatedServers:
         self.moved: list[KeyGroup] = []
         self.splits = self.merges = self.recalls = 0
 
-    def leaves(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
+    def leaf_groups(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
         """Yield each leaf group with the keyspace of its server."""
         for table in self.tables:
             for group, entry in table.entries.items():
@@ -315,8 +315,8 @@ class SimulatedServers:
 
     def _loads(self, packets: PrefixSums, queries: PrefixSums) -> Measured:
         found: Measured = {}
-        for keyspace, group in self.leaves():
-            found.setdefault(keyspace, {})[group] = group_load(packets.of(group), queries.of(group))
+        for keyspace, group in self.leaf_groups():
+            found.setdefault(keyspace, {})[group] = group_load(packets.total(group), queries.total(group))
         return found
 
     def split_overloaded(self, interval: Interval) -> None:
@@ -367,7 +367,7 @@ class SimulatedServers:
             outcome = self._execute_step(step)
             if isinstance(outcome, move_steps.MoveStarted) and outcome.move is not None:
                 self.moved.append(outcome.move.group)
-                self.messages += queries.of(outcome.move.group)
+                self.messages += queries.total(outcome.move.group)
             step = next_step(step, outcome)
 
     def _execute_step(self, step: move_steps.Step) -> move_steps.Outcome:

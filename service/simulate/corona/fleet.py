@@ -139,7 +139,7 @@ class OwnerDecisions:
         bits = (self._setup.base - 1).bit_length() * (len(self._options) - 2)
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
-    def part(self, owned: Ints) -> Aggregate:
+    def aggregate(self, owned: Ints) -> Aggregate:
         """Return the aggregate of one owner's channels, the summary that it sends to other nodes.
 
         ``owned`` are the numbers of these channels.
@@ -318,7 +318,7 @@ class SimulatedFleet(VirtualClock):
         """Recompute the sizes and schedules of the channels that ``node`` owns."""
         owned = np.flatnonzero(self._owner == self._known[node])
         self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet())
-        self._nodes[node].own = self.owners.part(owned)
+        self._nodes[node].own = self.owners.aggregate(owned)
         self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), self.now_s)
 
     def _die(self) -> None:
@@ -360,7 +360,7 @@ class SimulatedFleet(VirtualClock):
         for node in self.trie.nodes:
             if (number := self._known[node]) in touched:
                 owned = np.flatnonzero(owner == number)
-                self._nodes[node].own = self.owners.part(owned)
+                self._nodes[node].own = self.owners.aggregate(owned)
                 if len(self.tries) > 1:
                     gained = owned[moved[owned]]
                     self.sizes[gained] = self.owners.sizes(gained, self._nodes[node].fleet())

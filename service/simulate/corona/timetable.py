@@ -51,16 +51,16 @@ class Timetable:
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
         row = self.row_at(channel, after_s)
-        found_s = self.in_row_s(row, after_s)
+        found_s = self.next_in_row_s(row, after_s)
         # A poll within rounding distance of a change belongs to the row that ends; the next schedule treats it as done.
         late = np.flatnonzero(found_s > self.end_s[row] + ROUNDING_S)
         while late.size:
             row[late] += 1
-            found_s[late] = self.in_row_s(row[late], after_s[late])
+            found_s[late] = self.next_in_row_s(row[late], after_s[late])
             late = late[found_s[late] > self.end_s[row[late]] + ROUNDING_S]
         return found_s
 
-    def in_row_s(self, row: Ints, after_s: Floats) -> Floats:
+    def next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll after ``after_s`` by the schedule in each ``row``.
 
         The time may be after the end of the row.
@@ -118,7 +118,7 @@ class TimetableBuilder:
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, int, int, float, float, float]] = []
 
-    def write(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
+    def add(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
         """Add a schedule of ``channel`` that applies from ``now_s`` on.
 
         The calls for a channel must be in order of time. ``ring`` is the number of the ring to which the schedule's
@@ -180,4 +180,4 @@ class OwnerSchedules(TimetableBuilder):
 
     def _replace(self, number: int, schedule: PollingSchedule, ring: int, now_s: float) -> None:
         self._present[number] = schedule
-        self.write(number, schedule, now_s, ring)
+        self.add(number, schedule, now_s, ring)

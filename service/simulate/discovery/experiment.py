@@ -25,8 +25,8 @@ from service.simulate.discovery.queries import (
     RegisteredNames,
     Registrations,
     Scheme,
-    probes_with_memory,
-    slices,
+    probes_with_cache,
+    slice_ends,
 )
 from service.simulate.numerics import Floats, Ints
 
@@ -224,9 +224,9 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
     length_s = min(SLICE_S, SLICE_MESSAGES / (rate_s * PAIRS_PER_NAME))
     if not grow and sent.way is PartitionChoice.PAPER:
         length_s = CACHED_MESSAGES / (rate_s * PAIRS_PER_NAME)
-    for end_s in slices(sent.first_s, sent.last_s, length_s):
+    for end_s in slice_ends(sent.first_s, sent.last_s, length_s):
         matrices.complete_growth(end_s - length_s)
-        sent.until(end_s, grow=grow)
+        sent.process_until(end_s, grow=grow)
     matrices.complete_growth(sent.last_s + GAP_S)
 
 
@@ -250,9 +250,9 @@ def _run_queries(
     else:
         asked = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
     length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
-    for end_s in slices(begin_s, asked.last_s, length_s):
+    for end_s in slice_ends(begin_s, asked.last_s, length_s):
         matrices.complete_growth(end_s - length_s)
-        asked.until(end_s)
+        asked.process_until(end_s)
     matrices.complete_growth(np.inf)
     return QueryPoint(
         scheme=scheme or Scheme.OPTIMISED,
@@ -272,10 +272,10 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
     matrices = SimulatedMatrices(MIXED, rng)
     registered = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
     asked = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
-    for end_s in slices(0.0, max(registered.last_s, asked.last_s), 0.02):
+    for end_s in slice_ends(0.0, max(registered.last_s, asked.last_s), 0.02):
         matrices.complete_growth(end_s - 0.02)
-        registered.until(end_s, grow=True)
-        asked.until(end_s)
+        registered.process_until(end_s, grow=True)
+        asked.process_until(end_s)
     matrices.complete_growth(np.inf)
     sizes, counts = np.unique(np.stack([matrices.partitions, matrices.replicas]), axis=1, return_counts=True)
     messages = registered.messages()
@@ -299,7 +299,7 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
             tuple(int(value) for value in _quantiles(messages)),
             tuple(int(value) for value in _quantiles(asked.messages)),
         ),
-        probes=probes_with_memory(queries, matrices, rng),
+        probes=probes_with_cache(queries, matrices, rng),
     )
 
 
@@ -316,9 +316,9 @@ def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, f
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)
     partitions = np.array((0, 15, 31))
     sampled = []
-    for place, end_s in enumerate(slices(0.0, 15.0, SLICE_S), start=1):
+    for place, end_s in enumerate(slice_ends(0.0, 15.0, SLICE_S), start=1):
         matrices.complete_growth(end_s - SLICE_S)
-        sent.until(end_s, grow=True)
+        sent.process_until(end_s, grow=True)
         if place % 10 == 0:
             rates = sent.observed_s(0, partitions, end_s) * (partitions < matrices.partitions[0])
             sampled.append((float(rates[0]), float(rates[1]), float(rates[2])))

@@ -183,7 +183,7 @@ class RateWindows:
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
-    def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
+    def record_messages(self, node: Ints, time_s: Floats) -> Floats:
         """Record a message at each ``node``, in order of time.
 
         Return the rate that the node observes with this message. The rate is ``WINDOW`` divided by the time since the

@@ -84,13 +84,13 @@ class Registrations:
         """The simulated arrival time of the last message."""
         return float(self._arrives_s.max())
 
-    def until(self, end_s: float, *, grow: bool) -> None:
+    def process_until(self, end_s: float, *, grow: bool) -> None:
         """Process all messages that arrive until ``end_s``.
 
         If ``grow``, the matrices of overloaded cells begin to grow.
         """
-        self._choose(self._choosing.until(end_s))
-        self._arrive(self._arriving.until(end_s), end_s, grow=grow)
+        self._choose(self._choosing.take_until(end_s))
+        self._arrive(self._arriving.take_until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
         """Return the number of messages that the registration of each name takes."""
@@ -101,7 +101,7 @@ class Registrations:
 
         A registration first asks for the sizes of matrices, and then sends all its messages in parallel.
         """
-        longest = slowest(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
+        longest = slowest_round_trips(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
         return per_name[self.succeeds]
 
@@ -133,7 +133,7 @@ class Registrations:
         which, replica = np.repeat(which, replicas), ranges(0, replicas)
         pair, partition = self.pair[which], self.partition[which]
         node = node_of(pair, partition, replica, self._matrices.salt)
-        rates = self.windows.rates_per_s(node, self._arrives_s[which])
+        rates = self.windows.record_messages(node, self._arrives_s[which])
         refused = self._refused(pair, node, rates)
         self.succeeds[self._name[which[refused]]] = False
         self.accepted_counts += np.bincount(node[~refused], minlength=NODES)
@@ -172,19 +172,19 @@ class TimedEvents:
         self._sorted_s = at_s[self._order]
         self._done = 0
 
-    def until(self, end_s: float) -> Ints:
+    def take_until(self, end_s: float) -> Ints:
         """Return the indexes of the events before ``end_s`` that no earlier call returned."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
 
 
-def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
+def slowest_round_trips(counts: Ints, rng: np.random.Generator) -> Floats:
     """Return the longest round-trip time in seconds of n parallel messages, for each n in ``counts``."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
 
 
-def slices(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
+def slice_ends(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
     """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered."""
     count = int((end_s - begin_s) / length_s) + 1
     for place in range(1, count + 1):
@@ -224,7 +224,7 @@ class SimulatedQueries:
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
-        rates = self._windows.rates_per_s(node, at_s)
+        rates = self._windows.record_messages(node, at_s)
         self.succeeds[query[rates > self._matrices.limits.queries_s]] = False
         self._matrices.report_queries(pair, partition, replica, rates, end_s)
 
@@ -245,7 +245,7 @@ class FullQueries(SimulatedQueries):
         super().__init__(queries.count, matrices, rng)
         self._queries, self._scheme = queries, scheme
         probes = np.diff(queries.begin) if scheme is Scheme.OPTIMISED else np.ones(queries.count, dtype=np.int64)
-        self._probing_s = slowest(probes, rng)
+        self._probing_s = slowest_round_trips(probes, rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count))
         self._arrives_s = sent_s + self._probing_s + rng.exponential(DELAY_S, queries.count)
         self.last_s = float(self._arrives_s.max())
@@ -254,10 +254,10 @@ class FullQueries(SimulatedQueries):
         self._replicas = np.ones(queries.count, dtype=np.int64)
         self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
-    def until(self, end_s: float) -> None:
+    def process_until(self, end_s: float) -> None:
         """Process all queries that are sent until ``end_s``."""
-        self._choose(self._choosing.until(end_s))
-        arriving = self._arriving.until(end_s)
+        self._choose(self._choosing.take_until(end_s))
+        arriving = self._arriving.take_until(end_s)
         messages = self.messages[arriving]
         query, partition = np.repeat(arriving, messages), ranges(0, messages)
         self._process_at_cells(
@@ -269,7 +269,7 @@ class FullQueries(SimulatedQueries):
 
         A query first asks for the sizes of matrices, and then asks all partitions of one matrix in parallel.
         """
-        return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
+        return (self._probing_s + slowest_round_trips(self.messages, self._rng))[self.succeeds]
 
     def _choose(self, which: Ints) -> None:
         draws = self._rng.integers(2**32, size=len(which))
@@ -283,7 +283,7 @@ class FullQueries(SimulatedQueries):
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
 
 
-def probes_with_memory(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
+def probes_with_cache(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
     """Return the mean number of requests for matrix sizes per query, if clients cache the sizes they receive."""
     known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
@@ -352,7 +352,7 @@ class LimitedQueries(SimulatedQueries):
         rng: np.random.Generator,
     ) -> None:
         super().__init__(queries.count, matrices, rng)
-        probing_s = slowest(np.diff(queries.begin), rng)
+        probing_s = slowest_round_trips(np.diff(queries.begin), rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count)) + probing_s
         draws = rng.integers(2**32, size=queries.count).tolist()
         asked: list[tuple[int, int, int, float]] = []
@@ -369,9 +369,9 @@ class LimitedQueries(SimulatedQueries):
         self.messages = np.bincount(self._query, minlength=queries.count)
         self._moments = TimedEvents(self._at_s)
 
-    def until(self, end_s: float) -> None:
+    def process_until(self, end_s: float) -> None:
         """Process all queries that are sent until ``end_s``."""
-        which = self._moments.until(end_s)
+        which = self._moments.take_until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
         self._process_at_cells(
@@ -392,7 +392,7 @@ class LimitedQueries(SimulatedQueries):
             asked = [(draw + len(result) + place) % len(spread) for place in range(needed)]
             result += [(partition, arrives_s) for partition in asked]
             matches += int(spread[asked].sum())
-            sent_s += float(slowest(np.array([needed]), self._rng)[0])
+            sent_s += float(slowest_round_trips(np.array([needed]), self._rng)[0])
         return result
 
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from service.simulate.location.graph import Edges, ServerDistances
 from service.simulate.location.network import SimulatedOverlay, TapestryMesh, TapestryResult, UpdateAlgorithm
-from service.simulate.location.static_experiment import FilterIndex, shape
+from service.simulate.location.static_experiment import FilterIndex, filter_shape
 
 LEAST_BYTES, MOST_BYTES = 75, 8_690_000
 TAIL_SHARE, TAIL_BYTES, TAIL_ALPHA = 0.002, 133_000, 1.1
@@ -52,7 +52,7 @@ class ReferenceStream(NamedTuple):
     requests: list[tuple[int, int]]
 
 
-def trace(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
+def draw_reference_stream(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
     """Draw ``files`` files on the disks of ``servers`` servers, and the requests for them."""
     body = np.exp(rng.normal(MU, SIGMA, 2 * files))
     body = body[body < TAIL_BYTES][:files]
@@ -165,7 +165,7 @@ class _MethodMeasurements:
     def __init__(self, distances: ServerDistances, filters: FilterSetup | None) -> None:
         self.used = filters.used if filters else None
         self.network = (
-            SimulatedOverlay(distances, filters.edges, shape(filters.used), UpdateAlgorithm.PRODUCT_SOURCE)
+            SimulatedOverlay(distances, filters.edges, filter_shape(filters.used), UpdateAlgorithm.PRODUCT_SOURCE)
             if filters
             else None
         )
@@ -187,7 +187,7 @@ class _MethodMeasurements:
     def update(self, server: int, come: list[str], gone: list[str]) -> None:
         if self.network:
             before = self.network.crossed_bytes
-            self.network.change(server, come, gone)
+            self.network.change_documents(server, come, gone)
             self.network.deliver_all()
             self.filter_bytes += self.network.crossed_bytes - before
 
@@ -273,7 +273,7 @@ def _update_filters(
         for name in gone:
             tapestry.withdraw(server, name)
         for network in networks:
-            network.change(server, come, gone)
+            network.change_documents(server, come, gone)
     for network in networks:
         network.deliver_all()
     known[:] = here

@@ -60,7 +60,7 @@ class ServerDistances:
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
-def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
+def draw_distances(servers: int, rng: np.random.Generator) -> ServerDistances:
     """Draw a transit-stub graph, choose ``servers`` of its nodes, and return the distances between them."""
     transit_at = _transit_places(rng)
     transits = DOMAINS * TRANSIT
@@ -250,7 +250,7 @@ class OverlayKind(StrEnum):
 Edges = list[tuple[int, int]]
 
 
-def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
+def build_overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
     """Return the links of an overlay in which a server reaches 20 other servers on average within ``depth`` hops.
 
     With depth 1, both kinds of overlay are the same: 20 links per server.
@@ -267,12 +267,12 @@ def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.r
     return _fit_to_reach(links, depth, len(luck))
 
 
-def reached(edges: Edges, servers: int, depth: int) -> float:
+def mean_reach(edges: Edges, servers: int, depth: int) -> float:
     """Return the mean number of other servers that a server reaches within ``depth`` hops."""
-    return sum(each.bit_count() for each in around(edges, servers, depth)[depth]) / servers - 1
+    return sum(each.bit_count() for each in servers_within(edges, servers, depth)[depth]) / servers - 1
 
 
-def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
+def servers_within(edges: Edges, servers: int, depth: int) -> list[list[int]]:
     """Return the servers within reach of each server, for up to ``depth`` hops.
 
     ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i.
@@ -297,7 +297,7 @@ def _fit_to_reach(links: Callable[[float], Edges], depth: int, servers: int) -> 
     for _ in range(STEPS):
         middle = (low + high) / 2
         edges = links(middle)
-        found = reached(edges, servers, depth)
+        found = mean_reach(edges, servers, depth)
         best = min(best, (abs(found - REACHED), edges), key=lambda each: each[0])
         low, high = (middle, high) if found < REACHED else (low, middle)
     return best[1]

@@ -13,7 +13,7 @@ from service.discovery.partial import strategy_choice
 from service.discovery.partial.placement_metrics import Bools, Floats
 from service.discovery.partial.strategies import RandomServer, expected_coverage, round_robin_tolerance
 from service.simulate.partial_lookup import placement_experiment, update_experiment
-from service.simulate.partial_lookup.default_choice_experiment import shipped
+from service.simulate.partial_lookup.default_choice_experiment import run_default_choices
 from service.simulate.partial_lookup.experiment import EQUAL_WITHIN, PartialLookupOutcome, average_over_seeds, run
 from service.simulate.partial_lookup.placement_experiment import (
     COVERED_STORAGE,
@@ -28,7 +28,7 @@ from service.simulate.report import SEEDS, Job, draw, each, render, terminal_tab
 
 JOBS = [
     *(Job("partial lookup", run, (seed,)) for seed in SEEDS),
-    *(Job("as shipped", shipped, (seed,)) for seed in SEEDS),
+    *(Job("as shipped", run_default_choices, (seed,)) for seed in SEEDS),
 ]
 
 STEP = 0.5
@@ -63,7 +63,7 @@ def page(found: dict[str, list[Any]]) -> str:
         static=placement_experiment,
         updates=update_experiment,
         alike=EQUAL_WITHIN,
-        longest=update_experiment.longest(BETWEEN_ADDS * ENTRIES),
+        longest=update_experiment.longest_lifetime(BETWEEN_ADDS * ENTRIES),
     )
 
 

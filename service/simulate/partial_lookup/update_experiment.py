@@ -76,7 +76,7 @@ class UpdateResults(msgspec.Struct, frozen=True):
     overheads_expected: tuple[StrategyCurve, ...]
 
 
-def events(
+def draw_updates(
     entries: int, time: float, lifetimes: Lifetimes, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[tuple[float, Add | Delete]]]:
     """Return the names of the initial entries, and an iterator over pairs (time, add or delete) in order of time.
@@ -100,7 +100,7 @@ def events(
     return [f"e{number}" for number in range(entries)], updates()
 
 
-def longest(mean: float) -> float:
+def longest_lifetime(mean: float) -> float:
     """Return the longest lifetime m for which Zipf-like lifetimes from 1 to m have this mean: (m - 1) / ln m."""
     found = mean
     for _ in range(60):
@@ -111,7 +111,7 @@ def longest(mean: float) -> float:
 def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
-    return longest(mean) ** rng.random(count)
+    return longest_lifetime(mean) ** rng.random(count)
 
 
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
@@ -122,7 +122,7 @@ def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.r
     """
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
-    return rng.random(count) * (1 + rng.random(count) * (longest(mean) - 1))
+    return rng.random(count) * (1 + rng.random(count) * (longest_lifetime(mean) - 1))
 
 
 def run(rng: np.random.Generator) -> UpdateResults:
@@ -146,7 +146,7 @@ def run(rng: np.random.Generator) -> UpdateResults:
             StrategyCurve(strategy_name(strategy), _unfairness_after_updates(strategy, rng))
             for strategy in strategies_for_storage(STORAGE)
         ),
-        overheads=curves(lambda strategy, entries: overhead(strategy, entries, rng)),
+        overheads=curves(lambda strategy, entries: messages_per_update(strategy, entries, rng)),
         overheads_expected=curves(lambda strategy, entries: expected_overhead(strategy, entries, SERVERS)),
     )
 
@@ -161,7 +161,7 @@ def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Ge
     All servers have the same entries.
     """
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
-    first, updates = events(ENTRIES, CUSHIONED_TIME, lifetimes, rng)
+    first, updates = draw_updates(ENTRIES, CUSHIONED_TIME, lifetimes, rng)
     servers.request(Place(tuple(first)))
     failing, before = 0.0, 0.0
     for at, update in updates:
@@ -180,7 +180,7 @@ def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> t
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
         servers = SimulatedDirectory(strategy, SERVERS, rng.random)
-        first, updates = events(ENTRIES, BETWEEN_ADDS * AGED_UPDATES[-1], Lifetimes.EXPONENTIAL, rng)
+        first, updates = draw_updates(ENTRIES, BETWEEN_ADDS * AGED_UPDATES[-1], Lifetimes.EXPONENTIAL, rng)
         present = dict.fromkeys(first)
         servers.request(Place(tuple(first)))
         number = 0
@@ -200,13 +200,13 @@ def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> t
     return tuple(results.mean(axis=0).tolist())
 
 
-def overhead(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
+def messages_per_update(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
     """Return the mean number of messages that all servers together process per update (Figure 11).
 
     ``entries`` is the mean number of entries in the directory.
     """
     servers = SimulatedDirectory(strategy, SERVERS, rng.random)
-    first, updates = events(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)
+    first, updates = draw_updates(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)
     servers.request(Place(tuple(first)))
     initial_messages = servers.processed
     for _ in range(UPDATES):

@@ -41,7 +41,7 @@ from service.simulate.schedulers.polls import (
     measure_results,
 )
 from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
-from service.simulate.schedulers.reader_schedulers import PEERS
+from service.simulate.schedulers.reader_schedulers import READERS
 
 HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""
@@ -55,7 +55,7 @@ _UNLIMITED_NODES = 1_000_000_000
 _REFINEMENTS = 4
 """Simulations by which the number of requests with a given delay is determined."""
 
-STEPS = len(PEERS) * 6 + 1 + _REFINEMENTS
+STEPS = len(READERS) * 6 + 1 + _REFINEMENTS
 """Number of progress reports of a run."""
 
 
@@ -122,11 +122,11 @@ Report = Callable[[str], None]
 def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
     """Run all readers' schedulers on one trace, and Corona with the number of requests of each."""
     window_s = setup.weeks * WEEK_S, 2 * setup.weeks * WEEK_S
-    trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(PEERS))
+    trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(READERS))
     trace = make_trace(setup.channels, -HISTORY_S, window_s[1], setup.publishers, trace_rng)
     bench = _CoronaRunner(trace, setup.goal, phase_rng.random(setup.channels), window_s, report)
     peers = []
-    for (name, make), rng in zip(PEERS.items(), peer_rngs, strict=True):
+    for (name, make), rng in zip(READERS.items(), peer_rngs, strict=True):
         polling = PollSimulation(trace, make(trace, rng), bench.first_s, window_s)
         polling.advance(np.inf)
         found = measure_results(trace, polling, window_s)

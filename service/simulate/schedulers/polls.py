@@ -58,7 +58,7 @@ class PollObservations:
         count = np.minimum(self.new, self.known)
         return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
 
-    def since(self, from_s: Floats) -> Ints:
+    def first_since(self, from_s: Floats) -> Ints:
         """Return, for each polled channel, the index of its oldest known entry published at or after ``from_s``.
 
         The result is the channel's ``upto`` if there is no such entry.

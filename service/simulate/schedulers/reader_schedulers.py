@@ -43,7 +43,7 @@ class MinifluxEntryFrequency:
 
     def wait_s(self, seen: PollObservations) -> Floats:
         """Return Miniflux's interval in seconds, for each polled feed."""
-        oldest = seen.since(seen.now_s - WEEK_S)
+        oldest = seen.first_since(seen.now_s - WEEK_S)
         count = seen.upto - oldest
         span_s = np.where(count > 1, seen.newest_s - seen.published_s[np.minimum(oldest, seen.upto - 1)], 0.0)
         gaps = np.maximum(count - 1, 1)
@@ -86,7 +86,7 @@ class NewsBlur:
 
     def wait_s(self, seen: PollObservations) -> Floats:
         """Return NewsBlur's interval with its random part in seconds, for each polled feed."""
-        stories = seen.upto - seen.since(seen.now_s - 30 * DAY_S)
+        stories = seen.upto - seen.first_since(seen.now_s - 30 * DAY_S)
         total_s = by_stories_s(stories / 30, self._subscribers[seen.channel], seen.now_s - seen.newest_s)
         return total_s * (1 + self._rng.random(len(total_s)) / 4)
 
@@ -164,7 +164,7 @@ def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Float
     return np.select([finds > 1, finds == 1], [many_s, one_s], 8 * HOUR_S)
 
 
-PEERS: dict[str, Callable[[PublicationTrace, np.random.Generator], Scheduler]] = {
+READERS: dict[str, Callable[[PublicationTrace, np.random.Generator], Scheduler]] = {
     "miniflux round robin": lambda _trace, _rng: FixedInterval(HOUR_S),
     "miniflux entry frequency": lambda _trace, _rng: MinifluxEntryFrequency(),
     "commafeed": lambda _trace, _rng: CommaFeed(),

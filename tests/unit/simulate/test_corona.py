@@ -50,7 +50,7 @@ def _one_channel(*sizes: float) -> Timetable:
     for number in range(1000):
         for hour, size in enumerate(sizes):
             gap_s = 1800.0 / size
-            book.write(
+            book.add(
                 number,
                 PollingSchedule(hour * 3600 + gap_s * number / 1000, gap_s, int(np.ceil(size))),
                 hour * 3600.0,
@@ -171,7 +171,7 @@ def test_owners_make_the_same_decisions_as_production(goal: Goal, wait_s: float)
     table = node_optimizer.factor_table(factors, len(factors))
     owners = OwnerDecisions(setup, channels)
     owners.on_ring_changed(trie)
-    part = owners.part(everything)
+    part = owners.aggregate(everything)
     assert part == node_optimizer.own_aggregate(policy, setup.nodes, table)
     expected = node_optimizer.channel_sizes(
         policy, setup.nodes, table, node_optimizer.solve_scale(policy, setup.nodes, part)

@@ -76,7 +76,7 @@ def test_owners_decide_by_the_policy_as_in_production() -> None:
     trie, everything = NodeTrie(initial_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     owners, table = OwnerDecisions(setup, channels), channels.factors()
     owners.on_ring_changed(trie)
-    part = owners.part(everything)
+    part = owners.aggregate(everything)
     assert part == node_optimizer.own_aggregate(DEFAULT_POLICY, setup.nodes, table)
     fleet = msgspec.structs.replace(part, nodes=setup.nodes)
     scale = node_optimizer.solve_scale(DEFAULT_POLICY, setup.nodes, fleet)

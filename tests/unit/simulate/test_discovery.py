@@ -60,7 +60,7 @@ def test_a_node_observes_the_rate_of_its_last_messages_regardless_of_batches(
     seen: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
     for nodes in batches:
         times_s = now_s + np.cumsum(rng.exponential(0.01, len(nodes)))
-        found = windows.rates_per_s(np.array(nodes, dtype=np.int64), times_s)
+        found = windows.record_messages(np.array(nodes, dtype=np.int64), times_s)
         for node, at_s, rate in zip(nodes, times_s.tolist(), found.tolist(), strict=True):
             whole = len(seen[node]) == WINDOW
             assert rate == (pytest.approx(WINDOW / (at_s - seen[node][0])) if whole else 0.0)
@@ -79,7 +79,7 @@ def asked(matrices: SimulatedMatrices, *pairs: int) -> set[int]:
     """Return the pairs whose matrices a hundred queries with all these pairs use."""
     queries = QueryWorkload(np.tile(np.array(pairs), 100), np.arange(0, 100 * len(pairs) + 1, len(pairs)))
     sent = FullQueries(queries, 100.0, 0.0, matrices, scheme=Scheme.OPTIMISED, rng=np.random.default_rng(2))
-    sent.until(sent.last_s)
+    sent.process_until(sent.last_s)
     return set(sent.pair.tolist())
 
 

@@ -75,7 +75,7 @@ def test_since_returns_the_first_known_entry_after_a_time(from_s: float, left: i
     scheduler = Every(10.0)
     PollSimulation(trace([0.5], [*old, 5.0, 6.0]), scheduler, np.zeros(2), (0.0, 20.0)).advance(20.0)
     seen = scheduler.shown[-1]
-    assert seen.upto[1] - seen.since(np.full(2, from_s))[1] == left
+    assert seen.upto[1] - seen.first_since(np.full(2, from_s))[1] == left
 
 
 def test_delays_are_weighted_by_subscribers() -> None:
