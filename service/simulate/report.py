@@ -2,8 +2,8 @@
 
 The package of an experiment ``x`` has a module ``report`` with ``JOBS``, ``table(outcome)`` and ``plot_run(outcome,
 file)`` for one run, and ``page(outcomes)`` and ``plot(outcomes, file)`` for ``docs/experiments``. There ``outcomes``
-has the results of ``JOBS`` by the name of the job. The template ``templates/x.md.j2`` has the texts, tables and
-verdicts of the page, and takes all numbers from the outcomes.
+has the results of ``JOBS`` by the name of the job. The template ``templates/x.md.j2`` has the texts and tables of the
+page, also the paper's values with which :func:`compare` compares Coronet's, and takes all numbers from the outcomes.
 """
 
 import gc

@@ -159,9 +159,9 @@ class OwnerDecisions:
             self.requested[owned] = np.maximum(sizes(problem, self._scale(fleet)), MIN_SIZE)
             return self.requested[owned]
         options = self._options
-        told, solution = self._solution(fleet)
+        clusters, solution = self._solution(fleet)
         if self._by_level:
-            chosen = owner_sizes(problem, self._points[owned], told, options, solution)
+            chosen = owner_sizes(problem, self._points[owned], clusters, options, solution)
         else:
             chosen = sizes_at(problem, options, solution.multiplier)
         self.requested[owned] = chosen
@@ -184,14 +184,14 @@ class OwnerDecisions:
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, LevelSolution]:
         """Return the tradeoff clusters in an aggregate as an optimisation problem, and the paper's solution for it."""
         options = self._options
-        told = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
-        solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
+        clusters = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
+        solution = levels_for_budget(clusters, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
         if self._setup.goal is Goal.FAST:
-            fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
+            fast = levels_for_delay(clusters, options, self._setup.target_delay_s, self._setup.poll_interval_s)
             # While an owner knows few nodes with many orphans, Fast would have all nodes poll the other channels.
-            if fleet.nodes == self._nodes or load(told, fast.sizes) < load(told, solution.sizes):
+            if fleet.nodes == self._nodes or load(clusters, fast.sizes) < load(clusters, solution.sizes):
                 solution = fast
-        return told, solution
+        return clusters, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
         """Return one aggregate that combines several, with the bins of this run; results are cached."""

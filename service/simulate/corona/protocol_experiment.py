@@ -191,13 +191,13 @@ class MeasuredFleet(ProtocolFleet):
         self._times_s.extend((schedule.first_poll_s(instruction.rank), schedule.interval_s, self.now_s))
         self._ends.append(np.inf)
 
-    def publish(self, asked: events.Publish) -> events.Event:
+    def publish(self, effect: events.Publish) -> events.Event:
         """Store a candidate; note the time at which each of its entries has got a version."""
-        stored = self.channels[asked.candidate.channel]
+        stored = self.channels[effect.candidate.channel]
         before = stored.versions[-1]
-        answer = super().publish(asked)
+        answer = super().publish(effect)
         for content in range(before + 1, stored.versions[-1] + 1):
-            self.versioned_s[asked.candidate.channel, content] = self.now_s
+            self.versioned_s[effect.candidate.channel, content] = self.now_s
         return answer
 
     def _publish_entry(self, number: int) -> None:

@@ -300,15 +300,15 @@ class ProtocolFleet(VirtualClock):
 
         ``done`` is called when the answer arrives, or would have arrived.
         """
-        asked, answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
+        is_received, is_answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
         def reach_store() -> None:
-            answer = request() if asked else ()
+            answer = request() if is_received else ()
             self.after(self.network.delay_s(self.now_s), lambda: reach_node(answer))
 
         def reach_node(answer: Sequence[events.Event]) -> None:
             done()
-            if answer and answered:
+            if answer and is_answered:
                 node.handle(*answer)
 
         self.after(self.network.delay_s(self.now_s), reach_store)
@@ -330,9 +330,9 @@ class ProtocolFleet(VirtualClock):
             site=stored.site,
         )
 
-    def publish(self, asked: events.Publish) -> events.Event:
+    def publish(self, effect: events.Publish) -> events.Event:
         """Store a candidate as the channel's next version if it is not outdated; return the answer to ``Publish``."""
-        candidate, epoch = asked.candidate, asked.epoch
+        candidate, epoch = effect.candidate, effect.epoch
         stored = self.channels[candidate.channel]
         if (epoch, candidate.base_version) != (stored.epoch, stored.version):
             return events.PublishRefused(candidate.channel, epoch)
@@ -341,7 +341,7 @@ class ProtocolFleet(VirtualClock):
             stored.notices.add(stored.version)
         else:
             stored.versions.append(int(candidate.memory))
-        stored.updates = asked.updates
+        stored.updates = effect.updates
         return events.VersionPublished(candidate.channel, stored.version)
 
     def change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:

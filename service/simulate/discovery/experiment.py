@@ -1,7 +1,7 @@
 """One run of the experiment ``discovery``: 10,000 nodes, matrices of 10,000 pairs, and skewed loads.
 
-The records and transitions of matrices, thresholds, resize requests, home partitions of names, and the choice of the
-matrix for a query are production code. Nodes, delays and workloads are the paper's (Gao and Steenkiste §V and §VI).
+The records and transitions of matrices, thresholds, resize requests, and home partitions of names are production code.
+Nodes, delays, workloads, and the choice of the matrix for a query are the paper's (Gao and Steenkiste §V and §VI).
 """
 
 from collections.abc import Callable
@@ -239,28 +239,28 @@ def _run_queries(
     them.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
-    registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
-    _deliver_all(registered, 2000, matrices, grow=True)
-    begin_s = registered.last_s + GAP_S
-    asked: FullQueries | LimitedQueries
+    registrations = Registrations(names, 2000, 0.0, matrices, rng=rng)
+    _deliver_all(registrations, 2000, matrices, grow=True)
+    begin_s = registrations.last_s + GAP_S
+    sent_queries: FullQueries | LimitedQueries
     if scheme is None:
-        asked = LimitedQueries(
-            queries, rate_s, begin_s, matrices, registered_names=RegisteredNames(registered), rng=rng
+        sent_queries = LimitedQueries(
+            queries, rate_s, begin_s, matrices, registered_names=RegisteredNames(registrations), rng=rng
         )
     else:
-        asked = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
+        sent_queries = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
     length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
-    for end_s in slice_ends(begin_s, asked.last_s, length_s):
+    for end_s in slice_ends(begin_s, sent_queries.last_s, length_s):
         matrices.complete_growth(end_s - length_s)
-        asked.process_until(end_s)
+        sent_queries.process_until(end_s)
     matrices.complete_growth(np.inf)
     return QueryPoint(
         scheme=scheme or Scheme.OPTIMISED,
         rate_s=rate_s,
-        success=float(asked.succeeds.mean()),
+        success=float(sent_queries.succeeds.mean()),
         replicas=int(matrices.replicas.max()),
-        messages=float(asked.messages.mean()),
-        one_partition=float((asked.messages == 1).mean()),
+        messages=float(sent_queries.messages.mean()),
+        one_partition=float((sent_queries.messages == 1).mean()),
     )
 
 
@@ -270,16 +270,16 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
     ``scheme`` decides which matrix a query uses.
     """
     matrices = SimulatedMatrices(MIXED, rng)
-    registered = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
-    asked = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
-    for end_s in slice_ends(0.0, max(registered.last_s, asked.last_s), 0.02):
+    registrations = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
+    sent_queries = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
+    for end_s in slice_ends(0.0, max(registrations.last_s, sent_queries.last_s), 0.02):
         matrices.complete_growth(end_s - 0.02)
-        registered.process_until(end_s, grow=True)
-        asked.process_until(end_s)
+        registrations.process_until(end_s, grow=True)
+        sent_queries.process_until(end_s)
     matrices.complete_growth(np.inf)
     sizes, counts = np.unique(np.stack([matrices.partitions, matrices.replicas]), axis=1, return_counts=True)
-    messages = registered.messages()
-    registration_s, query_s = registered.response_s(), asked.response_s()
+    messages = registrations.messages()
+    registration_s, query_s = registrations.response_s(), sent_queries.response_s()
     return MixedLoadResult(
         scheme=scheme,
         single=float(((matrices.partitions == 1) & (matrices.replicas == 1)).mean()),
@@ -289,15 +289,15 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
         registration_messages=float(messages.mean()),
         most_registration_messages=int(messages.max()),
         least_registration_messages=float((messages == PAIRS_PER_NAME).mean()),
-        query_messages=float(asked.messages.mean()),
-        one_partition=float((asked.messages == 1).mean()),
+        query_messages=float(sent_queries.messages.mean()),
+        one_partition=float((sent_queries.messages == 1).mean()),
         registration_s=float(registration_s.mean()),
         query_s=float(query_s.mean()),
         registration_quantiles_s=_quantiles(registration_s),
         query_quantiles_s=_quantiles(query_s),
         message_quantiles=(
             tuple(int(value) for value in _quantiles(messages)),
-            tuple(int(value) for value in _quantiles(asked.messages)),
+            tuple(int(value) for value in _quantiles(sent_queries.messages)),
         ),
         probes=probes_with_cache(queries, matrices, rng),
     )

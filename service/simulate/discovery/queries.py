@@ -311,14 +311,14 @@ class RegisteredNames:
         self._begin = np.searchsorted(registered.pair[self._order], np.arange(registered.pair.max() + 2))
         self._bits: dict[int, Any] = {}
 
-    def spread(self, pairs: list[int], asked: int, partitions: int) -> Ints:
-        """Return the number of matching names in each partition of the matrix of the pair ``asked``.
+    def spread(self, pairs: list[int], pair: int, partitions: int) -> Ints:
+        """Return the number of matching names in each partition of the matrix of ``pair``.
 
         A name matches if it has all ``pairs``. ``partitions`` is the number of partitions of this matrix.
         """
-        bits = np.bitwise_and.reduce([self._names_with(pair) for pair in pairs])
+        bits = np.bitwise_and.reduce([self._names_with(each) for each in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
-        slots = self._registrations_with(asked)
+        slots = self._registrations_with(pair)
         where = slots[np.searchsorted(slots // PAIRS_PER_NAME, names)]
         return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
@@ -355,15 +355,15 @@ class LimitedQueries(SimulatedQueries):
         probing_s = slowest_round_trips(np.diff(queries.begin), rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count)) + probing_s
         draws = rng.integers(2**32, size=queries.count).tolist()
-        asked: list[tuple[int, int, int, float]] = []
+        requests: list[tuple[int, int, int, float]] = []
         for query, draw in enumerate(draws):
             pairs = queries.pairs_of(query)
             pair = choose_matrix(matrices.partitions_of(pairs), draw)
             count = int(matrices.partitions[pair])
             spread = registered_names.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
-            asked += [(query, pair, *each) for each in self._requests_of_query(spread, draw, float(sent_s[query]))]
-        self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
-        self._at_s = np.array([at_s for *_, at_s in asked])
+            requests += [(query, pair, *each) for each in self._requests_of_query(spread, draw, float(sent_s[query]))]
+        self._query, self._pair, self._partition = np.array([message[:3] for message in requests]).T
+        self._at_s = np.array([at_s for *_, at_s in requests])
         self.last_s = float(self._at_s.max())
         """Arrival time of the last message."""
         self.messages = np.bincount(self._query, minlength=queries.count)
@@ -389,9 +389,9 @@ class LimitedQueries(SimulatedQueries):
         matches = 0
         while needed := min(partitions_to_ask(len(result), matches, LIMIT), len(spread) - len(result)):
             arrives_s = sent_s + self._rng.exponential(DELAY_S)
-            asked = [(draw + len(result) + place) % len(spread) for place in range(needed)]
-            result += [(partition, arrives_s) for partition in asked]
-            matches += int(spread[asked].sum())
+            requests = [(draw + len(result) + place) % len(spread) for place in range(needed)]
+            result += [(partition, arrives_s) for partition in requests]
+            matches += int(spread[requests].sum())
             sent_s += float(slowest_round_trips(np.array([needed]), self._rng)[0])
         return result
 
@@ -422,16 +422,16 @@ def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
     return best[draw % len(best)]
 
 
-def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
+def partitions_to_ask(answered: int, matches: int, limit: int) -> int:
     """Return how many more partitions to ask in the next round.
 
-    So far, ``asked`` partitions have been asked and have returned ``matches`` matches; ``limit`` matches are wanted.
+    So far, ``answered`` partitions have returned ``matches`` matches; ``limit`` matches are wanted.
     The first round asks one partition; each later round asks at most as many as have been asked before. Deviation: the
     paper leaves open how many partitions are enough.
     """
     if matches >= limit:
         return 0
-    if not asked:
+    if not answered:
         return 1
-    needed = -(-(limit - matches) * asked // matches) if matches else asked
-    return min(needed, asked)
+    needed = -(-(limit - matches) * answered // matches) if matches else answered
+    return min(needed, answered)

@@ -55,7 +55,7 @@ def page(found: dict[str, list[DiscoveryOutcome]]) -> str:
         figures=rows(outcomes),
         highest_rates=[max(map(max, outcome.fig_13[-10:])) / 50 for outcome in outcomes],
         paper=_points(outcomes, "fig_9", names="skewed", rate_s=10_000, partitions=200),
-        asked=_points(outcomes, "fig_11", scheme=Scheme.OPTIMISED, rate_s=100_000),
+        highest_load=_points(outcomes, "fig_11", scheme=Scheme.OPTIMISED, rate_s=100_000),
         nodes=NODES,
         clients=CLIENTS,
         limit=LIMIT,

@@ -197,10 +197,10 @@ class SectionFleet(ProtocolFleet):
         self._traffic.counts["ownerships"] += 1
         return super().take_ownership(channel)
 
-    def publish(self, asked: events.Publish) -> events.Event:
+    def publish(self, effect: events.Publish) -> events.Event:
         """Count the request, and return the store's answer."""
         self._traffic.counts["versions"] += 1
-        return super().publish(asked)
+        return super().publish(effect)
 
     def _members(self, channel: ChannelId) -> list[ProtocolNode]:
         """Return the nodes that should poll a channel according to its owner; none if it has no living owner."""

@@ -72,13 +72,13 @@ def _stream(files: int, rng: np.random.Generator) -> list[int]:
     left: list[int] = (np.floor(expected) + (rng.random(files) < expected % 1)).astype(int).tolist()
     stack: list[int] = rng.permutation(files).tolist()
     stream: list[int] = []
-    for draw, luck in zip(
+    for draw, share in zip(
         rng.normal(STACK_MU, STACK_SIGMA, sum(left)).tolist(), rng.random(sum(left)).tolist(), strict=True
     ):
         deepest = min(int(exp(draw)) + AROUND, len(stack) - 1)
         highest = max(0, deepest - 2 * AROUND)
         around = [left[stack[-1 - place]] for place in range(highest, deepest + 1)]
-        chosen = highest + bisect_right(list(accumulate(around)), luck * sum(around))
+        chosen = highest + bisect_right(list(accumulate(around)), share * sum(around))
         file = stack.pop(-1 - min(chosen, deepest))
         left[file] -= 1
         stream.append(file)

@@ -255,16 +255,16 @@ def build_overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng
 
     With depth 1, both kinds of overlay are the same: 20 links per server.
     """
-    luck = rng.random(distances.servers)
+    fractions = rng.random(distances.servers)
     pairs = _near_pairs(distances)
 
     def links(mean_limit: float) -> Edges:
-        limits = np.floor(mean_limit + luck).astype(int).tolist()
+        limits = np.floor(mean_limit + fractions).astype(int).tolist()
         if kind is OverlayKind.GREEDY or depth == 1:
             return _greedy_links(pairs, limits)
         return _restricted_links(pairs, distances, limits)
 
-    return _fit_to_reach(links, depth, len(luck))
+    return _fit_to_reach(links, depth, len(fractions))
 
 
 def mean_reach(edges: Edges, servers: int, depth: int) -> float:
@@ -331,8 +331,8 @@ def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[i
 
     Pairs are in the order of preference. ``left`` has, for each server, the maximum number of links of its domain.
     """
-    room = dict(zip(distances.domain.tolist(), left, strict=True))
-    room.update((domain, len(pairs)) for domain in room if domain < 0)
+    links_left = dict(zip(distances.domain.tolist(), left, strict=True))
+    links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)
     domain, crossings = distances.domain.tolist(), distances.lists[2]
     edges: Edges = []
     linked: set[tuple[int, int]] = set()
@@ -340,9 +340,9 @@ def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[i
         here, there = sorted((domain[one], domain[other]))
         if not crossings[one][other]:
             edges.append((one, other))
-        elif room[here] > 0 and room[there] > 0 and (here, there) not in linked:
+        elif links_left[here] > 0 and links_left[there] > 0 and (here, there) not in linked:
             linked.add((here, there))
-            room[here] -= 1
-            room[there] -= 1
+            links_left[here] -= 1
+            links_left[there] -= 1
             edges.append((one, other))
     return edges
