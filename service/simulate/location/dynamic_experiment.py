@@ -29,9 +29,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.simulate.location.graph import Edges, ServerDistances
-from service.simulate.location.network import SimulatedOverlay, TapestryMesh, TapestryResult, UpdateAlgorithm
-from service.simulate.location.static_experiment import FilterIndex, filter_shape
+from service.simulate.location.graph import ServerDistances
+from service.simulate.location.network import SimulatedOverlay, TapestryMesh, TapestryResult
+from service.simulate.location.static_experiment import FilterIndex
 
 LEAST_BYTES, MOST_BYTES = 75, 8_690_000
 TAIL_SHARE, TAIL_BYTES, TAIL_ALPHA = 0.002, 133_000, 1.1
@@ -100,17 +100,12 @@ class ServerCaches:
         self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
         self._free = [CACHE_BYTES] * servers
 
-    def read(self, server: int, file: int) -> tuple[list[int], list[int]] | None:
-        """Let a server read a file; return the files added to its cache, and the files evicted from it.
-
-        The result is None if the server already has the file, so that nothing needs to be located.
-        """
+    def read(self, server: int, file: int) -> tuple[list[int], list[int]]:
+        """Let a server read a file; return the files added to its cache, and the files evicted from it."""
         cached, size = self._cached[server], self._sizes[file]
-        if server in self.holders[file]:
-            if file in cached:
-                cached.move_to_end(file)
-            return None
-        if size > CACHE_BYTES:
+        if file in cached:
+            cached.move_to_end(file)
+        if server in self.holders[file] or size > CACHE_BYTES:
             return [], []
         evicted: list[int] = []
         while self._free[server] < size:
@@ -152,23 +147,11 @@ class DynamicResult(msgspec.Struct, frozen=True):
         return self.file_bytes + self.query_bytes + self.filter_bytes + self.pointer_bytes
 
 
-class FilterSetup(NamedTuple):
-    """The overlay links of a run, and the parameters of its filters."""
-
-    edges: Edges
-    used: FilterIndex
-
-
 class _MethodMeasurements:
     """The measurements of one location method: filters on ``network``, or Tapestry alone if that is None."""
 
-    def __init__(self, distances: ServerDistances, filters: FilterSetup | None) -> None:
-        self.used = filters.used if filters else None
-        self.network = (
-            SimulatedOverlay(distances, filters.edges, filter_shape(filters.used), UpdateAlgorithm.PRODUCT_SOURCE)
-            if filters
-            else None
-        )
+    def __init__(self, index: FilterIndex | None = None, network: SimulatedOverlay | None = None) -> None:
+        self.index, self.network = index, network
         self.routing: list[float] = []
         self.distance: list[float] = []
         self.found = self.failed = self.file_bytes = self.query_bytes = self.filter_bytes = 0
@@ -193,7 +176,7 @@ class _MethodMeasurements:
 
     def outcome(self, pointer_bytes: int) -> DynamicResult:
         return DynamicResult(
-            index=self.used,
+            index=self.index,
             reads=len(self.routing),
             routing_stretch=float(np.mean(self.routing)),
             distance_stretch=float(np.mean(self.distance)),
@@ -211,17 +194,18 @@ def run(
     trace: ReferenceStream,
     reads: int,
     rng: np.random.Generator,
-    filters: Sequence[FilterSetup],
+    filters: Sequence[tuple[FilterIndex, SimulatedOverlay]],
 ) -> list[DynamicResult]:
     """Return the results of Tapestry alone, and of each of ``filters``, for the same requests.
 
-    ``reads`` is the number of requests that are measured.
+    ``reads`` is the number of requests that are measured. ``filters`` has the parameters of filters, and an overlay
+    without documents that uses them.
     """
     latency_s, _, crossings = distances.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = ServerCaches(distances.servers, trace.sizes, trace.disks)
     tapestry = TapestryMesh(distances, rng)
-    measured = [_MethodMeasurements(distances, None), *(_MethodMeasurements(distances, each) for each in filters)]
+    measured = [_MethodMeasurements(), *(_MethodMeasurements(*each) for each in filters)]
     known: list[set[int]] = [set() for _ in range(distances.servers)]
     pointers, after = 0, 0
     for window in range(WINDOWS):
@@ -240,7 +224,7 @@ def run(
                     way.distance.append(latency_s[server][found.holder] / nearest_s)
                     way.file_bytes += trace.sizes[file] * crossings[found.holder][server]
                     way.query_bytes += found.crossed_bytes
-            come, gone = caches.read(server, file) or ([], [])
+            come, gone = caches.read(server, file)
             known[server] = known[server].union(come).difference(gone)
             pointers += sum(tapestry.publish(server, names[each]) for each in come)
             pointers += sum(tapestry.withdraw(server, names[each]) for each in gone)

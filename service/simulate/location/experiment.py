@@ -10,15 +10,16 @@ import msgspec
 import numpy as np
 
 from service.simulate.location import dynamic_experiment, static_experiment
-from service.simulate.location.dynamic_experiment import DynamicResult, FilterSetup, draw_reference_stream
+from service.simulate.location.dynamic_experiment import DynamicResult, draw_reference_stream
 from service.simulate.location.graph import OverlayKind, draw_distances
-from service.simulate.location.network import UpdateAlgorithm
+from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm
 from service.simulate.location.static_experiment import (
     ALGORITHMS,
     DEPTHS,
     INDEX_SIZES,
     StaticResult,
     filter_index,
+    filter_shape,
     link_servers,
     place_documents,
 )
@@ -79,10 +80,10 @@ def run_dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) 
     graph = draw_distances(setup.servers, graph_rng)
     stream = draw_reference_stream(setup.servers, setup.files, rng)
     links = {depth: link_servers(graph, OverlayKind.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
-    filters = [
-        FilterSetup(links[depth].edges, filter_index(graph, links[depth], index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
-        for depth, index_bytes in DYNAMIC
-    ]
+    filters = []
+    for depth, index_bytes in DYNAMIC:
+        used = filter_index(graph, links[depth], index_bytes, UpdateAlgorithm.PRODUCT_SOURCE)
+        filters.append((used, SimulatedOverlay(graph, links[depth].edges, filter_shape(used), used.updates)))
     outcome = dynamic_experiment.run(graph, stream, setup.reads * setup.servers, rng, filters)
     report("caches")
     return tuple(outcome)
