@@ -122,9 +122,9 @@ class LookupClients:
 
         A probe asks one server whether a guessed depth is right. ``lookups`` has the number of lookups by key prefix.
         """
-        return self._with_memory(PrefixSums(lookups), servers), self._without(lookups, servers)
+        return self._count_cached(PrefixSums(lookups), servers), self._count_uncached(lookups, servers)
 
-    def _with_memory(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
+    def _count_cached(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
         leaves = [(leaf, _search_depth(servers, keyspace, leaf)) for keyspace, leaf in servers.leaf_groups()]
         expected = np.array([lookups.total(leaf) for leaf, _ in leaves]) / self._servers
         lookup_count = probes = 0
@@ -141,7 +141,7 @@ class LookupClients:
                 depths.record(leaf, depth)
         return probes / lookup_count if lookup_count else 1.0
 
-    def _without(self, lookups: Ints, servers: SimulatedServers) -> float:
+    def _count_uncached(self, lookups: Ints, servers: SimulatedServers) -> float:
         seen = self._rng.choice(len(lookups), UNCACHED_LOOKUPS, p=lookups / lookups.sum())
         keys = seen << (KEY_BITS - PREFIX_BITS)
         return float(np.mean([_count_probes(servers, int(key), None, DepthCache()) for key in keys]))
@@ -284,18 +284,21 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
     for workload in WORKLOADS:
         for _ in range(CHECKS):
             intervals, minutes = [], []
-            for left in reversed(range(setup.intervals_per_check)):
+            for number in range(1, setup.intervals_per_check + 1):
                 intervals.append(sources.run(workload))
                 minutes.append(_measure_minute(servers, intervals[-1]))
-                if not left:
+                is_last = number == setup.intervals_per_check
+                if is_last:
                     whole = combine_intervals(intervals)
                     probes = lookups.count_probes(whole.lookups, servers)
-                current, peak = rates.measure(intervals[-1]) if rates is not None else (intervals[-1], None)
-                servers.split_overloaded(current)
-                if peak is not None:
+                if rates is not None:
+                    current, peak = rates.measure(intervals[-1])
+                    servers.split_overloaded(current)
                     servers.merge_underloaded(peak)
-                elif not left:
-                    servers.merge_underloaded(whole)
+                else:
+                    servers.split_overloaded(intervals[-1])
+                    if is_last:
+                        servers.merge_underloaded(whole)
                 sources.redirect(servers.moved)
             checks.append(_measure_check(minutes, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
             report(f"workload {workload}")

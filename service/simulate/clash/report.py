@@ -81,19 +81,14 @@ def table(outcome: ClashOutcome) -> Table:
 
 def plot_run(outcome: ClashOutcome, file: Path) -> None:
     """Draw the figures of one run to ``file``."""
-    _plot([outcome], file)
+    plot({"": [outcome]}, file)
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
-    """Draw the paper's Figure 7 for the first kind of streams, and Figure 8 for all four kinds, to ``file``."""
-    _plot([outcomes[0] for outcomes in list(found.values())[:4]], file)
-
-
-def _plot(outcomes: list[ClashOutcome], file: Path) -> None:
-    """Draw the paper's Figure 7 for the first of ``outcomes``, and Figure 8 for all of them, to ``file``."""
-    first = outcomes[0]
-    figure_7 = [(panel, first) for panel in (_mean, _max, _servers, _depths)]
-    draw(file, [*figure_7, (_overheads, outcomes), (_probes, first)])
+    """Draw Figure 7 for the first setup and Figure 8 for the first four to ``file``, with the first seed of each."""
+    outcomes = [seeds[0] for seeds in list(found.values())[:4]]
+    figure_7 = [(panel, outcomes[0]) for panel in (_mean, _max, _servers, _depths)]
+    draw(file, [*figure_7, (_overheads, outcomes), (_probes, outcomes[0])])
 
 
 def _hours(outcome: ClashOutcome) -> list[float]:

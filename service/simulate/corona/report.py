@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 from rich.table import Table
 
 from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR
@@ -28,41 +28,37 @@ SIXTY: Mapping[str, object] = {
 }
 
 
-def _with(setup: CoronaSetup, **changes: object) -> CoronaSetup:
-    return msgspec.structs.replace(setup, **changes)
-
-
 _AGAINST_PAPER = {
-    **{f"Coronet, {goal}": _with(CORONET, goal=goal) for goal in Goal},
-    **{f"paper mode, {goal}": _with(PAPER, goal=goal) for goal in Goal},
-    "Coronet, fair, longest wait": _with(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
-    "Coronet, lite on 60 nodes": _with(CORONET, **SIXTY),
-    "paper mode, lite on 60 nodes": _with(PAPER, **SIXTY),
-    "paper mode, lite on 60 nodes, base 4": _with(PAPER, base=4, **SIXTY),
-    "paper mode, lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
-    "paper mode, fast, random phases": _with(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
+    **{f"Coronet, {goal}": replace(CORONET, goal=goal) for goal in Goal},
+    **{f"paper mode, {goal}": replace(PAPER, goal=goal) for goal in Goal},
+    "Coronet, fair, longest wait": replace(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
+    "Coronet, lite on 60 nodes": replace(CORONET, **SIXTY),
+    "paper mode, lite on 60 nodes": replace(PAPER, **SIXTY),
+    "paper mode, lite on 60 nodes, base 4": replace(PAPER, base=4, **SIXTY),
+    "paper mode, lite, random phases": replace(PAPER, phases=PollPhases.RANDOM),
+    "paper mode, fast, random phases": replace(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
 }
 """Setups that run with all seeds."""
 _ONCE = {
-    "Coronet, lite, random phases": _with(CORONET, phases=PollPhases.RANDOM),
-    "Coronet, lite, random ids": _with(CORONET, ids=IdAssignment.RANDOM),
-    "Coronet, lite, bins as in the paper": _with(CORONET, bins=BinLayout.PAPER),
-    "Coronet, lite, base-16 levels": _with(CORONET, base=16),
+    "Coronet, lite, random phases": replace(CORONET, phases=PollPhases.RANDOM),
+    "Coronet, lite, random ids": replace(CORONET, ids=IdAssignment.RANDOM),
+    "Coronet, lite, bins as in the paper": replace(CORONET, bins=BinLayout.PAPER),
+    "Coronet, lite, base-16 levels": replace(CORONET, base=16),
 }
 
 _AS_SHIPPED = "Coronet, as shipped"
-_SMALLER = _with(CORONET, nodes=128, channels=10_000, subscriptions=500_000)
+_SMALLER = replace(CORONET, nodes=128, channels=10_000, subscriptions=500_000)
 _BY_PROTOCOL = {
-    "protocol, churn": _with(_SMALLER, churn=0.05, loss=0.02),
+    "protocol, churn": replace(_SMALLER, churn=0.05, loss=0.02),
     "protocol": _SMALLER,
-    "protocol, fair": _with(_SMALLER, goal=Goal.FAIR),
-    **{f"protocol, base-{base} levels": _with(_SMALLER, base=base) for base in (2, 4, 16)},
+    "protocol, fair": replace(_SMALLER, goal=Goal.FAIR),
+    **{f"protocol, base-{base} levels": replace(_SMALLER, base=base) for base in (2, 4, 16)},
 }
 """Setups that run the production protocol, with one seed."""
 
 JOBS = [
     *(Job(name, protocol_experiment.run, (setup, 1)) for name, setup in _BY_PROTOCOL.items()),
-    Job("Coronet, lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
+    Job("Coronet, lite, churn", run, (replace(CORONET, churn=0.05, loss=0.02), 1)),
     *(Job(_AS_SHIPPED, default_policy_experiment.run, (CORONET, seed)) for seed in SEEDS),
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
