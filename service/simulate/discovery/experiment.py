@@ -4,7 +4,7 @@ The records and transitions of matrices, thresholds, resize requests, and home p
 Nodes, delays, workloads, and the choice of the matrix for a query are the paper's (Gao and Steenkiste §V and §VI).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
@@ -26,7 +26,6 @@ from service.simulate.discovery.queries import (
     Registrations,
     Scheme,
     probes_with_cache,
-    slice_ends,
 )
 from service.simulate.numerics import Floats, Ints
 
@@ -162,10 +161,9 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     def measure_registrations(
         which: str, rate_s: int, partitions: int, way: PartitionChoice = PartitionChoice.PAPER
     ) -> RegistrationPoint:
-        limits = MatrixLimits(partitions=partitions)
-        found = _run_registrations(which, names[which], rate_s, limits=limits, way=way, rng=rng)
+        point = _run_registrations(which, names[which], rate_s, partitions, way=way, rng=rng)
         report(f"{which} names, {rate_s:,}/s")
-        return found
+        return point
 
     fig_9 = tuple(measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES)
     known = {point.partitions: point for point in fig_9 if (point.names, point.rate_s) == ("skewed", 5000)}
@@ -190,27 +188,27 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
 
 
 def _run_registrations(
-    which: str, names: Ints, rate_s: int, *, limits: MatrixLimits, way: PartitionChoice, rng: np.random.Generator
+    which: str, names: Ints, rate_s: int, partitions: int, *, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
     """Register all ``names`` repeatedly until no matrix grows any more, and then once more; return the measurements.
 
     The results cover the first and the last pass. ``which`` is the name of the dataset, ``rate_s`` the number of names
-    per second, and ``way`` how partitions are chosen.
+    per second, ``partitions`` the maximum number of partitions of a matrix, and ``way`` how partitions are chosen.
     """
-    matrices = SimulatedMatrices(limits, rng)
+    matrices = SimulatedMatrices(MatrixLimits(partitions=partitions), rng)
     sent: list[Registrations] = []
-    for growing in (*[limits.partitions > 1] * GROWING_PASSES, False):
+    for growing in (*[partitions > 1] * GROWING_PASSES, False):
         begin_s = sent[-1].last_s + GAP_S if sent else 0.0
         sent.append(Registrations(names, rate_s, begin_s, matrices, way=way, rng=rng))
         _deliver_all(sent[-1], rate_s, matrices, grow=growing)
-        if limits.partitions == 1:
+        if partitions == 1:
             break
     accepted_counts = sent[-1].accepted_counts
     return RegistrationPoint(
         names=which,
         way=way,
         rate_s=rate_s,
-        partitions=limits.partitions,
+        partitions=partitions,
         initial=float(sent[0].succeeds.mean()),
         success=float(sent[-1].succeeds.mean()),
         cv=float(accepted_counts.std() / accepted_counts.mean()),
@@ -224,10 +222,20 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
     length_s = min(SLICE_S, SLICE_MESSAGES / (rate_s * PAIRS_PER_NAME))
     if not grow and sent.way is PartitionChoice.PAPER:
         length_s = CACHED_MESSAGES / (rate_s * PAIRS_PER_NAME)
-    for end_s in slice_ends(sent.first_s, sent.last_s, length_s):
-        matrices.complete_growth(end_s - length_s)
+    for end_s in _slices(matrices, sent.first_s, sent.last_s, length_s):
         sent.process_until(end_s, grow=grow)
     matrices.complete_growth(sent.last_s + GAP_S)
+
+
+def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
+    """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered.
+
+    At the beginning of each, the growth of the matrices whose new cells are available is completed.
+    """
+    for place in range(1, int((end_s - begin_s) / length_s) + 2):
+        slice_end_s = begin_s + place * length_s
+        matrices.complete_growth(slice_end_s - length_s)
+        yield slice_end_s
 
 
 def _run_queries(
@@ -250,8 +258,7 @@ def _run_queries(
     else:
         sent_queries = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
     length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
-    for end_s in slice_ends(begin_s, sent_queries.last_s, length_s):
-        matrices.complete_growth(end_s - length_s)
+    for end_s in _slices(matrices, begin_s, sent_queries.last_s, length_s):
         sent_queries.process_until(end_s)
     matrices.complete_growth(np.inf)
     return QueryPoint(
@@ -272,8 +279,7 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
     matrices = SimulatedMatrices(MIXED, rng)
     registrations = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
     sent_queries = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
-    for end_s in slice_ends(0.0, max(registrations.last_s, sent_queries.last_s), 0.02):
-        matrices.complete_growth(end_s - 0.02)
+    for end_s in _slices(matrices, 0.0, max(registrations.last_s, sent_queries.last_s), 0.02):
         registrations.process_until(end_s, grow=True)
         sent_queries.process_until(end_s)
     matrices.complete_growth(np.inf)
@@ -316,8 +322,7 @@ def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, f
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)
     partitions = np.array((0, 15, 31))
     sampled = []
-    for place, end_s in enumerate(slice_ends(0.0, 15.0, SLICE_S), start=1):
-        matrices.complete_growth(end_s - SLICE_S)
+    for place, end_s in enumerate(_slices(matrices, 0.0, 15.0, SLICE_S), start=1):
         sent.process_until(end_s, grow=True)
         if place % 10 == 0:
             rates = sent.observed_s(0, partitions, end_s) * (partitions < matrices.partitions[0])

@@ -10,7 +10,7 @@ partitions have the same density of names: :func:`partitions_to_ask`. (Productio
 of a query: :mod:`service.discovery.matrix_search`.)
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -182,13 +182,6 @@ def slowest_round_trips(counts: Ints, rng: np.random.Generator) -> Floats:
     """Return the longest round-trip time in seconds of n parallel messages, for each n in ``counts``."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
-
-
-def slice_ends(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered."""
-    count = int((end_s - begin_s) / length_s) + 1
-    for place in range(1, count + 1):
-        yield begin_s + place * length_s
 
 
 CLIENTS = 16
