@@ -105,7 +105,6 @@ class SamplePublisher:
         self._feeds: defaultdict[int, list[PublishedEntry]] = defaultdict(list)
         for entry in self._published.lines():
             self._feeds[entry.feed].append(entry)
-        self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
@@ -138,7 +137,7 @@ class SamplePublisher:
         self._feeds[feed].append(entry)
         return entry
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         """Start the server. Raises :class:`OperationalError` if the port is in use."""
         app = web.Application()
         app.add_routes(web.get(path, _fixed(*response)) for path, response in _FIXED.items())
@@ -156,25 +155,16 @@ class SamplePublisher:
         try:
             await web.TCPSite(self._runner, LOOPBACK, self._port).start()
         except OSError as error:
-            await self.stop()
+            await self._runner.cleanup()
             raise OperationalError(
                 f"The sample publisher cannot listen on port {self._port}: {str(error.strerror).rpartition(': ')[2]}. "
                 "Choose another port with --port."
             ) from error
         self._port = self._runner.addresses[0][1]
-
-    async def stop(self) -> None:
-        """Stop the server; does nothing if it is not running."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+        await self._runner.cleanup()
 
     async def _serve_feed(self, request: web.Request) -> web.Response:
         feed = int(request.match_info.get("feed", "0"))

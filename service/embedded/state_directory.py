@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -141,17 +141,6 @@ class ReadyFile(msgspec.Struct, frozen=True):
     xmpp: XmppDetails
     processes: ProcessIds
     sample_feed_url: str | None
-
-
-def group_processes(pids: Mapping[str, int]) -> ProcessIds:
-    """Return the supervisor's process ids by kind of program; ``pids`` has them by program name."""
-    return ProcessIds(
-        redis=pids["redis"],
-        prosody=pids["prosody"],
-        bot=[pid for name, pid in sorted(pids.items()) if name.startswith("bot-")],
-        workers=[pid for name, pid in sorted(pids.items()) if name.startswith("worker-")],
-        console=pids["console"],
-    )
 
 
 def write_ready(path: Path, ready: ReadyFile) -> None:

@@ -17,7 +17,7 @@ from service.embedded import ports, state_directory
 from service.embedded.in_process import InProcessPrograms
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
-from service.embedded.state_directory import ReadyFile, TrialAccount, XmppDetails, group_processes, write_ready
+from service.embedded.state_directory import ProcessIds, ReadyFile, TrialAccount, XmppDetails, write_ready
 from service.embedded.supervisor import Program, Supervisor, child_environment
 from service.errors import StoreIdentityMismatch
 from service.files import ensure_secret_file, write_private
@@ -183,9 +183,6 @@ class LocalFleet:
     def _bot_names(self) -> list[str]:
         return [f"bot-{number}" for number in range(1, self._options.bots + 1)]
 
-    def _in_process_names(self) -> list[str]:
-        return [*self._worker_names(), *self._bot_names(), "console"] if self._in_process is not None else []
-
     def _sample_publisher(self) -> Program:
         port = self._ports["sample publisher"]
         command = ["sample-publisher", "--port", str(port), "--every", str(SAMPLE_INTERVAL_S)]
@@ -243,6 +240,7 @@ class LocalFleet:
         return environ
 
     def _ready(self) -> ReadyFile:
+        pids, own = self._supervisor.pids, os.getpid()  # with --small, this process runs all but Redis and Prosody
         publisher = f"http://{ports.LOOPBACK}:{self._ports['sample publisher']}"
         return ReadyFile(
             redis_url=self._redis.url,
@@ -257,8 +255,12 @@ class LocalFleet:
                 ca_file=str(self._prosody.ca_file),
                 accounts=self._accounts,
             ),
-            processes=group_processes(
-                {**dict.fromkeys(self._in_process_names(), os.getpid()), **self._supervisor.pids}
+            processes=ProcessIds(
+                redis=pids["redis"],
+                prosody=pids["prosody"],
+                bot=[pids.get(name, own) for name in self._bot_names()],
+                workers=[pids.get(name, own) for name in self._worker_names()],
+                console=pids.get("console", own),
             ),
             sample_feed_url=f"{publisher}/feed.xml" if self._options.sample_feeds else None,
         )

@@ -156,8 +156,10 @@ async def test_bad_paths_fail_as_documented(publisher: SamplePublisher, http: ai
 
 
 async def test_a_port_in_use_is_reported(publisher: SamplePublisher, tmp_path: Path) -> None:
+    other = SamplePublisher(tmp_path / "other", int(publisher.url.rpartition(":")[2]))
     with pytest.raises(OperationalError, match="cannot listen"):
-        await SamplePublisher(tmp_path / "other", int(publisher.url.rpartition(":")[2])).start()
+        async with other:
+            pass
 
 
 async def test_the_program_publishes_at_the_interval_until_sigterm(tmp_path: Path) -> None:
