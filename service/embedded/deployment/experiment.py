@@ -255,15 +255,12 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
-    states = await store.channels.get_many(channels)
-    logs = [await store.channels.deltas(each.id, 1, each.version) for each in states if each is not None]
     versioned: dict[tuple[int, str], float] = {}
-    for log in logs:
-        for delta in log:
-            at_s = queued_s.get((delta.channel.encode(), delta.version))
-            for change in delta.changes:
-                if at_s is not None:
-                    versioned[number_of[delta.channel.encode()], change.entry.title] = at_s
+    for state in await store.channels.get_many(channels):
+        for delta in await store.channels.deltas(state.id, 1, state.version) if state is not None else ():
+            cid = delta.channel.encode()
+            if (at_s := queued_s.get((cid, delta.version))) is not None:
+                versioned |= {(number_of[cid], change.entry.title): at_s for change in delta.changes}
     return versioned
 
 
@@ -274,13 +271,13 @@ async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, p
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)
-    for first in range(0, len(updates.subscribers), _CONCURRENT_CHANNELS):
-        numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(updates.subscribers)))
-        added = (_add_channel(store, channel_url(number, port, public=public), updates, number) for number in numbers)
-        created = await asyncio.gather(*added)
-        pairs = [(jid, cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]]
-        await asyncio.gather(*(store.subscriptions.subscribe(jid, cid) for jid, cid in pairs))
-        channels += created
+    for first in range(0, len(users), _CONCURRENT_CHANNELS):
+        numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(users)))
+        added = (
+            _add_channel(store, channel_url(number, port, public=public), updates, number, users[number])
+            for number in numbers
+        )
+        channels += await asyncio.gather(*added)
     return channels
 
 
@@ -291,7 +288,7 @@ def _assign_users(subscribers: Sequence[int]) -> list[list[str]]:
     ]
 
 
-async def _add_channel(store: Store, at: str, updates: PublicationTimes, number: int) -> ChannelId:
+async def _add_channel(store: Store, at: str, updates: PublicationTimes, number: int, jids: Sequence[str]) -> ChannelId:
     now_s = time.time()
     entry_count, body = current_document(updates, number, now_s)
     findings = detect_changes(DetectChanges((Document(body, at, {}),), b"", at, "feed", now_s))
@@ -299,4 +296,5 @@ async def _add_channel(store: Store, at: str, updates: PublicationTimes, number:
     channel = Channel(channel_id(at), at, created_s=now_s, private=urlsplit(at).hostname in HOSTS)
     latest = tuple(reversed(findings.latest))
     await store.channels.create(channel, Snapshot(validators, findings.baseline, findings.title, ""), latest, now_s)
+    await asyncio.gather(*(store.subscriptions.subscribe(jid, channel.id) for jid in jids))
     return channel.id
