@@ -49,17 +49,18 @@ async def is_listening(port: int) -> bool:
 
 async def is_ready(port: int) -> bool:
     """Return whether the HTTP server at ``port`` on loopback answers ``/readyz`` with 200."""
-    status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n")
-    return status_line is not None and status_line.split()[1:2] == [b"200"]
+    return (await _readiness(port))[:1] == [b"200"]
 
 
 async def has_started(port: int) -> bool:
     """Return whether the HTTP server at ``port`` is ready, or is only waiting for the operator to accept the store."""
-    status_line = await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b""
-    return status_line.split()[1:2] == [b"200"] or status_line.split()[1:3] == [
-        b"503",
-        StoreIdentityMismatch.code.encode(),
-    ]
+    status = await _readiness(port)
+    return status[:1] == [b"200"] or status[:2] == [b"503", StoreIdentityMismatch.code.encode()]
+
+
+async def _readiness(port: int) -> list[bytes]:
+    """Return the words of the status of ``/readyz`` at ``port``; an empty list if there is no response in time."""
+    return (await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b"").split()[1:]
 
 
 async def _first_line(port: int, request: bytes) -> bytes | None:

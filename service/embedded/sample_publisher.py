@@ -105,7 +105,6 @@ class SamplePublisher:
         self._feeds: defaultdict[int, list[PublishedEntry]] = defaultdict(list)
         for entry in self._published.lines():
             self._feeds[entry.feed].append(entry)
-        self._runner: web.AppRunner | None = None
 
     @property
     def url(self) -> str:
@@ -138,7 +137,7 @@ class SamplePublisher:
         self._feeds[feed].append(entry)
         return entry
 
-    async def start(self) -> None:
+    async def __aenter__(self) -> Self:
         """Start the server. Raises :class:`OperationalError` if the port is in use."""
         app = web.Application()
         app.add_routes(web.get(path, _fixed(*response)) for path, response in _FIXED.items())
@@ -156,30 +155,21 @@ class SamplePublisher:
         try:
             await web.TCPSite(self._runner, LOOPBACK, self._port).start()
         except OSError as error:
-            await self.stop()
+            await self._runner.cleanup()
             raise OperationalError(
                 f"The sample publisher cannot listen on port {self._port}: {str(error.strerror).rpartition(': ')[2]}. "
                 "Choose another port with --port."
             ) from error
         self._port = self._runner.addresses[0][1]
-
-    async def stop(self) -> None:
-        """Stop the server; does nothing if it is not running."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def __aenter__(self) -> Self:
-        await self.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.stop()
+        await self._runner.cleanup()
 
     async def _serve_feed(self, request: web.Request) -> web.Response:
         feed = int(request.match_info.get("feed", "0"))
         entries = self._feeds.get(feed, [])
-        body = rss(f"Sample feed {feed}" if feed else "Coronet's sample feed", self.url, entries)
+        body = render_rss(f"Sample feed {feed}" if feed else "Coronet's sample feed", self.url, entries)
         response = web.Response(body=body, content_type="application/rss+xml", charset="utf-8")
         etag = hashlib.sha256(body).hexdigest()[:16]
         response.etag = etag
@@ -229,7 +219,7 @@ def _is_unchanged(request: web.Request, etag: str, entries: list[PublishedEntry]
     if request.if_none_match is not None:  # If-None-Match takes precedence: RFC 9110 §13.1.3
         return any(tag.value in ("*", etag) for tag in request.if_none_match)
     since = request.if_modified_since
-    return since is not None and bool(entries) and unchanged_since(entries, int(since.timestamp()))
+    return since is not None and bool(entries) and is_unchanged_since(entries, int(since.timestamp()))
 
 
 def _fixed(body: bytes, content_type: str) -> Handler:
@@ -250,7 +240,7 @@ async def _respond_without_end(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def rss(title: str, link: str, entries: Sequence[PublishedEntry]) -> bytes:
+def render_rss(title: str, link: str, entries: Sequence[PublishedEntry]) -> bytes:
     """Return an RSS document with the latest of ``entries``, newest first; ``entries`` are oldest first."""
     items = "".join(_item(entry) for entry in reversed(entries[-FEED_LENGTH:]))
     return (
@@ -267,7 +257,7 @@ def _item(entry: PublishedEntry) -> str:
     )
 
 
-def unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
+def is_unchanged_since(entries: Sequence[PublishedEntry], since_s: int) -> bool:
     """Return whether a copy with the modification time ``since_s`` (whole Unix seconds) contains all entries.
 
     If the two latest entries have the same second, a copy may lack one of them, and the result is False (RFC 9110

@@ -7,7 +7,7 @@ import contextlib
 import fcntl
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -77,7 +77,7 @@ def load_environment(directory: Path) -> dict[str, str]:
         raise UserError(f"{directory} is no state directory of `coronet up` ({error}).") from error
 
 
-def identity_file(directory: Path) -> Path:
+def ensure_identity_file(directory: Path) -> Path:
     """Return the path of the store identity file, which names the fleet to which the store belongs.
 
     The file is created with a random fleet id if it is missing.
@@ -88,7 +88,7 @@ def identity_file(directory: Path) -> Path:
     return path
 
 
-async def trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
+async def ensure_trial_accounts(directory: Path, prosody: PrivateProsody) -> list[TrialAccount]:
     """Return the trial accounts, which the first call registers.
 
     The file with the accounts is written last: if it exists, all accounts are registered.
@@ -141,17 +141,6 @@ class ReadyFile(msgspec.Struct, frozen=True):
     xmpp: XmppDetails
     processes: ProcessIds
     sample_feed_url: str | None
-
-
-def group_processes(pids: Mapping[str, int]) -> ProcessIds:
-    """Return the supervisor's process ids by kind of program; ``pids`` has them by program name."""
-    return ProcessIds(
-        redis=pids["redis"],
-        prosody=pids["prosody"],
-        bot=[pid for name, pid in sorted(pids.items()) if name.startswith("bot-")],
-        workers=[pid for name, pid in sorted(pids.items()) if name.startswith("worker-")],
-        console=pids["console"],
-    )
 
 
 def write_ready(path: Path, ready: ReadyFile) -> None:

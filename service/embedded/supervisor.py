@@ -11,7 +11,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -104,7 +104,7 @@ class Child:
         finally:
             exited.cancel()
 
-    async def stop(self, grace_s: float = 5.0) -> None:
+    async def stop(self, grace_s: float = _GRACE_S) -> None:
         """Ask the process to terminate (SIGTERM), and kill its process group (SIGKILL) after ``grace_s`` seconds."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
@@ -129,7 +129,7 @@ class EmbeddedServer(abc.ABC):
     All files of the server are in one directory.
     """
 
-    start_timeout_s = 30.0
+    start_timeout_s = _START_TIMEOUT_S
 
     def __init__(self, directory: Path) -> None:
         """Create the object; the server keeps all its files in ``directory``. Nothing is started yet."""
@@ -242,8 +242,9 @@ class Supervisor:
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        await _stop((child for name, child in self._children.items() if name not in last), _GRACE_S)
-        await _stop((child for name, child in self._children.items() if name in last), _LAST_GRACE_S)
+        for is_last, grace_s in ((False, _GRACE_S), (True, _LAST_GRACE_S)):
+            children = (child for name, child in self._children.items() if (name in last) == is_last)
+            await asyncio.gather(*(child.stop(grace_s) for child in children))
 
     async def _start(self, program: Program) -> Child:
         child = self._children[program.name] = await Child.start(program)
@@ -265,7 +266,3 @@ class Supervisor:
             except OperationalError as error:
                 self._report(str(error))
                 await child.stop()
-
-
-async def _stop(children: Iterable[Child], grace_s: float) -> None:
-    await asyncio.gather(*(child.stop(grace_s) for child in children))

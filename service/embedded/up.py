@@ -12,13 +12,12 @@ from typing import Final
 
 import msgspec
 from rich.console import Console
-from rich.status import Status
 
 from service.embedded import ports, state_directory
 from service.embedded.in_process import InProcessPrograms
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
-from service.embedded.state_directory import ReadyFile, TrialAccount, XmppDetails, group_processes, write_ready
+from service.embedded.state_directory import ProcessIds, ReadyFile, TrialAccount, XmppDetails, write_ready
 from service.embedded.supervisor import Program, Supervisor, child_environment
 from service.errors import StoreIdentityMismatch
 from service.files import ensure_secret_file, write_private
@@ -72,10 +71,10 @@ class ProgressDisplay:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._status: Status | None = None
+        self._status = console.status("")
         self._pending: list[str] = []
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         """Print text without interpreting markup and without wrapping lines, so that links stay intact."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -89,15 +88,14 @@ class ProgressDisplay:
         finally:
             self._pending.remove(name)
             self._update_spinner()
-        self.say(f"  {name} is ready ({time.monotonic() - start_s:.1f} s)")
+        self.print_line(f"  {name} is ready ({time.monotonic() - start_s:.1f} s)")
 
     def _update_spinner(self) -> None:
-        if self._status is not None:
-            self._status.stop()
-            self._status = None
         if self._pending:
-            self._status = self._console.status(f"Starting {', '.join(self._pending)} …")
+            self._status.update(f"Starting {', '.join(self._pending)} …")
             self._status.start()
+        else:
+            self._status.stop()
 
 
 class LocalFleet:
@@ -117,7 +115,7 @@ class LocalFleet:
         )
         self._admin_token_file = ensure_secret_file(options.directory, "admin-token")
         self._cluster_secret_file = ensure_secret_file(options.directory, "cluster-secret")
-        self._identity_file = state_directory.identity_file(options.directory)
+        self._identity_file = state_directory.ensure_identity_file(options.directory)
         self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._on_program_event)
         self._in_process = InProcessPrograms(options.directory / "logs" / "coronet.log") if options.small else None
@@ -135,7 +133,7 @@ class LocalFleet:
             raise failed.exceptions[0] from failed
         self._is_complete = True
         self._update_ready_file()
-        self._display.say(await self._greeting())
+        self._display.print_line(await self._greeting())
 
     async def wait(self) -> None:
         """Wait until cancelled. Raises :class:`OperationalError` if a program in this process ends by itself."""
@@ -150,7 +148,7 @@ class LocalFleet:
         if self._in_process is not None:
             await self._in_process.stop()
         await self._supervisor.stop(last=_STOPPED_LAST)
-        self._display.say("Stopped. Run the same command to continue.")
+        self._display.print_line("Stopped. Run the same command to continue.")
 
     async def _start_programs(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -173,7 +171,7 @@ class LocalFleet:
 
     async def _start_prosody(self) -> None:
         program = await self._prosody.program()
-        self._accounts = await state_directory.trial_accounts(self._options.directory, self._prosody)
+        self._accounts = await state_directory.ensure_trial_accounts(self._options.directory, self._prosody)
         await self._supervisor.add(program)
 
     async def _add(self, program: Program) -> None:
@@ -184,9 +182,6 @@ class LocalFleet:
 
     def _bot_names(self) -> list[str]:
         return [f"bot-{number}" for number in range(1, self._options.bots + 1)]
-
-    def _in_process_names(self) -> list[str]:
-        return [*self._worker_names(), *self._bot_names(), "console"] if self._in_process is not None else []
 
     def _sample_publisher(self) -> Program:
         port = self._ports["sample publisher"]
@@ -245,6 +240,7 @@ class LocalFleet:
         return environ
 
     def _ready(self) -> ReadyFile:
+        pids, own = self._supervisor.pids, os.getpid()  # with --small, this process runs all but Redis and Prosody
         publisher = f"http://{ports.LOOPBACK}:{self._ports['sample publisher']}"
         return ReadyFile(
             redis_url=self._redis.url,
@@ -259,8 +255,12 @@ class LocalFleet:
                 ca_file=str(self._prosody.ca_file),
                 accounts=self._accounts,
             ),
-            processes=group_processes(
-                {**dict.fromkeys(self._in_process_names(), os.getpid()), **self._supervisor.pids}
+            processes=ProcessIds(
+                redis=pids["redis"],
+                prosody=pids["prosody"],
+                bot=[pids.get(name, own) for name in self._bot_names()],
+                workers=[pids.get(name, own) for name in self._worker_names()],
+                console=pids.get("console", own),
             ),
             sample_feed_url=f"{publisher}/feed.xml" if self._options.sample_feeds else None,
         )
@@ -277,7 +277,7 @@ class LocalFleet:
         return greeting(self._ready(), self._options.directory, link, allow_private=self._options.allow_private)
 
     def _on_program_event(self, line: str) -> None:
-        self._display.say(line)
+        self._display.print_line(line)
         self._update_ready_file()
 
     def _update_ready_file(self) -> None:
@@ -285,7 +285,7 @@ class LocalFleet:
             try:
                 write_ready(self._options.ready_file, self._ready())
             except OSError as error:
-                self._display.say(f"The ready file cannot be written: {error}")
+                self._display.print_line(f"The ready file cannot be written: {error}")
 
     def _remove_ready_file(self) -> None:
         if self._options.ready_file is not None:

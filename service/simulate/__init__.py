@@ -8,8 +8,8 @@ from the seed, so that the same seed gives the same JSON. Only ``cli`` and ``rep
 - No decision in an experiment uses the future or anything that a real node cannot know.
 - Every experiment is a package named like its command in ``cli``. Its module ``experiment`` has ``run``, which returns
   a msgspec value, its JSON. Its module ``report`` converts that value to a table, plots and a page of
-  ``docs/experiments``, with the common functions in ``report``; the pages' texts, tables and verdicts are in
-  ``templates``.
+  ``docs/experiments``, with the common functions in ``report``. The pages' texts and tables, and the comparisons with
+  the papers, are in ``templates``.
 - A result that misses its target is reported as it is, with the reason.
 
 Packages:
@@ -18,10 +18,15 @@ Packages:
   ``polls`` simulates polls, ``reader_schedulers`` and ``corona_scheduler`` are the schedulers.
 - ``corona``: Corona §5. ``workload`` draws nodes and channels, ``fleet`` simulates nodes, whose schedules form a
   ``timetable``; ``paper_levels`` has the paper's own clusters and levels, ``fleet_polls`` the resulting polls.
+  ``protocol_fleet`` simulates nodes that run the production protocol.
 - ``clash``: CLASH §VI. ``servers`` simulates traffic, and servers with production's tables and policy.
 - ``discovery``: content discovery §V. ``matrices`` has the workload and matrices that grow by production's rules,
   ``queries`` the registrations and queries.
 - ``partial_lookup``: ``placement_experiment`` measures placements, ``update_experiment`` adds and deletes.
 - ``location``: attenuated Bloom filters §III. ``graph`` draws networks and overlays, ``network`` simulates production's
   nodes and Tapestry; ``static_experiment`` and ``dynamic_experiment`` measure.
+- ``fleet``: a forecast of the cost of a fleet's control plane. ``section_fleet`` simulates a section of the ring.
+
+Common modules: ``corona_survey`` draws the update intervals and popularity of channels, ``virtual_clock`` calls
+functions at simulated times, and ``numerics`` has types and functions for arrays.
 """

@@ -11,11 +11,18 @@ from math import inf
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from service.corona.fleet_policy import Goal
-from service.simulate.clash.servers import MapKind
-from service.simulate.corona.workload import BinLayout, IdAssignment, PollPhases
+from service.simulate.clash.servers import ClashSetup, MapKind
+from service.simulate.corona.workload import BinLayout, CoronaSetup, IdAssignment, PollPhases
+from service.simulate.fleet.experiment import FleetSetup
+from service.simulate.location.experiment import LocationSetup
+from service.simulate.report import run_all, without_garbage_collection
+from service.simulate.schedulers.experiment import SchedulersSetup
 from service.simulate.schedulers.publication_trace import Publishers
 
 EXPERIMENTS_WITH_PAGE = ("clash", "corona", "discovery", "location", "partial-lookup", "schedulers")
@@ -87,8 +94,6 @@ def corona(
     ] = None,
 ) -> None:
     """Run Corona's simulations. With the paper's algorithms or Coronet's."""
-    from service.simulate.corona.workload import CoronaSetup  # noqa: PLC0415 - help must not load it
-
     if base not in BASES:
         raise typer.BadParameter(f"The base is one of {', '.join(map(str, BASES[1:]))}.")
     if protocol and (phases, bins) != (PollPhases.EVEN, BinLayout.QUANTILE):
@@ -135,8 +140,6 @@ def schedulers(
     goal: Annotated[Goal, typer.Option(help="Corona's goal.")] = Goal.FAIR,
 ) -> None:
     """Compare polling schedulers. Corona's and other readers', at equal numbers of requests."""
-    from service.simulate.schedulers.experiment import SchedulersSetup  # noqa: PLC0415 - help must not load it
-
     _run_experiment("schedulers", SchedulersSetup(channels, weeks, publishers, goal), seed, as_json=as_json, plot=plot)
 
 
@@ -162,8 +165,6 @@ def clash(
     hashes: Annotated[MapKind, typer.Option("--map", help="Map from hashes to servers.")] = MapKind.EVEN,
 ) -> None:
     """Run CLASH's simulations. Six hours of three workloads, compared with plain DHTs."""
-    from service.simulate.clash.servers import ClashSetup  # noqa: PLC0415 - help must not load it
-
     setup = ClashSetup(
         stream_packets, queries, hashes, overload, merge, servers=servers, sources=sources, as_shipped=as_shipped
     )
@@ -194,8 +195,6 @@ def location(
     documents: Annotated[int, typer.Option(min=1, help="Documents per server in the static runs.")] = 70,
 ) -> None:
     """Run content location's simulations. Attenuated Bloom filters compared with Tapestry and home nodes."""
-    from service.simulate.location.experiment import LocationSetup  # noqa: PLC0415 - help must not load it
-
     _run_experiment("location", LocationSetup(servers, documents), seed, as_json=as_json, plot=plot)
 
 
@@ -212,8 +211,6 @@ def fleet(
     ] = 1 / 24,
 ) -> None:
     """Forecast the cost of a fleet's control plane. Messages, Redis commands, memory, and the time to heal."""
-    from service.simulate.fleet.experiment import FleetSetup  # noqa: PLC0415 - help must not load it
-
     setup = FleetSetup(nodes=nodes, channels=channels, subscribers=subscribers, churn=churn)
     _run_experiment("fleet", setup, seed, as_json=as_json, plot=None)
 
@@ -224,8 +221,6 @@ def report(
     only: Annotated[list[str] | None, typer.Option(metavar="EXPERIMENT", help="Only these experiments.")] = None,
 ) -> None:
     """Write the report pages. Runs all experiments, or those that ``--only`` selects."""
-    from service.simulate.report import run_all  # noqa: PLC0415 - help must not load it
-
     directory.mkdir(parents=True, exist_ok=True)
     for name in EXPERIMENTS_WITH_PAGE if only is None else only:
         if name not in EXPERIMENTS_WITH_PAGE:
@@ -251,9 +246,6 @@ def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
 
     Yield a function that completes one step and shows a description.
     """
-    from rich.console import Console  # noqa: PLC0415 - help must not load it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - same
-
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
         task = bar.add_task("", total=steps)
@@ -267,8 +259,6 @@ def _run_experiment(
 
     ``arguments`` are those of ``run`` in the ``module`` of the experiment's package.
     """
-    from service.simulate.report import without_garbage_collection  # noqa: PLC0415 - help must not load it
-
     if plot is not None and not plot.absolute().parent.is_dir():
         raise typer.BadParameter(f"There is no folder {plot.parent} for the plot.")
     experiment, report_module = (import_module(f"service.simulate.{name}.{part}") for part in (module, "report"))
@@ -281,9 +271,6 @@ def _run_experiment(
 
 def print_outcome(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
     """Print results as one JSON object, or as the table that ``table`` returns."""
-    import msgspec  # noqa: PLC0415 - help must not load it
-    from rich.console import Console  # noqa: PLC0415 - same
-
     if as_json:
         typer.echo(msgspec.json.encode(outcome))
     else:

@@ -2,8 +2,8 @@
 
 The package of an experiment ``x`` has a module ``report`` with ``JOBS``, ``table(outcome)`` and ``plot_run(outcome,
 file)`` for one run, and ``page(outcomes)`` and ``plot(outcomes, file)`` for ``docs/experiments``. There ``outcomes``
-has the results of ``JOBS`` by the name of the job. The template ``templates/x.md.j2`` has the texts, tables and
-verdicts of the page, and takes all numbers from the outcomes.
+has the results of ``JOBS`` by the name of the job. The template ``templates/x.md.j2`` has the texts and tables of the
+page, also the paper's values with which :func:`compare` compares Coronet's, and takes all numbers from the outcomes.
 """
 
 import gc
@@ -131,6 +131,7 @@ def render(template: str, **values: object) -> str:
 
     Filters for templates: ``form`` is Python's ``format``; ``mean``, ``most`` and ``least`` aggregate a field of all
     items (see :func:`each`), or the items themselves; ``transposed`` converts lists per seed to tuples per position.
+    Functions for templates: :func:`compare`, :func:`ratios` and :func:`differences`.
     """
     environment = Environment(  # noqa: S701 - Markdown, not HTML
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -150,7 +151,7 @@ def render(template: str, **values: object) -> str:
         "transposed": lambda lists: list(zip(*lists, strict=True)),
     }
     environment.filters.update(filters)
-    return environment.get_template(template).render(values)
+    return environment.get_template(template).render(values, compare=compare, ratios=ratios, differences=differences)
 
 
 def each(items: Iterable[Any], field: str = "") -> list[Any]:
@@ -164,32 +165,20 @@ def each(items: Iterable[Any], field: str = "") -> list[Any]:
     return values
 
 
-class FigureVerdict(NamedTuple):
-    """A row of a page's table of verdicts: a figure or table of the paper, and Coronet's values beside it.
-
-    ``figure`` names the figure and the quantity, ``paper`` and ``measured`` are the values as texts, and ``verdict``
-    states whether the paper's value is reproduced, and otherwise why not.
-    """
-
-    figure: str
-    paper: str
-    measured: str
-    verdict: str
-
-
 NEARLY = 0.15
 """Relative distance from the paper's range up to which a verdict states the distance."""
 
 
-def compare(
-    figure: str, paper: str, values: Sequence[float], accepted: tuple[float, float], form: str = ".3g", *, why: str = ""
-) -> FigureVerdict:
-    """Compare the values of all seeds with the range ``accepted`` (inclusive) that counts as the paper's value.
+def compare(  # noqa: PLR0917 - a row of a table in a template
+    figure: str, paper: str, values: Sequence[float], low: float, high: float, form: str = ".3g", why: str = ""
+) -> str:
+    """Return a row of a page's table of verdicts, in Markdown: the figure, the paper's value, Coronet's, the verdict.
 
-    ``form`` is the format specification of a value. ``why`` explains a difference; it is omitted if the values of all
-    seeds are in the range.
+    ``figure`` names a figure or table of the paper and the compared quantity, ``paper`` is the paper's value as text,
+    and ``values`` are Coronet's values of all seeds, with the format specification ``form``. Values from ``low`` to
+    ``high`` count as the paper's. ``why`` explains a difference; it is omitted if the values of all seeds are in the
+    range.
     """
-    low, high = accepted
     inside = sum(low <= value <= high for value in values)
     middle = mean(values)
     bound = low if middle < low else high
@@ -201,7 +190,17 @@ def compare(
         verdict = f"within {abs(middle / bound - 1):.1%}"
     else:
         verdict = "**not reproduced**"
-    return FigureVerdict(figure, paper, spread(values, form=form), f"{verdict}: {why}" if why else verdict)
+    return f"| {figure} | {paper} | {spread(values, form=form)} | {f'{verdict}: {why}' if why else verdict} |"
+
+
+def ratios(ones: Iterable[float], others: Iterable[float]) -> list[float]:
+    """Return, for each seed, the value in ``ones`` divided by that in ``others``, which is at least 1e-9."""
+    return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
+
+
+def differences(ones: Iterable[float], others: Iterable[float]) -> list[float]:
+    """Return, for each seed, the value in ``ones`` minus that in ``others``."""
+    return [one - other for one, other in zip(ones, others, strict=True)]
 
 
 def spread(items: Sequence[Any], field: str = "", form: str = "", scale: float = 1.0) -> str:

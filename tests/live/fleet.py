@@ -32,9 +32,9 @@ from service.embedded.supervisor import Child, Program, child_environment
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings, load
+from service.simulate.corona_survey import zipf_subscribers
 from service.simulate.fleet.experiment import FleetForecast, FleetSetup, draw_histories, run
 from service.simulate.report import without_garbage_collection
-from service.simulate.schedulers.publication_trace import zipf_subscribers
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot
 from tests.bench.bench_checks import run_publisher

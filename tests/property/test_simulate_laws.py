@@ -8,19 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.corona.fleet_policy import Goal
+from service.simulate.numerics import DAY_S, HOUR_S, WEEK_S, Floats, Ints
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.polls import PollObservations, PollSimulation, Scheduler
-from service.simulate.schedulers.publication_trace import (
-    DAY_S,
-    HOUR_S,
-    WEEK_S,
-    Floats,
-    Ints,
-    PublicationTrace,
-    Publishers,
-    make_trace,
-)
-from service.simulate.schedulers.reader_schedulers import PEERS
+from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
+from service.simulate.schedulers.reader_schedulers import READERS
 
 CHANNELS = 12
 END_S = WEEK_S
@@ -71,14 +63,14 @@ def traces(seed: int, moment_s: float) -> tuple[PublicationTrace, PublicationTra
     return trace, other_future(trace, moment_s)
 
 
-@pytest.mark.parametrize("name", PEERS)
+@pytest.mark.parametrize("name", READERS)
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), moment_s=st.floats(HOUR_S, END_S - DAY_S))
 def test_peers_do_not_see_the_future(name: str, seed: int, moment_s: float) -> None:
     known = []
     for trace in traces(seed, moment_s):
         # Noise is drawn poll by poll for all feeds at once, so that other polls would draw other noise: none here.
-        watched = Watched(PEERS[name](trace, cast("np.random.Generator", Silent())))
+        watched = Watched(READERS[name](trace, cast("np.random.Generator", Silent())))
         PollSimulation(trace, watched, np.linspace(0, HOUR_S, CHANNELS), (0.0, END_S)).advance(np.inf)
         known.append(watched.before(moment_s))
     assert known[0] == known[1]

@@ -58,7 +58,7 @@ def test_the_next_poll_is_that_of_the_rotas_one_by_one(
     rotas = [_rotas(point, history) for point, history in channels]
     for number, made in enumerate(rotas):
         for at_s, rota in made:
-            book.write(number, rota, at_s, 0)
+            book.add(number, rota, at_s, 0)
     table = book.timetable(len(channels))
     for number, made in enumerate(rotas):
         polls_s = np.array([at_s for at_s, _ in _polls(made, 3 * END_S)])
@@ -76,7 +76,7 @@ def test_changing_n_in_mid_flight_skips_no_poll_and_makes_none_collide(
     rotas = _rotas(point, history)
     book = TimetableBuilder()
     for at_s, rota in rotas:
-        book.write(0, rota, at_s, 0)
+        book.add(0, rota, at_s, 0)
     table, at_s, gaps_s = book.timetable(1), 0.0, [rota.gap_s for _, rota in rotas]
     polls_s = []
     while at_s < END_S:
@@ -91,7 +91,7 @@ def test_the_mean_wait_is_the_integral_over_the_polls(point: int, history: list[
     rotas = _rotas(point, history)
     book = TimetableBuilder()
     for at_s, rota in rotas:
-        book.write(0, rota, at_s, 0)
+        book.add(0, rota, at_s, 0)
     polls_s = [at_s for at_s, _ in _polls(rotas, 10 * END_S)]
     marks_s = np.array([0.0, *[at_s for at_s in polls_s if at_s < END_S], END_S])
     last_s = min(at_s for at_s in polls_s if at_s >= END_S)

@@ -5,12 +5,12 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from service.embedded.deployment import experiment
 from service.embedded.deployment.publication_plan import DeploymentResult
 from service.simulate.cli import Json, Seed, print_outcome, progress
+from service.simulate.report import terminal_table
 
 
 def deploy(
@@ -35,7 +35,8 @@ def deploy(
 
 
 def _table(deployment: DeploymentResult) -> Table:
-    table = Table(title="Corona's deployment; in seconds and minutes of the paper", box=SIMPLE_HEAD, show_header=False)
-    for name, value in msgspec.to_builtins(deployment).items():
-        table.add_row(name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else str(value))
-    return table
+    rows = [
+        (name.replace("_", " "), f"{value:,.1f}" if isinstance(value, float) else str(value))
+        for name, value in msgspec.structs.asdict(deployment).items()
+    ]
+    return terminal_table(("", ""), rows, title="Corona's deployment; in seconds and minutes of the paper")

@@ -25,11 +25,11 @@ from service.embedded.deployment.publication_plan import (
     PublicationPlan,
     PublicationTimes,
     VersionTimes,
+    channel_url,
     detection_delays,
     draw_publication_times,
     paper_delay_statistics,
     recovery_s,
-    url,
 )
 from service.embedded.deployment.publisher import current_document, entity_tag
 from service.embedded.redis import PrivateRedis
@@ -38,13 +38,11 @@ from service.errors import OperationalError
 from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
-from service.model import Channel, ChannelId, UserId, Validators
+from service.model import Channel, ChannelId, Validators
 from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.client.redis_client import script_command
-from service.store.subscriptions.subscriptions import encode_timestamp
 
 POLL_INTERVAL_S = 60.0
 """The paper's 30 minutes in compressed time."""
@@ -257,15 +255,12 @@ async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> Ve
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")
     queued_s = {(fields[b"c"], int(fields[b"v"])): float(fields[b"t"]) for _, fields in queued}
-    states = await store.channels.get_many(channels)
-    logs = [await store.channels.deltas(each.id, 1, each.version) for each in states if each is not None]
     versioned: dict[tuple[int, str], float] = {}
-    for log in logs:
-        for delta in log:
-            at_s = queued_s.get((delta.channel.encode(), delta.version))
-            for change in delta.changes:
-                if at_s is not None:
-                    versioned[number_of[delta.channel.encode()], change.entry.title] = at_s
+    for state in await store.channels.get_many(channels):
+        for delta in await store.channels.deltas(state.id, 1, state.version) if state is not None else ():
+            cid = delta.channel.encode()
+            if (at_s := queued_s.get((cid, delta.version))) is not None:
+                versioned |= {(number_of[cid], change.entry.title): at_s for change in delta.changes}
     return versioned
 
 
@@ -276,15 +271,13 @@ async def _add_channels(store: Store, port: int, updates: PublicationTimes, *, p
     """
     channels: list[ChannelId] = []
     users = _assign_users(updates.subscribers)
-    for first in range(0, len(updates.subscribers), _CONCURRENT_CHANNELS):
-        numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(updates.subscribers)))
-        added = (_add_channel(store, url(number, port, public=public), updates, number) for number in numbers)
-        created = await asyncio.gather(*added)
-        pairs = [
-            (jid, keys.user_id(jid), cid) for number, cid in zip(numbers, created, strict=True) for jid in users[number]
-        ]
-        await _subscribe(store, pairs)
-        channels += created
+    for first in range(0, len(users), _CONCURRENT_CHANNELS):
+        numbers = range(first, min(first + _CONCURRENT_CHANNELS, len(users)))
+        added = (
+            _add_channel(store, channel_url(number, port, public=public), updates, number, users[number])
+            for number in numbers
+        )
+        channels += await asyncio.gather(*added)
     return channels
 
 
@@ -295,7 +288,7 @@ def _assign_users(subscribers: Sequence[int]) -> list[list[str]]:
     ]
 
 
-async def _add_channel(store: Store, at: str, updates: PublicationTimes, number: int) -> ChannelId:
+async def _add_channel(store: Store, at: str, updates: PublicationTimes, number: int, jids: Sequence[str]) -> ChannelId:
     now_s = time.time()
     entry_count, body = current_document(updates, number, now_s)
     findings = detect_changes(DetectChanges((Document(body, at, {}),), b"", at, "feed", now_s))
@@ -303,25 +296,5 @@ async def _add_channel(store: Store, at: str, updates: PublicationTimes, number:
     channel = Channel(channel_id(at), at, created_s=now_s, private=urlsplit(at).hostname in HOSTS)
     latest = tuple(reversed(findings.latest))
     await store.channels.create(channel, Snapshot(validators, findings.baseline, findings.title, ""), latest, now_s)
+    await asyncio.gather(*(store.subscriptions.subscribe(jid, channel.id) for jid in jids))
     return channel.id
-
-
-async def _subscribe(store: Store, subscriptions: Sequence[tuple[str, UserId, ChannelId]]) -> None:
-    link, since = store.redis, encode_timestamp(time.time())
-    own = [
-        (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid)) for _, uid, _ in subscriptions
-    ]
-    subscribing = zip(own, subscriptions, strict=True)
-    written = await link.call_many(
-        [script_command("user_subscribe", held, jid, cid, 1, since, 0, "") for held, (jid, _, cid) in subscribing]
-    )
-    seqs = [record.split()[1].decode() for _, record, _ in written]
-    added = zip(subscriptions, seqs, strict=True)
-    await asyncio.gather(*(store.channel_index.add(cid, uid, int(seq)) for (_, uid, cid), seq in added))
-    await link.call_many(
-        [
-            script_command("user_delete_intent", (keys.intents(uid),), cid, f"add {seq}")
-            for (_, uid, cid), seq in zip(subscriptions, seqs, strict=True)
-        ]
-    )
-    await link.call("SADD", keys.USERS, *{uid for _, uid, _ in subscriptions})

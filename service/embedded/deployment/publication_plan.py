@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from service.simulate.schedulers.publication_trace import Floats, draw_intervals_s, zipf_subscribers
+from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.numerics import Floats
+from service.simulate.schedulers.polls import weighted_quantile
 
 COMPRESSION = 30.0
 """Seconds of the paper per measured second: its poll interval of 30 minutes is one minute here."""
@@ -68,7 +70,7 @@ SITES = {f"site-{number}.example": host for number, host in enumerate(HOSTS)}
 """The hosts by the names that they have in URLs of public channels; each is a site with a request budget of its own."""
 
 
-def url(channel: int, port: int, *, public: bool) -> str:
+def channel_url(channel: int, port: int, *, public: bool) -> str:
     """Return the URL of the channel with this number on a publisher that listens on ``port``.
 
     The host of a ``public`` channel is a name, because no budget applies to requests to loopback addresses.
@@ -158,7 +160,5 @@ def detection_delays(
 
 def paper_delay_statistics(delays_s: Floats, weights: Floats) -> tuple[float, float]:
     """Return the weighted mean and 95th percentile of measured delays, converted to seconds of the paper."""
-    order = np.argsort(delays_s)
-    weight = np.cumsum(weights[order])
-    p95_s = delays_s[order][np.searchsorted(weight, 0.95 * weight[-1])]
-    return float(np.average(delays_s, weights=weights)) * COMPRESSION, float(p95_s) * COMPRESSION
+    mean_s = float(np.average(delays_s, weights=weights))
+    return mean_s * COMPRESSION, weighted_quantile(delays_s, weights, 0.95) * COMPRESSION

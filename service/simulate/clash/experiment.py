@@ -37,7 +37,7 @@ from service.simulate.clash.servers import (
     TrafficSources,
     combine_intervals,
 )
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints
 
 LENGTHS = (2, 6, 12, 24)
 
@@ -116,16 +116,16 @@ class LookupClients:
         self._servers, self._rng = servers, rng
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
-    def probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
+    def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
         """Return the mean number of probes per lookup, with and without a cache of depths.
 
         A probe asks one server whether a guessed depth is right. ``lookups`` has the number of lookups by key prefix.
         """
-        return self._with_memory(PrefixSums(lookups), servers), self._without(lookups, servers)
+        return self._count_cached(PrefixSums(lookups), servers), self._count_uncached(lookups, servers)
 
-    def _with_memory(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
-        leaves = [leaf for _, leaf in servers.leaves()]
-        expected = np.array([lookups.of(leaf) for leaf in leaves]) / self._servers
+    def _count_cached(self, lookups: PrefixSums, servers: SimulatedServers) -> float:
+        leaves = [leaf for _, leaf in servers.leaf_groups()]
+        expected = np.array([lookups.total(leaf) for leaf in leaves]) / self._servers
         lookup_count = probes = 0
         for depths in self._known:
             counts = self._rng.poisson(expected)
@@ -140,7 +140,7 @@ class LookupClients:
                 depths.record(leaf)
         return probes / lookup_count if lookup_count else 1.0
 
-    def _without(self, lookups: Ints, servers: SimulatedServers) -> float:
+    def _count_uncached(self, lookups: Ints, servers: SimulatedServers) -> float:
         seen = self._rng.choice(len(lookups), UNCACHED_LOOKUPS, p=lookups / lookups.sum())
         keys = seen << (KEY_BITS - PREFIX_BITS)
         return float(np.mean([_count_probes(servers, int(key), DepthCache()) for key in keys]))
@@ -148,7 +148,7 @@ class LookupClients:
 
 def _count_probes(servers: SimulatedServers, key: int, depths: DepthCache) -> int:
     search = DepthSearch(key, KEY_BITS, servers.keyspaces, depths)
-    while search.on_answer(accept_object(servers.table(search.probe.keyspace), key)) is None:
+    while search.on_answer(accept_object(servers.tables[search.probe.keyspace], key)) is None:
         pass
     return search.probes
 
@@ -198,52 +198,47 @@ class MinuteMeasurements(msgspec.Struct, frozen=True):
     messages: float
 
 
-class DhtResults(msgspec.Struct, frozen=True):
+class LoadResults(msgspec.Struct, frozen=True):
+    """The results of CLASH or of a plain DHT with one workload, without its initial transient.
+
+    Loads are shares of a server's capacity. Mean values are averages over all load checks.
+    """
+
+    servers_used: float
+    mean_load: float
+    max_load_after_transient: float
+    depth_min: int
+    depth_mean: float
+    depth_max: int
+    lookup_probes_mean: float
+    messages_per_server_s: float
+    """Mean over all servers, used or not."""
+    messages_by_chord_per_server_s: float
+    """The same if Chord routes the request of each probe, with ``chord_hops`` messages instead of one."""
+
+
+class DhtResults(LoadResults, frozen=True):
     """The results of DHT(``bits``), the plain DHT whose keys have ``bits`` bits.
 
     The depth is always ``bits``, and a lookup takes one probe.
     """
 
     bits: int
-    servers_used: float
-    mean_load: float
-    max_load_after_transient: float
-    depth_min: int
-    depth_mean: float
-    depth_max: int
-    lookup_probes_mean: float
-    messages_per_server_s: float
-    messages_by_chord_per_server_s: float
-    """The same if Chord routes each request, with ``chord_hops`` messages instead of one."""
 
 
-class WorkloadResults(msgspec.Struct, frozen=True):
-    """The results of one workload, without its initial transient.
-
-    Loads are shares of a server's capacity. Mean values are averages over all load checks.
-    """
+class WorkloadResults(LoadResults, frozen=True):
+    """The results of CLASH with one workload, and those of the plain DHTs."""
 
     workload: str
-    servers_used: float
-    mean_load: float
     mean_load_possible: float
     share_of_possible: float
     """``mean_load`` divided by ``mean_load_possible``, the mean load of the coarsest possible tree."""
-    max_load_after_transient: float
     max_load_in_a_minute: float
     overloaded_checks: int
     """Checks at which a server was above 90 %."""
-    depth_min: int
-    depth_mean: float
-    depth_max: int
-    lookup_probes_mean: float
     lookup_probes_without_memory: float
-    messages_per_server_s: float
-    """Mean over all servers, used or not."""
-    messages_by_chord_per_server_s: float
-    """The same if Chord routes the request of each probe, with ``chord_hops`` messages instead of one."""
     messages_by_chord_without_cache_per_server_s: float
-    """The same if, in addition, clients cache no depths."""
+    """The messages if Chord routes requests and clients cache no depths."""
     messages_per_used_server_s: float
     share_of_dht_12: float
     """Servers used, divided by those of DHT(12)."""
@@ -282,18 +277,21 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
     for workload in WORKLOADS:
         for _ in range(CHECKS):
             intervals, minutes = [], []
-            for left in reversed(range(setup.intervals_per_check)):
+            for number in range(1, setup.intervals_per_check + 1):
                 intervals.append(sources.run(workload))
                 minutes.append(_measure_minute(servers, intervals[-1]))
-                if not left:
+                is_last = number == setup.intervals_per_check
+                if is_last:
                     whole = combine_intervals(intervals)
-                    probes = lookups.probes(whole.lookups, servers)
-                current, peak = rates.measure(intervals[-1]) if rates is not None else (intervals[-1], None)
-                servers.split_overloaded(current)
-                if peak is not None:
+                    probes = lookups.count_probes(whole.lookups, servers)
+                if rates is not None:
+                    current, peak = rates.measure(intervals[-1])
+                    servers.split_overloaded(current)
                     servers.merge_underloaded(peak)
-                elif not left:
-                    servers.merge_underloaded(whole)
+                else:
+                    servers.split_overloaded(intervals[-1])
+                    if is_last:
+                        servers.merge_underloaded(whole)
                 sources.redirect(servers.moved)
             checks.append(_measure_check(minutes, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
             report(f"workload {workload}")
@@ -308,7 +306,7 @@ def _measure_minute(servers: SimulatedServers, interval: Interval) -> MinuteMeas
     loads = {
         keyspace: sum(leaves.values()) / servers.limits.capacity for keyspace, leaves in servers.loads(interval).items()
     }
-    return MinuteMeasurements(loads, [group.depth for _, group in servers.leaves()], servers.messages)
+    return MinuteMeasurements(loads, [group.depth for _, group in servers.leaf_groups()], servers.messages)
 
 
 def _measure_check(
@@ -343,7 +341,7 @@ def _min_group_count(interval: Interval, most: float) -> int:
     packets, queries = PrefixSums(interval.packets), PrefixSums(interval.queries)
 
     def count(group: KeyGroup) -> int:
-        load = group_load(packets.of(group), queries.of(group))
+        load = group_load(packets.total(group), queries.total(group))
         if load <= most or group.depth == PREFIX_BITS:
             return int(load > 0)
         return count(group.left) + count(group.right)

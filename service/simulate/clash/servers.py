@@ -30,10 +30,10 @@ from service.clash.load_policy import (
     sibling_pairs,
 )
 from service.clash.move_steps import next_step
-from service.clash.server_table import LEAF_STATES, ServerTable, empty_table, root_table
+from service.clash.server_table import LEAF_STATES, empty_table, root_table
 from service.clash.table_transitions import is_giving, mark_emptied
 from service.corona.fleet_policy import DEFAULT_POLICY
-from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints
+from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 
 KEY_BITS = 24
 BASE_BITS = 8
@@ -273,7 +273,7 @@ class PrefixSums:
     def __init__(self, values: Floats | Ints) -> None:
         self._upto = np.concatenate([[0.0], np.cumsum(values)])
 
-    def of(self, group: KeyGroup) -> float:
+    def total(self, group: KeyGroup) -> float:
         """Return the sum of the values over the keys of ``group``; a prefix's value is spread evenly over its keys."""
         hidden = KEY_BITS - PREFIX_BITS
         found = self._upto[(group.last >> hidden) + 1] - self._upto[group.key >> hidden]
@@ -287,26 +287,22 @@ ChooseStep = Callable[[Keyspace, Measured], move_steps.InitialStep | None]
 class SimulatedServers:
     """All simulated servers and their tables.
 
-    ``messages`` is the number of messages between servers, and ``moved`` has the key groups that changed servers. Both
-    count from the last call of :meth:`split_overloaded`.
+    ``tables`` has the table of each server by keyspace. ``messages`` is the number of messages between servers, and
+    ``moved`` has the key groups that changed servers; both count from the last call of :meth:`split_overloaded`.
     """
 
     def __init__(self, keyspaces: KeyspaceMap, count: int, limits: LoadLimits) -> None:
         root = keyspaces.keyspace_of(KeyGroup(0, 0, KEY_BITS))
         self.keyspaces, self.limits = keyspaces, limits
-        self._tables = [empty_table(keyspace, KEY_BITS) for keyspace in range(count)]
-        self._tables[root] = root_table(root, KEY_BITS)
+        self.tables = [empty_table(keyspace, KEY_BITS) for keyspace in range(count)]
+        self.tables[root] = root_table(root, KEY_BITS)
         self.messages = 0.0
         self.moved: list[KeyGroup] = []
         self.splits = self.merges = 0
 
-    def table(self, keyspace: Keyspace) -> ServerTable:
-        """Return the table of one server, which is identified by its keyspace."""
-        return self._tables[keyspace]
-
-    def leaves(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
+    def leaf_groups(self) -> Iterator[tuple[Keyspace, KeyGroup]]:
         """Yield each leaf group with the keyspace of its server."""
-        for table in self._tables:
+        for table in self.tables:
             for group, entry in table.entries.items():
                 if entry.state in LEAF_STATES:
                     yield table.keyspace, group
@@ -317,8 +313,8 @@ class SimulatedServers:
 
     def _loads(self, packets: PrefixSums, queries: PrefixSums) -> Measured:
         found: Measured = {}
-        for keyspace, group in self.leaves():
-            found.setdefault(keyspace, {})[group] = group_load(packets.of(group), queries.of(group))
+        for keyspace, group in self.leaf_groups():
+            found.setdefault(keyspace, {})[group] = group_load(packets.total(group), queries.total(group))
         return found
 
     def split_overloaded(self, interval: Interval) -> None:
@@ -333,11 +329,11 @@ class SimulatedServers:
 
     def merge_underloaded(self, interval: Interval) -> None:
         """Merge key groups that have little load in ``interval``."""
-        self.messages += sum(len(sibling_pairs(table, self._tables, {})) for table in self._tables)
+        self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 
     def _merge_due(self, keyspace: Keyspace, loads: Measured) -> move_steps.MergeGroup | None:
-        pairs = sibling_pairs(self._tables[keyspace], self._tables, loads)
+        pairs = sibling_pairs(self.tables[keyspace], self.tables, loads)
         return choose_merge(keyspace, loads[keyspace], pairs, self.limits)
 
     def _repeat_until_stable(self, interval: Interval, due: ChooseStep) -> None:
@@ -362,12 +358,12 @@ class SimulatedServers:
             outcome = self._execute_step(step)
             if isinstance(outcome, move_steps.MoveStarted) and outcome.move is not None:
                 self.moved.append(outcome.move.group)
-                self.messages += queries.of(outcome.move.group)
+                self.messages += queries.total(outcome.move.group)
             step = next_step(step, outcome)
 
     def _execute_step(self, step: move_steps.Step) -> move_steps.Outcome:
         keyspace = move_steps.keyspace_of(step)
-        table = self._tables[keyspace] = move_steps.apply(self._tables[keyspace], step, self.keyspaces)
+        table = self.tables[keyspace] = move_steps.apply(self.tables[keyspace], step, self.keyspaces)
         match step:
             case move_steps.SplitGroup() | move_steps.MergeGroup():
                 return move_steps.MoveStarted(table.move)
@@ -375,7 +371,7 @@ class SimulatedServers:
                 self.messages += 2
                 return move_steps.GiveResult(is_giving(table, step.move))
             case move_steps.Fetch():
-                self._tables[keyspace] = mark_emptied(table, step.move)
+                self.tables[keyspace] = mark_emptied(table, step.move)
                 return move_steps.FetchedRecords(())
             case move_steps.AcceptKeyGroup() | move_steps.Settle() | move_steps.Forget():
                 self.messages += 2

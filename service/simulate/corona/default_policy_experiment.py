@@ -23,7 +23,7 @@ from service.corona.optimizer.poll_explanation import BindingConstraint, binding
 from service.simulate.corona import experiment
 from service.simulate.corona.experiment import CoronaOutcome, poisson_updates
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels, draw_channels, setup_with_policy
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints
 
 STEPS = 2 * experiment.STEPS
 _BISECTIONS = 40

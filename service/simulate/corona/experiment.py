@@ -9,7 +9,7 @@ subscribers: an update of a Poisson publisher is equally likely at any time. The
 with updates at each channel's own rate.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -18,10 +18,10 @@ import numpy as np
 from service.corona.fleet_policy import Goal
 from service.corona.optimizer.objectives import mean_delay_s
 from service.simulate.corona.fleet import SimulatedFleet
-from service.simulate.corona.fleet_polls import FaultyPolls, RandomPhasePolls, ScheduledPolls
+from service.simulate.corona.fleet_polls import EnumeratedPolls, FaultyPolls, RandomPhasePolls, ScheduledPolls
 from service.simulate.corona.workload import CoronaSetup, PollPhases, SimulatedChannels, draw_channels
+from service.simulate.numerics import Floats, Ints
 from service.simulate.schedulers.polls import weighted_quantile
-from service.simulate.schedulers.publication_trace import Floats, Ints
 
 NextPollTimes = Callable[[Ints, Floats], Floats]
 """Maps channels and times to the time of each channel's first poll after its time."""
@@ -66,10 +66,6 @@ class DetectedUpdates:
         """Return the mean delay of the updates, weighted by channel; ``weight`` has the weight of every channel."""
         return float(np.average(self.delay_s, weights=weight[self.channel]))
 
-    def quantile_s(self, weight: Ints, share: float) -> float:
-        """Return the weighted quantile ``share`` of the delays; ``weight`` has the weight of every channel."""
-        return weighted_quantile(self.delay_s, weight[self.channel], share)
-
 
 def uniform_updates(
     numbers: Ints, setup: CoronaSetup, next_s: NextPollTimes, rng: np.random.Generator
@@ -110,31 +106,16 @@ def legacy_detection_s(channels: SimulatedChannels, setup: CoronaSetup, rng: np.
     return float(((first_s - update_s[channel]) % setup.poll_interval_s).mean())
 
 
-def windows(
-    setup: CoronaSetup, polls: Callable[[float, float], float], even: DetectedUpdates, subscribers: Floats
-) -> tuple[Window, ...]:
-    """Return load and mean detection delay for each polling interval τ of a run.
-
-    ``polls`` returns the mean number of polls per channel between two times. ``even`` has equally many updates of each
-    channel, and their delays are weighted by ``subscribers``.
-    """
-    tau_s, result = setup.poll_interval_s, []
-    for place in range(int(setup.end_s / tau_s)):
-        begin_s, end_s = place * tau_s, (place + 1) * tau_s
-        result.append(Window(end_s, polls(begin_s, end_s), even.between(begin_s, end_s).mean_s(subscribers)))
-    return tuple(result)
-
-
-def converged_after_rounds(setup: CoronaSetup, found: tuple[Window, ...], load: float, delay_s: float) -> int | None:
+def converged_after_rounds(setup: CoronaSetup, windows: Sequence[Window], load: float, delay_s: float) -> int | None:
     """Return the number of maintenance rounds after which a run has converged; None if it does not converge.
 
-    ``found`` has one window per polling interval τ; ``load`` and ``delay_s`` are the final values. The run has
+    ``windows`` has one window per polling interval τ; ``load`` and ``delay_s`` are the final values. The run has
     converged when both values of every later window deviate from the final ones by at most 3 %.
     """
     windows_per_round = setup.maintenance_s / setup.poll_interval_s
     off = [
         place
-        for place, window in enumerate(found)
+        for place, window in enumerate(windows)
         if max(abs(window.polls_per_channel / load - 1), abs(window.mean_detection_s / delay_s - 1)) > CONVERGED
     ]
     rounds = int((max(off, default=0)) / windows_per_round) + 1
@@ -146,9 +127,6 @@ ONE_OF = 16
 """One of so many channels, in order of popularity, is sampled if polls must be enumerated."""
 PROFILED = 400
 """Number of channels in a run's profile, for the plots."""
-
-
-Polls = ScheduledPolls | FaultyPolls
 
 
 class ChannelProfile(msgspec.Struct, frozen=True):
@@ -165,14 +143,11 @@ class ChannelProfile(msgspec.Struct, frozen=True):
     mean_wait_s: float
 
 
-class CoronaOutcome(msgspec.Struct, frozen=True):
-    """The results of one run, measured in its second half.
+class DetectionResults(msgspec.Struct, frozen=True):
+    """What all runs measure in their second half; ``windows`` and ``converged_after_rounds`` cover the whole run.
 
-    ``windows`` and ``converged_after_rounds`` cover the whole run. ``formula_detection_s`` is the delay that theory
-    predicts: Σ q·τ/(2n) / Σ q over all channels, with q subscribers and n polling nodes.
-    ``detection_of_poisson_updates_s`` estimates ``mean_detection_s`` from updates at each channel's own rate, of which
-    rarely updated channels have few. ``longest_mean_wait_s`` is the maximum over all channels of the mean time until
-    the next poll.
+    ``formula_detection_s`` is the delay that theory predicts: Σ q·τ/(2n) / Σ q over all channels, with q subscribers
+    and n polling nodes. ``longest_mean_wait_s`` is the maximum over all channels of the mean time until the next poll.
     """
 
     experiment: str
@@ -181,17 +156,26 @@ class CoronaOutcome(msgspec.Struct, frozen=True):
     mean_detection_s: float
     p99_detection_s: float
     polls_per_channel_per_tau: float
-    legacy_detection_s: float
     converged_after_rounds: int | None
-    max_overshoot: float
-    orphans: int
-    empty_wedges: int
     node_load_max_over_mean: float
     mean_notification_delay_s: float
-    detection_of_poisson_updates_s: float
     formula_detection_s: float
     longest_mean_wait_s: float
     windows: tuple[Window, ...]
+
+
+class CoronaOutcome(DetectionResults, frozen=True):
+    """The results of one run.
+
+    ``detection_of_poisson_updates_s`` estimates ``mean_detection_s`` from updates at each channel's own rate, of which
+    rarely updated channels have few.
+    """
+
+    legacy_detection_s: float
+    max_overshoot: float
+    orphans: int
+    empty_wedges: int
+    detection_of_poisson_updates_s: float
     profile: tuple[ChannelProfile, ...]
 
 
@@ -206,51 +190,73 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> CoronaO
     fleet = SimulatedFleet(setup, channels, numbers, rng)
     timetable = fleet.run()
     report("fleet simulated")
-    measured: Polls
+    polls: ScheduledPolls | FaultyPolls
     if setup.has_faults:
-        measured = FaultyPolls(fleet, timetable, numbers, seed)
+        polls = FaultyPolls(fleet, timetable, numbers, seed)
     else:
-        measured = RandomPhasePolls(timetable, rng) if setup.phases is PollPhases.RANDOM else ScheduledPolls(timetable)
-    even = uniform_updates(numbers, setup, measured.next_s, rng)
-    poisson = poisson_updates(numbers, channels, setup, measured.next_s, rng)
+        polls = RandomPhasePolls(timetable, rng) if setup.phases is PollPhases.RANDOM else ScheduledPolls(timetable)
+    even = uniform_updates(numbers, setup, polls.next_s, rng)
+    own = poisson_updates(numbers, channels, setup, polls.next_s, rng)
     report("updates detected")
     legacy_s = legacy_detection_s(channels, setup, rng)
-    outcome = _outcome(fleet, measured, even, poisson)
-    report("polls counted")
-    return msgspec.structs.replace(outcome, seed=seed, legacy_detection_s=legacy_s)
-
-
-def _outcome(fleet: SimulatedFleet, measured: Polls, even: DetectedUpdates, poisson: DetectedUpdates) -> CoronaOutcome:
-    setup, channels = fleet.setup, fleet.channels
-    subscribers = channels.subscribers.astype(np.float64)
     begin_s, end_s = setup.end_s / 2, setup.end_s
-    settled, notifications = even.between(begin_s, end_s), poisson.between(begin_s, end_s)
-    all_windows = windows(setup, measured.polls_per_channel, even, subscribers)
-    load, delay_s = (
-        measured.polls_per_channel(begin_s, end_s) * setup.poll_interval_s / (end_s - begin_s),
-        settled.mean_s(subscribers),
+    busiest, sizes = polls.busiest_node(fleet, begin_s, end_s), fleet.owners.requested
+    found = measure("corona", seed, setup, channels, polls, even=even, own=own, busiest=busiest, sizes=sizes)
+    budget = found.polls_per_channel_per_tau if setup.goal is Goal.FAST else fleet.owners.budget()
+    settled = own.between(begin_s, end_s)
+    outcome = CoronaOutcome(
+        **msgspec.structs.asdict(found),
+        legacy_detection_s=legacy_s,
+        max_overshoot=max(0.0, max(window.polls_per_channel for window in found.windows) / budget - 1),
+        orphans=fleet.owners.orphans(),
+        empty_wedges=fleet.owners.empty_wedges(fleet.trie),
+        detection_of_poisson_updates_s=settled.mean_s(channels.subscribers * channels.update_interval_s),
+        profile=_profile(fleet, polls.numbers, polls.mean_waits_s(begin_s, end_s)),
     )
-    budget = load if setup.goal is Goal.FAST else fleet.owners.budget(fleet.trie)
-    waits_s = measured.mean_waits_s(begin_s, end_s)
-    return CoronaOutcome(
-        experiment="corona",
-        seed=0,
+    report("polls counted")
+    return outcome
+
+
+def measure(
+    experiment: str,
+    seed: int,
+    setup: CoronaSetup,
+    channels: SimulatedChannels,
+    polls: ScheduledPolls | EnumeratedPolls,
+    *,
+    even: DetectedUpdates,
+    own: DetectedUpdates,
+    busiest: float,
+    sizes: Floats,
+) -> DetectionResults:
+    """Return the results of a run with these ``polls``.
+
+    ``even`` has equally many updates of each channel, and ``own`` updates at each channel's own rate. ``busiest`` is
+    the number of polls by the node with the most polls, divided by the mean; ``sizes`` has n of every channel.
+    """
+    subscribers = channels.subscribers.astype(np.float64)
+    begin_s, end_s, tau_s = setup.end_s / 2, setup.end_s, setup.poll_interval_s
+    settled = even.between(begin_s, end_s)
+    load = polls.polls_per_channel(begin_s, end_s) * tau_s / (end_s - begin_s)
+    delay_s = settled.mean_s(subscribers)
+    windows = []
+    for place in range(int(end_s / tau_s)):
+        from_s, to_s = place * tau_s, (place + 1) * tau_s
+        found_s = even.between(from_s, to_s).mean_s(subscribers)
+        windows.append(Window(to_s, polls.polls_per_channel(from_s, to_s), found_s))
+    return DetectionResults(
+        experiment=experiment,
+        seed=seed,
         setup=setup,
         mean_detection_s=delay_s,
-        p99_detection_s=settled.quantile_s(channels.subscribers, 0.99),
+        p99_detection_s=weighted_quantile(settled.delay_s, channels.subscribers[settled.channel], 0.99),
         polls_per_channel_per_tau=load,
-        legacy_detection_s=0.0,
-        converged_after_rounds=converged_after_rounds(setup, all_windows, load, delay_s),
-        max_overshoot=max(0.0, max(window.polls_per_channel for window in all_windows) / budget - 1),
-        orphans=fleet.owners.orphans(fleet.trie),
-        empty_wedges=fleet.owners.empty_wedges(fleet.trie),
-        node_load_max_over_mean=measured.busiest_node(fleet, begin_s, end_s),
-        mean_notification_delay_s=notifications.mean_s(subscribers),
-        detection_of_poisson_updates_s=notifications.mean_s(subscribers * channels.update_interval_s),
-        formula_detection_s=mean_delay_s(subscribers, fleet.owners.requested, setup.poll_interval_s),
-        longest_mean_wait_s=float(waits_s.max()),
-        windows=all_windows,
-        profile=_profile(fleet, measured.numbers, waits_s),
+        converged_after_rounds=converged_after_rounds(setup, windows, load, delay_s),
+        node_load_max_over_mean=busiest,
+        mean_notification_delay_s=own.between(begin_s, end_s).mean_s(subscribers),
+        formula_detection_s=mean_delay_s(subscribers, sizes, tau_s),
+        longest_mean_wait_s=float(polls.mean_waits_s(begin_s, end_s).max()),
+        windows=tuple(windows),
     )
 
 

@@ -14,9 +14,8 @@ is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to
 of size.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache
-from heapq import heappop, heappush
+from collections.abc import Iterable, Sequence
+from functools import cache, lru_cache, partial
 from itertools import count
 from math import isfinite
 
@@ -30,7 +29,7 @@ from service.corona.optimizer import node_optimizer
 from service.corona.optimizer.honeycomb import AllocationProblem, load, sizes
 from service.corona.optimizer.objectives import size_for_wait, weights
 from service.corona.optimizer.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
-from service.model import NodeId
+from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.simulate.corona.paper_levels import (
     LevelSolution,
@@ -52,10 +51,10 @@ from service.simulate.corona.workload import (
     SimulatedChannels,
     initial_nodes,
     next_node_id,
-    node_info,
     point_of,
 )
-from service.simulate.schedulers.publication_trace import HOUR_S, Bools, Floats, Ints
+from service.simulate.numerics import HOUR_S, Bools, Floats, Ints
+from service.simulate.virtual_clock import VirtualClock
 
 CACHED_AGGREGATES = 4096
 """Number of cached aggregates, of 20 kB each."""
@@ -84,10 +83,7 @@ class OwnerDecisions:
         self._scale = cache(self._scale_of)
         self._solution = cache(self._solution_of)
         self._by_level = setup.base is not None and setup.bins is BinLayout.PAPER
-        self._trie: NodeTrie | None = None
-        self._parts: dict[bytes, Aggregate] = {}
-        """Aggregates of owners' channels on the present ring, by the channels' numbers."""
-        self._nodes = setup.nodes
+        self._nodes = 0
         self._problem = AllocationProblem.of(self._weights)
         self._options: Floats = np.ones(1)
         """The sizes N/bˡ of all levels."""
@@ -101,61 +97,71 @@ class OwnerDecisions:
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
-    def budget(self, trie: NodeTrie) -> float:
-        """Return the mean number of polls per channel and τ that the budget allows on this ring."""
-        self._update_problem(trie)
+    def on_ring_changed(self, trie: NodeTrie) -> None:
+        """Compute the optimisation problem of all channels on a new ring; called before the other methods."""
+        self._nodes = nodes = len(trie.nodes)
+        if self._setup.policy is not None and self._factors is not None:
+            self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
+            self._demand = node_optimizer.channel_demands(self._setup.policy, nodes, self._factors)
+            return
+        if self._setup.base is None:
+            wait_s = self._setup.longest_wait_s
+            least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0
+            self._problem = AllocationProblem.of(self._weights, least=least, most=float(nodes))
+            return
+        self._options = level_sizes(nodes, self._setup.base)
+        digit_bits = (self._setup.base - 1).bit_length()
+        levels = len(self._options) - 1
+        self._wedges = [trie.wedge_sizes(self._points, level * digit_bits) for level in range(levels)]
+        if not len(self._levels):
+            self._levels = np.full(len(self._points), levels)
+        self._orphaned = self._wedges[-1] == 0 if levels else np.zeros(len(self._points), dtype=bool)
+        self._problem = AllocationProblem.of(
+            self._weights, least=1.0, most=encode_levels(nodes, self._levels, self._orphaned)
+        )
+
+    def budget(self) -> float:
+        """Return the mean number of polls per channel and τ that the budget allows on the present ring."""
         policy = self._setup.policy
         return float(self._demand.mean()) * (policy.objective.demand_factor if policy is not None else 1.0)
 
-    def orphans(self, trie: NodeTrie) -> int:
-        """Return the number of orphans on this ring: channels that only their owner can poll (Corona §4)."""
-        self._update_problem(trie)
+    def orphans(self) -> int:
+        """Return the number of orphans on the present ring: channels that only their owner can poll (Corona §4)."""
         return int(self._orphaned.sum())
 
     def empty_wedges(self, trie: NodeTrie) -> int:
-        """Return the number of wedges of K - 1 digits that contain no node; 0 without a base.
+        """Return the number of wedges of K - 1 digits that contain no node of this ring; 0 without a base.
 
         A wedge is the set of all ids with the same leading digits, and K is the number of polling levels.
         """
-        self._update_problem(trie)
         if self._setup.base is None:
             return 0
         bits = (self._setup.base - 1).bit_length() * (len(self._options) - 2)
         return (1 << bits) - len(np.unique(trie.points >> np.uint64(DRAWN_BITS - bits))) if bits else 0
 
-    def part(self, owned: Ints, trie: NodeTrie) -> Aggregate:
+    def aggregate(self, owned: Ints) -> Aggregate:
         """Return the aggregate of one owner's channels, the summary that it sends to other nodes.
 
         ``owned`` are the numbers of these channels.
         """
-        self._update_problem(trie)
-        if self._setup.base is not None:
-            return self._part(owned)
-        key = owned.tobytes()  # without levels, the aggregate depends on the ring only
-        if key not in self._parts:
-            self._parts[key] = self._part(owned)
-        return self._parts[key]
-
-    def _part(self, owned: Ints) -> Aggregate:
         problem, bins = self._of(owned), self._setup.log_bins
         clusters = summarise_by_level(problem, bins) if self._by_level else summarise(problem, log_bins=bins)
         demand = float((self._demand[owned] - self._excess[owned]).sum())
         return Aggregate(1, demand, encode(clusters), channels=len(owned))
 
-    def sizes(self, owned: Ints, fleet: Aggregate, trie: NodeTrie) -> Floats:
+    def sizes(self, owned: Ints, fleet: Aggregate) -> Floats:
         """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
 
         ``fleet`` is the aggregate of the whole fleet as far as the owner knows it.
         """
-        self._update_problem(trie)
         problem = self._of(owned)
         if self._setup.base is None:
             self.requested[owned] = np.maximum(sizes(problem, self._scale(fleet)), MIN_SIZE)
             return self.requested[owned]
         options = self._options
-        told, solution = self._solution(fleet)
+        clusters, solution = self._solution(fleet)
         if self._by_level:
-            chosen = owner_sizes(problem, self._points[owned], told, options, solution)
+            chosen = owner_sizes(problem, self._points[owned], clusters, options, solution)
         else:
             chosen = sizes_at(problem, options, solution.multiplier)
         self.requested[owned] = chosen
@@ -178,14 +184,14 @@ class OwnerDecisions:
     def _solution_of(self, fleet: Aggregate) -> tuple[AllocationProblem, LevelSolution]:
         """Return the tradeoff clusters in an aggregate as an optimisation problem, and the paper's solution for it."""
         options = self._options
-        told = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
-        solution = levels_for_budget(told, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
+        clusters = (decode(fleet.clusters) or TradeoffClusters.empty()).to_level_problem()
+        solution = levels_for_budget(clusters, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
         if self._setup.goal is Goal.FAST:
-            fast = levels_for_delay(told, options, self._setup.target_delay_s, self._setup.poll_interval_s)
+            fast = levels_for_delay(clusters, options, self._setup.target_delay_s, self._setup.poll_interval_s)
             # While an owner knows few nodes with many orphans, Fast would have all nodes poll the other channels.
-            if fleet.nodes == self._nodes or load(told, fast.sizes) < load(told, solution.sizes):
+            if fleet.nodes == self._nodes or load(clusters, fast.sizes) < load(clusters, solution.sizes):
                 solution = fast
-        return told, solution
+        return clusters, solution
 
     def _combine(self, parts: tuple[Aggregate, ...]) -> Aggregate:
         """Return one aggregate that combines several, with the bins of this run; results are cached."""
@@ -198,32 +204,6 @@ class OwnerDecisions:
     def _of(self, owned: Ints) -> AllocationProblem:
         whole = self._problem
         return AllocationProblem(*(field[owned] for field in (whole.weights, whole.costs, whole.least, whole.most)))
-
-    def _update_problem(self, trie: NodeTrie) -> None:
-        """Recompute the optimisation problem of all channels if the ring has changed since the last call."""
-        if trie is self._trie:
-            return
-        self._trie, self._parts = trie, {}
-        self._nodes = nodes = len(trie.nodes)
-        if self._setup.policy is not None and self._factors is not None:
-            self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
-            self._demand = node_optimizer.channel_demands(self._setup.policy, nodes, self._factors)
-            return
-        if self._setup.base is None:
-            wait_s = self._setup.longest_wait_s
-            least = size_for_wait(wait_s, self._setup.poll_interval_s) if isfinite(wait_s) else 0.0
-            self._problem = AllocationProblem.of(self._weights, least=least, most=float(nodes))
-            return
-        self._options = level_sizes(nodes, self._setup.base)
-        digit_bits = (self._setup.base - 1).bit_length()
-        levels = len(self._options) - 1
-        self._wedges = [trie.wedge_sizes(self._points, level * digit_bits) for level in range(levels)]
-        if not len(self._levels):
-            self._levels = np.full(len(self._points), levels)
-        self._orphaned = self._wedges[-1] == 0 if levels else np.zeros(len(self._points), dtype=bool)
-        self._problem = AllocationProblem.of(
-            self._weights, least=1.0, most=encode_levels(nodes, self._levels, self._orphaned)
-        )
 
     def _set_levels(self, owned: Ints, levels: Ints) -> None:
         self._levels[owned] = levels
@@ -260,7 +240,7 @@ class SimulatedNetwork:
         return drawn_s if drawn_s == drawn_s else None  # noqa: PLR0124 - NaN means lost
 
 
-class SimulatedFleet:
+class SimulatedFleet(VirtualClock):
     """All nodes of one run.
 
     Owners decide the sizes of all channels, but schedules are recorded only for the channels in ``sampled``.
@@ -269,6 +249,7 @@ class SimulatedFleet:
     def __init__(
         self, setup: CoronaSetup, channels: SimulatedChannels, sampled: Ints, rng: np.random.Generator
     ) -> None:
+        super().__init__()
         self.setup, self.channels, self._rng = setup, channels, rng
         self.owners = OwnerDecisions(setup, channels)
         self.sizes: Floats = np.ones(setup.channels)
@@ -284,12 +265,11 @@ class SimulatedFleet:
         self._view = RingView(0, ())
         self._known: dict[NodeId, int] = {}
         self._owner: Ints = np.full(setup.channels, NO_OWNER)
-        self._wire = SimulatedNetwork(setup.loss, rng)
+        self._network = SimulatedNetwork(setup.loss, rng)
         self._schedules = OwnerSchedules(setup, channels, sampled)
         self._nodes: dict[NodeId, Aggregation] = {}
         self._maintained_s: dict[int, float] = {}
-        self._events: list[tuple[float, int, Callable[[float], None]]] = []
-        self._orders, self._numbers = count(), count()
+        self._numbers = count()
 
     @property
     def trie(self) -> NodeTrie:
@@ -298,94 +278,79 @@ class SimulatedFleet:
 
     def run(self) -> Timetable:
         """Run the simulation, and return the timetable of the sampled channels."""
-        self._install_ring(initial_nodes(self.setup, self._rng), 0.0)
+        setup, rng = self.setup, self._rng
+        self._install_ring(initial_nodes(setup, rng))
         self._schedules.begin(self._schedules.sampled, self.sizes, 0, len(self.trie.nodes), 0.0)
-        for at_s, action in self._churn():
-            self._schedule_event(at_s, action)
-        while self._events and self._events[0][0] < self.setup.end_s:
-            now_s, _, action = heappop(self._events)
-            action(now_s)
-        return self._schedules.timetable(self.setup.channels)
+        changes = setup.churn * setup.nodes * setup.end_s / HOUR_S
+        for change in (self._die, self._join):
+            for at_s in (rng.random(int(rng.poisson(changes))) * setup.end_s).tolist():
+                self.after(at_s, change)
+        self.run_until(setup.end_s)
+        return self._schedules.timetable(setup.channels)
 
-    def _schedule_event(self, at_s: float, action: Callable[[float], None]) -> None:
-        heappush(self._events, (at_s, next(self._orders), action))
-
-    def _tick(self, node: NodeId, number: int, now_s: float) -> None:
+    def _tick(self, node: NodeId, number: int) -> None:
         if node in self._dead or self._known.get(node) != number:
             return
-        self._schedule_tick(node, number, now_s + self.setup.maintenance_s / TICKS_PER_MAINTENANCE)
+        self.after(self.setup.maintenance_s / TICKS_PER_MAINTENANCE, partial(self._tick, node, number))
         due_s = self._maintained_s.get(number, -np.inf) + self.setup.maintenance_s * (1 - TICK_TOLERANCE)
-        if now_s >= due_s:
-            self._maintained_s[number] = now_s
-            self._maintain(node, now_s)
-        self._send(node, self._nodes[node].tick(now_s), now_s)
+        if self.now_s >= due_s:
+            self._maintained_s[number] = self.now_s
+            self._maintain(node)
+        self._send(node, self._nodes[node].tick(self.now_s))
 
-    def _schedule_tick(self, node: NodeId, number: int, at_s: float) -> None:
-        self._schedule_event(at_s, lambda now_s: self._tick(node, number, now_s))
-
-    def _send(self, sender: NodeId, sends: Iterable[Send], now_s: float) -> None:
+    def _send(self, sender: NodeId, sends: Iterable[Send]) -> None:
         for send in sends:
-            delay_s = self._wire.delay_s()
+            delay_s = self._network.delay_s()
             if not self.setup.has_faults and isinstance(send.message, SummaryConfirmation):
                 # Without faults, its time of arrival has no effect: the receiver has the aggregate that it confirms.
-                self._nodes[send.node].on_message(sender, send.message, now_s)
+                self._nodes[send.node].on_message(sender, send.message, self.now_s)
             elif delay_s is not None:
-                self._schedule_arrival(sender, send, now_s + delay_s)
+                self.after(delay_s, partial(self._deliver, sender, send))
 
-    def _schedule_arrival(self, sender: NodeId, send: Send, at_s: float) -> None:
-        def arrives(now_s: float) -> None:
-            node = self._nodes.get(send.node)
-            message = send.message
-            if node is None or send.node in self._dead:
-                return
-            if isinstance(message, Summary | SummaryConfirmation | SummaryRequest):
-                self._send(send.node, node.on_message(sender, message, now_s), now_s)
+    def _deliver(self, sender: NodeId, send: Send) -> None:
+        node, message = self._nodes.get(send.node), send.message
+        if node is None or send.node in self._dead:
+            return
+        if isinstance(message, Summary | SummaryConfirmation | SummaryRequest):
+            self._send(send.node, node.on_message(sender, message, self.now_s))
 
-        self._schedule_event(at_s, arrives)
-
-    def _maintain(self, node: NodeId, now_s: float) -> None:
-        """Recompute the sizes and schedules of the channels that ``node`` owns; ``now_s`` is the simulated time."""
+    def _maintain(self, node: NodeId) -> None:
+        """Recompute the sizes and schedules of the channels that ``node`` owns."""
         owned = np.flatnonzero(self._owner == self._known[node])
-        self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet(), self.trie)
-        self._nodes[node].own = self.owners.part(owned, self.trie)
-        self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), now_s)
+        self.sizes[owned] = self.owners.sizes(owned, self._nodes[node].fleet())
+        self._nodes[node].own = self.owners.aggregate(owned)
+        self._schedules.change(owned, self.sizes, len(self.tries) - 1, len(self.trie.nodes), self.now_s)
 
-    def _churn(self) -> list[tuple[float, Callable[[float], None]]]:
-        """Draw the deaths and joins of nodes, at equal rates; return (time, function to call at that time) pairs."""
-        expected = self.setup.churn * self.setup.nodes * self.setup.end_s / HOUR_S
-        times_s = (self._rng.random(int(self._rng.poisson(expected))) * self.setup.end_s for _ in range(2))
-        dying, joining = (drawn.tolist() for drawn in times_s)
-        return [*((at_s, self._die) for at_s in dying), *((at_s, self._join) for at_s in joining)]
-
-    def _die(self, now_s: float) -> None:
+    def _die(self) -> None:
         alive = [node for node in self.trie.nodes if node not in self._dead]
         node = alive[int(self._rng.integers(len(alive)))]
         self._dead.add(node)
-        self.died_s[self._known[node]] = now_s
-        self._schedule_event(now_s + LEASE_S, lambda at_s: self._leave(node, at_s))
+        self.died_s[self._known[node]] = self.now_s
+        self.after(LEASE_S, partial(self._leave, node))
 
-    def _leave(self, node: NodeId, now_s: float) -> None:
+    def _leave(self, node: NodeId) -> None:
         del self._nodes[node], self._known[node]
         self._dead.remove(node)
-        self._install_ring(tuple(other for other in self.trie.nodes if other != node), now_s)
+        self._install_ring(tuple(other for other in self.trie.nodes if other != node))
 
-    def _join(self, now_s: float) -> None:
-        self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)), now_s)
+    def _join(self) -> None:
+        self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
-    def _install_ring(self, nodes: Sequence[NodeId], now_s: float) -> None:
+    def _install_ring(self, nodes: Sequence[NodeId]) -> None:
         """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
-        self._view = RingView(self._view.version + 1, tuple(map(node_info, sorted(nodes))))
+        self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
+        self.owners.on_ring_changed(self.trie)
         for node in nodes:
             if node not in self._nodes:
                 number = self._known[node] = next(self._numbers)
                 self._nodes[node] = self.owners.aggregation(node, SOFT_STATE_INTERVALS * self.setup.maintenance_s)
                 phase = float(self._rng.random())
-                self._schedule_tick(node, number, now_s + phase * self.setup.maintenance_s / TICKS_PER_MAINTENANCE)
+                self.after(phase * self.setup.maintenance_s / TICKS_PER_MAINTENANCE, partial(self._tick, node, number))
             self._nodes[node].on_ring_changed(self._view)
-        self._transfer_channels(now_s)
+        self._transfer_channels()
 
-    def _transfer_channels(self, now_s: float) -> None:
+    def _transfer_channels(self) -> None:
         """Transfer channels to their owners on the new ring, and revise the schedules of polling sets that changed."""
         self.numbers.append(np.array([self._known[node] for node in self.trie.nodes], dtype=np.int64))
         owner = self.numbers[-1][self.trie.nodes_at_rank(self.channels.points, np.zeros_like(self._owner))]
@@ -395,14 +360,15 @@ class SimulatedFleet:
         for node in self.trie.nodes:
             if (number := self._known[node]) in touched:
                 owned = np.flatnonzero(owner == number)
-                self._nodes[node].own = self.owners.part(owned, self.trie)
+                self._nodes[node].own = self.owners.aggregate(owned)
                 if len(self.tries) > 1:
                     gained = owned[moved[owned]]
-                    self.sizes[gained] = self.owners.sizes(gained, self._nodes[node].fleet(), self.trie)
+                    self.sizes[gained] = self.owners.sizes(gained, self._nodes[node].fleet())
         if len(self.tries) > 1:
             ring, stayed = len(self.tries) - 1, self._schedules.sampled[~moved[self._schedules.sampled]]
-            self._schedules.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), now_s)
-            self._schedules.change(stayed[self._has_other_set(stayed)], self.sizes, ring, len(self.trie.nodes), now_s)
+            self._schedules.begin(np.flatnonzero(moved), self.sizes, ring, len(self.trie.nodes), self.now_s)
+            changed = stayed[self._has_other_set(stayed)]
+            self._schedules.change(changed, self.sizes, ring, len(self.trie.nodes), self.now_s)
 
     def _has_other_set(self, numbers: Ints) -> Bools:
         """Return, for each channel in ``numbers``, whether its polling set differs from that on the previous ring."""

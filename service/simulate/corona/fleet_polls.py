@@ -17,7 +17,7 @@ import numpy as np
 from service.simulate.corona.fleet import SimulatedFleet
 from service.simulate.corona.timetable import Timetable, mean_waits_s
 from service.simulate.corona.workload import NodeTrie, Points
-from service.simulate.schedulers.publication_trace import Bools, Floats, Ints, first_index_beyond
+from service.simulate.numerics import Bools, Floats, Ints, first_index_beyond, mix_bits, ranges
 
 CHANNEL_BATCH = 4096
 
@@ -39,6 +39,10 @@ class ScheduledPolls:
     def __init__(self, timetable: Timetable) -> None:
         self.table = timetable
         self.numbers = np.arange(len(timetable.rows) - 1)
+        largest = np.zeros(len(self.numbers), dtype=np.int64)
+        np.maximum.at(largest, timetable.channel, timetable.size)
+        self._starts = np.concatenate(([0], np.cumsum(largest)))
+        """The index of each channel's owner among the members of all channels' largest polling sets."""
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
@@ -54,12 +58,9 @@ class ScheduledPolls:
 
         ``points`` are the ids of the channels, which determine the nodes in their polling sets.
         """
-        totals = np.zeros(len(trie.nodes))
-        for begin in range(0, len(self.numbers), CHANNEL_BATCH):
-            of, polls = self._member_polls(begin, min(begin + CHANNEL_BATCH, len(self.numbers)), begin_s, end_s)
-            busy = np.flatnonzero(polls)
-            totals += np.bincount(trie.nodes_at_rank(points[of.channel[busy]], of.rank[busy]), polls[busy], len(totals))
-        return totals
+        polls, sizes = self._member_polls(begin_s, end_s), np.diff(self._starts)
+        channel, rank = np.repeat(self.numbers, sizes), ranges(0, sizes)
+        return np.asarray(np.bincount(trie.nodes_at_rank(points[channel], rank), polls, len(trie.nodes)), np.float64)
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
         """Return the number of polls by the node with the most polls, divided by the mean over all nodes of ``fleet``.
@@ -73,25 +74,18 @@ class ScheduledPolls:
         """Return each channel's exact mean time until the next poll, over all times from ``begin_s`` to ``end_s``."""
         return mean_waits_s(self.table, begin_s, end_s)
 
-    def _member_polls(self, first: int, beyond: int, begin_s: float, end_s: float) -> tuple[Members, Floats]:
-        """Return the polling nodes of channels ``first`` to ``beyond`` - 1, and the number of polls by each node.
+    def _member_polls(self, begin_s: float, end_s: float) -> Floats:
+        """Return the number of polls by each member of the channels' largest polling sets, by channel and rank.
 
-        Polls are counted after ``begin_s`` until ``end_s``. The nodes are those of each channel's largest polling set.
+        Polls are counted after ``begin_s`` until ``end_s``.
         """
-        table = self.table
-        rows = slice(table.rows[first], table.rows[beyond])
-        largest = np.zeros(beyond - first, dtype=np.int64)
-        np.maximum.at(largest, table.channel[rows] - first, table.size[rows])
-        channel = np.repeat(np.arange(first, beyond), largest)
-        of = Members(channel, np.arange(len(channel)) - np.repeat(np.cumsum(largest) - largest, largest))
-        polls = np.zeros(len(channel))
-        start, count = table.rows[channel], table.rows[channel + 1] - table.rows[channel]
-        for place in range(int(count.max(initial=0))):
-            row = start + np.minimum(place, count - 1)
+        table, polls = self.table, np.zeros(self._starts[-1])
+        rows = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
+        for begin in range(0, len(rows), CHANNEL_BATCH):
+            row, of = self._members_of_rows(rows[begin : begin + CHANNEL_BATCH])
             from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
-            counts = self._poll_counts(of, row, from_s, np.maximum(from_s, to_s))
-            polls += np.where((place < count) & (from_s < to_s), counts, 0.0)
-        return of, polls
+            np.add.at(polls, self._starts[of.channel] + of.rank, self._poll_counts(of, row, from_s, to_s))
+        return polls
 
     def _poll_counts(self, of: Members, row: Ints, begin_s: Floats, end_s: Floats) -> Floats:
         """Return the number of polls by each member after ``begin_s`` until ``end_s``.
@@ -104,15 +98,21 @@ class ScheduledPolls:
         polls = (last - 1 - turn) // size - (first - 1 - turn) // size
         return np.where(of.rank < size, polls, 0).astype(np.float64)
 
+    def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
+        """Return all members of the polling sets in these rows of the timetable, and for each member its row.
+
+        The array of rows is the first element of the result.
+        """
+        size = self.table.size[row]
+        lines = np.repeat(row, size)
+        return lines, Members(self.table.channel[lines], ranges(0, size))
+
 
 class RandomPhasePolls(ScheduledPolls):
     """Polls as in Corona §3.3: a node waits a random time before its first poll of a channel, then polls every τ."""
 
     def __init__(self, timetable: Timetable, rng: np.random.Generator) -> None:
         super().__init__(timetable)
-        largest = np.zeros(len(self.numbers), dtype=np.int64)
-        np.maximum.at(largest, timetable.channel, timetable.size)
-        self._starts = np.concatenate(([0], np.cumsum(largest)))
         self._phases = rng.random(int(self._starts[-1]))
 
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
@@ -129,14 +129,7 @@ class RandomPhasePolls(ScheduledPolls):
 
     def polls_per_channel(self, begin_s: float, end_s: float) -> float:
         """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
-        table = self.table
-        inside = np.flatnonzero((table.end_s > begin_s) & (table.start_s < end_s))
-        found = 0.0
-        for begin in range(0, len(inside), CHANNEL_BATCH):
-            row, of = self._members_of_rows(inside[begin : begin + CHANNEL_BATCH])
-            from_s, to_s = np.maximum(table.start_s[row], begin_s), np.minimum(table.end_s[row], end_s)
-            found += float(self._poll_counts(of, row, from_s, to_s).sum())
-        return found / len(self.numbers)
+        return float(self._member_polls(begin_s, end_s).sum()) / len(self.numbers)
 
     def mean_waits_s(self, begin_s: float, end_s: float) -> Floats:  # noqa: ARG002 - levels are constant by then
         """Return the mean time until the next poll for each channel, with the polling set that it has at ``end_s``."""
@@ -174,16 +167,6 @@ class RandomPhasePolls(ScheduledPolls):
             found_s[part] = at_s + np.minimum.reduceat(wait_s, np.cumsum(size) - size)
         return found_s
 
-    def _members_of_rows(self, row: Ints) -> tuple[Ints, Members]:
-        """Return all members of the polling sets in these rows of the timetable, and for each member its row.
-
-        The array of rows is the first element of the result.
-        """
-        size = self.table.size[row]
-        lines = np.repeat(row, size)
-        rank = np.arange(len(lines)) - np.repeat(np.cumsum(size) - size, size)
-        return lines, Members(self.table.channel[lines], rank)
-
 
 AFTER_END_S = 7200.0
 """Polls are enumerated until this long after the end, so that the last updates are detected."""
@@ -193,16 +176,17 @@ ROW_BATCH = 1 << 14
 class EnumeratedPolls:
     """Polls of the channels ``numbers``, enumerated one by one and sorted by channel and time."""
 
-    def __init__(self, numbers: Ints, place: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
+    def __init__(self, numbers: Ints, channel: Ints, at_s: Floats, node: Ints, horizon_s: float) -> None:
         """Sort the polls.
 
-        ``place``, ``at_s`` and ``node`` have the index of each poll's channel in ``numbers``, its time, and the number
-        of the node that makes it. All polls until ``horizon_s`` are known.
+        ``channel``, ``at_s`` and ``node`` have the number of each poll's channel, its time, and the number of the node
+        that makes it. All polls until ``horizon_s`` are known.
         """
         self.numbers = numbers
         self._place_of = np.full(int(numbers.max()) + 1, -1)
         self._place_of[numbers] = np.arange(len(numbers))
         self._horizon_s = horizon_s
+        place = self._place_of[channel]
         order = np.lexsort((at_s, place))
         self._at_s, self._node = at_s[order], node[order]
         self._starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(numbers)))))
@@ -248,23 +232,15 @@ class FaultyPolls(EnumeratedPolls):
     """All polls of a fleet with churn and loss, of the sampled channels ``numbers``."""
 
     def __init__(self, fleet: SimulatedFleet, timetable: Timetable, numbers: Ints, seed: int) -> None:
-        self._place = np.full(fleet.setup.channels, -1)
-        self._place[numbers] = np.arange(len(numbers))
         self._fleet, self._table = fleet, timetable
         self._salt, self._until_s = np.uint64(seed), fleet.setup.end_s + AFTER_END_S
         self._died_s = np.full(int(max(ring.max() for ring in fleet.numbers)) + 1, np.inf)
         for number, died_s in fleet.died_s.items():
             self._died_s[number] = died_s
         rows = np.arange(len(timetable.channel))
-        parts = [
-            part
-            for begin in range(0, len(rows), ROW_BATCH)
-            for part in self._polls_of_rows(rows[begin : begin + ROW_BATCH])
-        ]
-        place = np.concatenate([part[0] for part in parts])
-        at_s = np.concatenate([part[1] for part in parts])
-        node = np.concatenate([part[2] for part in parts])
-        super().__init__(numbers, place, at_s, node, self._until_s)
+        parts = [self._polls_of_rows(rows[begin : begin + ROW_BATCH]) for begin in range(0, len(rows), ROW_BATCH)]
+        channel, at_s, node = (np.concatenate(part) for part in zip(*parts, strict=True))
+        super().__init__(numbers, channel, at_s, node, self._until_s)
 
     def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
         """Return the number of polls by the node with the most polls, relative to the mean.
@@ -273,36 +249,25 @@ class FaultyPolls(EnumeratedPolls):
         """
         return self.busiest_of(fleet.setup.nodes, begin_s, end_s)
 
-    def _polls_of_rows(self, rows: Ints) -> list[tuple[Ints, Floats, Ints]]:
-        """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays of (channel, time, node).
+    def _polls_of_rows(self, rows: Ints) -> tuple[Ints, Floats, Ints]:
+        """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays (channel, time, node).
 
-        The second element of the list has the polls by nodes that missed a schedule and continue the previous one.
+        The polls after those by the schedules are by nodes that missed a schedule and continue the previous one.
         """
         table = self._table
-        from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._until_s)
-        own = self._polls_by_plan(rows, rows, from_s, to_s)
         after = rows[table.rows[table.channel[rows]] < rows]
-        return [
-            own,
-            self._polls_by_plan(after, after - 1, table.start_s[after], np.minimum(table.end_s[after], self._until_s)),
-        ]
-
-    def _polls_by_plan(self, rows: Ints, planned: Ints, from_s: Floats, to_s: Floats) -> tuple[Ints, Floats, Ints]:
-        """Return polls by nodes whose last received schedule is ``planned``, while the schedules in ``rows`` apply.
-
-        Both are rows of the timetable. The polls are after ``from_s`` until ``to_s``, as arrays (channel, time, node).
-        """
-        table = self._table
+        planned = np.concatenate((rows, after - 1))
+        rows = np.concatenate((rows, after))
+        from_s, to_s = table.start_s[rows], np.minimum(table.end_s[rows], self._until_s)
         first, last = (np.maximum(table.index_after(planned, at_s), 0) for at_s in (from_s, to_s))
         count = np.maximum(last - first, 0)
-        line = np.repeat(np.arange(len(rows)), count)
-        index = np.arange(len(line)) - np.repeat(np.cumsum(count) - count, count) + first[line]
-        row, plan = rows[line], planned[line]
+        row, plan = np.repeat(rows, count), np.repeat(planned, count)
+        index = ranges(first, count)
         node = self._node_at(plan, (table.first_rank[plan] + index) % table.size[plan])
         at_s = table.first_s[plan] + index * table.gap_s[plan]
         made = self._received(plan, node) & (at_s < self._died_s[node])
         made &= (row == plan) | ~self._received(row, node)
-        return self._place[table.channel[row[made]]], at_s[made], node[made]
+        return table.channel[row[made]], at_s[made], node[made]
 
     def _node_at(self, row: Ints, rank: Ints) -> Ints:
         """Return the number of the node that has each ``rank`` in the polling set of each ``row`` of the timetable."""
@@ -321,7 +286,4 @@ class FaultyPolls(EnumeratedPolls):
         Equal arguments give the same result.
         """
         mixed = (row.astype(np.uint64) << np.uint64(24)) + node.astype(np.uint64) + (self._salt << np.uint64(52))
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        mixed ^= mixed >> np.uint64(31)
-        return mixed.astype(np.float64) / 2.0**64 >= self._fleet.setup.loss
+        return mix_bits(mixed).astype(np.float64) / 2.0**64 >= self._fleet.setup.loss

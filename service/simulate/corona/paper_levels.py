@@ -33,7 +33,7 @@ from service.corona.optimizer.honeycomb import AllocationProblem, load
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, merge, summarise
 from service.simulate.corona.workload import Points
-from service.simulate.schedulers.publication_trace import Bools, Ints
+from service.simulate.numerics import Bools, Ints
 
 NO_CHANNEL = -1
 _ROUNDING = 1e-6
@@ -186,11 +186,11 @@ def owner_sizes(
     return chosen
 
 
-def _nearest(known: Floats, asked: Floats) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
-    """Return, for each number in ``asked``, the index of the nearest number in ``known``."""
+def _nearest(known: Floats, values: Floats) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
+    """Return, for each number in ``values``, the index of the nearest number in ``known``."""
     order = np.argsort(known)
     between = (known[order][1:] + known[order][:-1]) / 2
-    return order[np.searchsorted(between, asked)]
+    return order[np.searchsorted(between, values)]
 
 
 def _take_last_step(ratios: Floats, points: Points, solution: LevelSolution) -> Bools:
@@ -217,15 +217,17 @@ def summarise_by_level(problem: AllocationProblem, bins: int) -> TradeoffCluster
     The channels' ``least`` must be 1, and their ``most`` encodes the level (see :func:`encode_levels`).
     """
     parts = (problem.weights, problem.costs, problem.least, problem.most)
-    levels = (AllocationProblem(*(part[problem.most == told] for part in parts)) for told in np.unique(problem.most))
-    return _side_by_side(summarise(level, log_bins=bins) for level in levels)
+    levels = (AllocationProblem(*(part[problem.most == level] for part in parts)) for level in np.unique(problem.most))
+    return _side_by_side(summarise(channels, log_bins=bins) for channels in levels)
 
 
 def merge_by_level(found: list[TradeoffClusters], bins: int) -> TradeoffClusters:
     """Merge the clusters in several summaries of channels, with up to ``bins`` bins for each polling level."""
     together = _side_by_side(found)
-    told = np.rint(together.most_cost / together.least_cost)
-    return _side_by_side(merge([_select_clusters(together, told == one)], log_bins=bins) for one in np.unique(told))
+    levels = np.rint(together.most_cost / together.least_cost)
+    return _side_by_side(
+        merge([_select_clusters(together, levels == level)], log_bins=bins) for level in np.unique(levels)
+    )
 
 
 def _select_clusters(clusters: TradeoffClusters, which: Bools) -> TradeoffClusters:

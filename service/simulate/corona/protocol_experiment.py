@@ -10,8 +10,6 @@ A poll that finds nothing changes nothing. Therefore polls are events only while
 not know; all other polls follow from the schedules that nodes have been assigned, and when.
 """
 
-# ruff: noqa: ARG002 - a network without faults of a kind ignores arguments of FleetNetwork
-
 from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -21,14 +19,13 @@ import numpy as np
 
 from service.corona import events
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Levels
-from service.corona.optimizer.objectives import mean_delay_s
 from service.corona.update_rates import LONGEST_UPDATE_INTERVAL_S, UpdateEstimate, UpdateHistory
 from service.model import ChannelId, NodeId
 from service.simulate.corona import experiment
-from service.simulate.corona.experiment import Window
+from service.simulate.corona.experiment import DetectionResults
 from service.simulate.corona.fleet import LEASE_S, MEDIAN_DELAY_S, TICKS_PER_MAINTENANCE, SimulatedNetwork
 from service.simulate.corona.fleet_polls import AFTER_END_S, EnumeratedPolls
-from service.simulate.corona.protocol_fleet import ProtocolFleet, ProtocolNode, StoredChannel
+from service.simulate.corona.protocol_fleet import LossyNetwork, ProtocolFleet, ProtocolNode, StoredChannel
 from service.simulate.corona.workload import (
     CoronaSetup,
     SimulatedChannels,
@@ -36,7 +33,7 @@ from service.simulate.corona.workload import (
     initial_nodes,
     next_node_id,
 )
-from service.simulate.schedulers.publication_trace import HOUR_S, Floats, Ints
+from service.simulate.numerics import HOUR_S, Floats, Ints, ranges
 
 STEPS = 3 + experiment.STEPS
 _UNLIMITED = 1e9
@@ -44,39 +41,27 @@ _KNOWN_UPDATES = 1e6
 """Number of updates on which a given update interval counts as based, so that a few more do not change it."""
 
 
-class ProtocolOutcome(msgspec.Struct, frozen=True):
+class ProtocolOutcome(DetectionResults, frozen=True):
     """The results of one run, measured in its second half.
 
     ``updates`` is the number of entries that were published until the last hour of the run, at each channel's own rate,
     and ``versioned_updates`` the number of those that are in a stored version at the end. ``mean_version_delay_s`` is
-    the mean time from an entry's publication to its version per notification, over all of these. The other fields are
-    as in :class:`~service.simulate.corona.experiment.CoronaOutcome`; those that begin with ``vectorised`` are of the
-    vectorised run with the same setup and seed, and the ratios are the protocol's values divided by these.
+    the mean time from an entry's publication to its version per notification, over all of these. The fields that begin
+    with ``vectorised`` are of the vectorised run with the same setup and seed, and the ratios are the protocol's values
+    divided by these.
     """
 
-    experiment: str
-    seed: int
-    setup: CoronaSetup
-    mean_detection_s: float
     vectorised_mean_detection_s: float
     detection_ratio: float
-    polls_per_channel_per_tau: float
     vectorised_polls_per_channel_per_tau: float
     load_ratio: float
-    p99_detection_s: float
     vectorised_p99_detection_s: float
-    mean_notification_delay_s: float
     vectorised_mean_notification_delay_s: float
-    formula_detection_s: float
-    longest_mean_wait_s: float
-    node_load_max_over_mean: float
-    converged_after_rounds: int | None
     updates: int
     versioned_updates: int
     mean_version_delay_s: float
     messages_per_node_per_maintenance: float
     message_bytes_per_node_per_maintenance: float
-    windows: tuple[Window, ...]
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ProtocolOutcome:
@@ -87,23 +72,31 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Protoco
     fleet.run()
     report("protocol simulated")
     polls = fleet.polls()
-    numbers = np.arange(setup.channels)
-    even = experiment.uniform_updates(numbers, setup, polls.next_s, rng)
+    even = experiment.uniform_updates(np.arange(setup.channels), setup, polls.next_s, rng)
     at_s = np.array(fleet.published_s)
     own = experiment.DetectedUpdates(fleet.published, at_s, polls.next_s(fleet.published, at_s) - at_s)
     report("updates detected")
-    outcome = _outcome(fleet, polls, even, own)
+    busiest = polls.busiest_of(setup.nodes, setup.end_s / 2, setup.end_s)
+    found = experiment.measure(
+        "corona --protocol", seed, setup, channels, polls, even=even, own=own, busiest=busiest, sizes=fleet.sizes()
+    )
+    weight, versions_s = _version_delays_s(fleet, setup.end_s - HOUR_S)
+    stored = np.isfinite(versions_s)
     report("polls counted")
     vectorised = experiment.run(setup, seed, report)
-    return msgspec.structs.replace(
-        outcome,
-        seed=seed,
+    return ProtocolOutcome(
+        **msgspec.structs.asdict(found),
         vectorised_mean_detection_s=vectorised.mean_detection_s,
-        detection_ratio=outcome.mean_detection_s / vectorised.mean_detection_s,
+        detection_ratio=found.mean_detection_s / vectorised.mean_detection_s,
         vectorised_polls_per_channel_per_tau=vectorised.polls_per_channel_per_tau,
-        load_ratio=outcome.polls_per_channel_per_tau / vectorised.polls_per_channel_per_tau,
+        load_ratio=found.polls_per_channel_per_tau / vectorised.polls_per_channel_per_tau,
         vectorised_p99_detection_s=vectorised.p99_detection_s,
         vectorised_mean_notification_delay_s=vectorised.mean_notification_delay_s,
+        updates=len(versions_s),
+        versioned_updates=int(stored.sum()),
+        mean_version_delay_s=float(np.average(versions_s[stored], weights=weight[stored])),
+        messages_per_node_per_maintenance=fleet.messages_sent / setup.nodes / setup.rounds,
+        message_bytes_per_node_per_maintenance=fleet.bytes_sent / setup.nodes / setup.rounds,
     )
 
 
@@ -112,18 +105,17 @@ class MeasuredFleet(ProtocolFleet):
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, rng: np.random.Generator) -> None:
         self.setup, self.simulated_channels, self._rng = setup, channels, rng
-        ids = channels.ids()
-        self._number = {channel: number for number, channel in enumerate(ids)}
-        columns = zip(ids, channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
+        self.ids = channels.ids()
+        self._number = {channel: number for number, channel in enumerate(self.ids)}
+        columns = zip(self.ids, channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
         super().__init__(
             {channel: _stored(subscribers, interval_s) for channel, subscribers, interval_s in columns},
             _policy(setup),
-            _Network(setup.loss, rng),
+            LossyNetwork(SimulatedNetwork(setup.loss, rng), SimulatedNetwork(0.0, rng)),
             tick_s=setup.maintenance_s / TICKS_PER_MAINTENANCE,
             prompt_s=MEDIAN_DELAY_S,
         )
-        self._ids = ids
-        self._members: list[set[ProtocolNode]] = [set() for _ in ids]
+        self._members: list[set[ProtocolNode]] = [set() for _ in self.ids]
         """The nodes that poll each channel."""
         self._rows: dict[tuple[int, int], int] = {}
         """The index of the present row of each pair (channel number, node number)."""
@@ -167,18 +159,13 @@ class MeasuredFleet(ProtocolFleet):
         )
         count = np.maximum(last - first, 0)
         row = np.repeat(np.arange(len(channel)), count)
-        index = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count) + first[row]
-        at_s = first_s[row] + index * interval_s[row]
+        at_s = first_s[row] + ranges(first, count) * interval_s[row]
         return EnumeratedPolls(np.arange(self.setup.channels), channel[row], at_s, node[row], horizon_s)
-
-    def id_of(self, number: int) -> ChannelId:
-        """Return the id of the channel with this number."""
-        return self._ids[number]
 
     def sizes(self) -> Floats:
         """Return the number of polls per τ of each channel by the schedule of one of its nodes; 0 if it has none."""
         found = np.zeros(self.setup.channels)
-        for number, (channel, members) in enumerate(zip(self._ids, self._members, strict=True)):
+        for number, (channel, members) in enumerate(zip(self.ids, self._members, strict=True)):
             for node in members:
                 found[number] = self.policy.poll_interval_s / node.instructions[channel].schedule.gap_s
         return found
@@ -204,17 +191,17 @@ class MeasuredFleet(ProtocolFleet):
         self._times_s.extend((schedule.first_poll_s(instruction.rank), schedule.interval_s, self.now_s))
         self._ends.append(np.inf)
 
-    def publish(self, asked: events.Publish) -> events.Event:
+    def publish(self, effect: events.Publish) -> events.Event:
         """Store a candidate; note the time at which each of its entries has got a version."""
-        stored = self.channels[asked.candidate.channel]
+        stored = self.channels[effect.candidate.channel]
         before = stored.versions[-1]
-        answer = super().publish(asked)
+        answer = super().publish(effect)
         for content in range(before + 1, stored.versions[-1] + 1):
-            self.versioned_s[asked.candidate.channel, content] = self.now_s
+            self.versioned_s[effect.candidate.channel, content] = self.now_s
         return answer
 
     def _publish_entry(self, number: int) -> None:
-        channel = self._ids[number]
+        channel = self.ids[number]
         self.channels[channel].published += 1
         for node in self._members[number]:
             node.plan_poll(channel)
@@ -231,23 +218,6 @@ class MeasuredFleet(ProtocolFleet):
         self.add_nodes([(node_id, float(self._rng.random()) * self.tick_s) for node_id in ids])
         for node_id in ids:
             self._node_numbers[self.nodes[node_id]] = len(self._node_numbers)
-
-
-class _Network:
-    """The vectorised run's network, which loses messages between nodes; the store, reached by TCP, always answers."""
-
-    def __init__(self, loss: float, rng: np.random.Generator) -> None:
-        self._messages, self._store = SimulatedNetwork(loss, rng), SimulatedNetwork(0.0, rng)
-
-    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:
-        delay_s = self._messages.delay_s()
-        return () if delay_s is None else (delay_s,)
-
-    def reaches_store(self, node: NodeId, now_s: float) -> bool:
-        return True
-
-    def delay_s(self, now_s: float) -> float:
-        return self._store.delay_s() or 0.0
 
 
 def _policy(setup: CoronaSetup) -> FleetPolicy:
@@ -275,48 +245,6 @@ def _stored(subscribers: int, update_interval_s: float) -> StoredChannel:
     return StoredChannel(subscribers, UpdateHistory(UpdateEstimate(_KNOWN_UPDATES, watched_s)), private=True)
 
 
-def _outcome(
-    fleet: MeasuredFleet,
-    polls: EnumeratedPolls,
-    even: experiment.DetectedUpdates,
-    own: experiment.DetectedUpdates,
-) -> ProtocolOutcome:
-    setup, subscribers = fleet.setup, fleet.simulated_channels.subscribers.astype(np.float64)
-    begin_s, end_s = setup.end_s / 2, setup.end_s
-    settled = even.between(begin_s, end_s)
-    windows = experiment.windows(setup, polls.polls_per_channel, even, subscribers)
-    load = polls.polls_per_channel(begin_s, end_s) * setup.poll_interval_s / (end_s - begin_s)
-    delay_s = settled.mean_s(subscribers)
-    weight, versions_s = _version_delays_s(fleet, end_s - HOUR_S)
-    stored = np.isfinite(versions_s)
-    rounds, nodes = setup.rounds, setup.nodes
-    return ProtocolOutcome(
-        experiment="corona --protocol",
-        seed=0,
-        setup=setup,
-        mean_detection_s=delay_s,
-        vectorised_mean_detection_s=0.0,
-        detection_ratio=0.0,
-        polls_per_channel_per_tau=load,
-        vectorised_polls_per_channel_per_tau=0.0,
-        load_ratio=0.0,
-        p99_detection_s=settled.quantile_s(fleet.simulated_channels.subscribers, 0.99),
-        vectorised_p99_detection_s=0.0,
-        mean_notification_delay_s=own.between(begin_s, end_s).mean_s(subscribers),
-        vectorised_mean_notification_delay_s=0.0,
-        formula_detection_s=mean_delay_s(subscribers, fleet.sizes(), setup.poll_interval_s),
-        longest_mean_wait_s=float(polls.mean_waits_s(begin_s, end_s).max()),
-        node_load_max_over_mean=polls.busiest_of(nodes, begin_s, end_s),
-        converged_after_rounds=experiment.converged_after_rounds(setup, windows, load, delay_s),
-        updates=len(versions_s),
-        versioned_updates=int(stored.sum()),
-        mean_version_delay_s=float(np.average(versions_s[stored], weights=weight[stored])),
-        messages_per_node_per_maintenance=fleet.messages_sent / nodes / rounds,
-        message_bytes_per_node_per_maintenance=fleet.bytes_sent / nodes / rounds,
-        windows=windows,
-    )
-
-
 def _version_delays_s(fleet: MeasuredFleet, until_s: float) -> tuple[Floats, Floats]:
     """Return the subscribers of each entry published before ``until_s``, and the time from publication to its version.
 
@@ -326,6 +254,6 @@ def _version_delays_s(fleet: MeasuredFleet, until_s: float) -> tuple[Floats, Flo
     delays_s = np.full(int(np.searchsorted(fleet.published_s, until_s)), np.inf)
     for entry, number in enumerate(fleet.published[: len(delays_s)].tolist()):
         contents[number] += 1
-        versioned_s = fleet.versioned_s.get((fleet.id_of(number), int(contents[number])), np.inf)
+        versioned_s = fleet.versioned_s.get((fleet.ids[number], int(contents[number])), np.inf)
         delays_s[entry] = versioned_s - fleet.published_s[entry]
     return fleet.simulated_channels.subscribers[fleet.published[: len(delays_s)]].astype(np.float64), delays_s

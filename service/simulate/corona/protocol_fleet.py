@@ -5,11 +5,9 @@ encoded messages, polls, and the store's answers. A :class:`FleetNetwork` decide
 delayed. The experiment (``protocol_experiment``) and the property tests with seeded fleets use the same classes.
 """
 
-import heapq
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import Protocol
 
 from service.corona import events, messages
@@ -18,6 +16,8 @@ from service.corona.protocol import NodeProtocol
 from service.corona.update_rates import UpdateHistory
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.ring import RingView, owned_prefixes
+from service.simulate.corona.fleet import SimulatedNetwork
+from service.simulate.virtual_clock import VirtualClock
 
 TICKS_PER_MAINTENANCE = 4
 """The same as in workers."""
@@ -37,6 +37,27 @@ class FleetNetwork(Protocol):
 
     def delay_s(self, now_s: float) -> float:
         """Return the delay of a request to the store, of its answer, or of the notice of a new ring."""
+
+
+class LossyNetwork:
+    """The vectorised run's network: random delays, lost messages, and a store that always answers, as by TCP."""
+
+    def __init__(self, messages: SimulatedNetwork, store: SimulatedNetwork) -> None:
+        """Create a network with these delays and losses of messages, and these delays of requests to the store."""
+        self._messages, self._store = messages, store
+
+    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - the same for all
+        """Return the delay of a message in seconds; nothing if it is lost."""
+        delay_s = self._messages.delay_s()
+        return () if delay_s is None else (delay_s,)
+
+    def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002 - the same for all
+        """Return True."""
+        return True
+
+    def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - the same at all times
+        """Return the delay of a request to the store in seconds."""
+        return self._store.delay_s() or 0.0
 
 
 @dataclass
@@ -81,15 +102,6 @@ class ProtocolNode:
         self._planned_s: dict[ChannelId, float] = {}
         self._polled_s: dict[ChannelId, float] = {}
         self._under_way: set[object] = set()
-        self._owned_prefixes: tuple[int, tuple[str, ...]] = 0, ()
-        """The version of a ring, and the prefixes of the ids of the channels that this node owns on that ring."""
-
-    @property
-    def owned_prefixes(self) -> tuple[str, ...]:
-        """The prefixes of the ids of the channels that this node owns on the ring that it knows."""
-        if self._owned_prefixes[0] != self.view.version:
-            self._owned_prefixes = self.view.version, owned_prefixes(self.view, self.node_id)
-        return self._owned_prefixes[1]
 
     def handle(self, *occurred: events.Event) -> None:
         """Process events together and carry out their effects, unless the node is dead."""
@@ -196,7 +208,7 @@ class ProtocolNode:
             self.handle(events.CandidateFound(messages.Candidate(delta, Validators(), str(fetched).encode())))
 
 
-class ProtocolFleet:
+class ProtocolFleet(VirtualClock):
     """The simulation of one run; :meth:`run_until` advances its time.
 
     Subclasses override :meth:`simulates_polls_of`, :meth:`on_poll` and :meth:`on_instruction` to measure the run.
@@ -217,9 +229,9 @@ class ProtocolFleet:
         ``prompt_s`` is the time in which a node reads a channel's version, and ``fleet_ahead_s`` the offset of the
         fleet's clock from the nodes' clocks.
         """
+        super().__init__()
         self.channels, self.policy, self.network = channels, policy, network
         self.tick_s, self.prompt_s = tick_s, prompt_s
-        self.now_s = 0.0
         self.objective = policy.objective
         self.site_rates: dict[str, float] = {}
         """Requests per second by site, as set by an admin."""
@@ -233,8 +245,6 @@ class ProtocolFleet:
         self._by_prefix: dict[str, list[ChannelId]] = {}
         for channel in channels:
             self._by_prefix.setdefault(channel[:2], []).append(channel)
-        self._due: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
 
     @property
     def fleet_s(self) -> float:
@@ -258,17 +268,6 @@ class ProtocolFleet:
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
         """Note that this node polls the channel by another schedule from now on, or no longer if that is None."""
-
-    def after(self, delay_s: float, act: Callable[[], None]) -> None:
-        """Call ``act`` in ``delay_s`` seconds."""
-        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
-
-    def run_until(self, end_s: float) -> None:
-        """Advance the simulated time to ``end_s``."""
-        while self._due and self._due[0][0] <= end_s:
-            self.now_s, _, act = heapq.heappop(self._due)
-            act()
-        self.now_s = end_s
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
         """Add nodes to the ring at once; each comes with the time in seconds until its first tick."""
@@ -301,15 +300,15 @@ class ProtocolFleet:
 
         ``done`` is called when the answer arrives, or would have arrived.
         """
-        asked, answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
+        is_received, is_answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
         def reach_store() -> None:
-            answer = request() if asked else ()
+            answer = request() if is_received else ()
             self.after(self.network.delay_s(self.now_s), lambda: reach_node(answer))
 
         def reach_node(answer: Sequence[events.Event]) -> None:
             done()
-            if answer and answered:
+            if answer and is_answered:
                 node.handle(*answer)
 
         self.after(self.network.delay_s(self.now_s), reach_store)
@@ -331,9 +330,9 @@ class ProtocolFleet:
             site=stored.site,
         )
 
-    def publish(self, asked: events.Publish) -> events.Event:
+    def publish(self, effect: events.Publish) -> events.Event:
         """Store a candidate as the channel's next version if it is not outdated; return the answer to ``Publish``."""
-        candidate, epoch = asked.candidate, asked.epoch
+        candidate, epoch = effect.candidate, effect.epoch
         stored = self.channels[candidate.channel]
         if (epoch, candidate.base_version) != (stored.epoch, stored.version):
             return events.PublishRefused(candidate.channel, epoch)
@@ -342,7 +341,7 @@ class ProtocolFleet:
             stored.notices.add(stored.version)
         else:
             stored.versions.append(int(candidate.memory))
-        stored.updates = asked.updates
+        stored.updates = effect.updates
         return events.VersionPublished(candidate.channel, stored.version)
 
     def change_ring(self, joined: Sequence[NodeInfo], left: Sequence[NodeId]) -> None:
@@ -363,7 +362,7 @@ class ProtocolFleet:
         """Return the answer to ``ListOwnedChannels``: the channels of the node's prefixes on the ring it knows."""
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)
-            for prefix in node.owned_prefixes
+            for prefix in owned_prefixes(node.view, node.node_id)
             for channel in self._by_prefix.get(prefix, ())
         )
         return events.ChannelsListed(requested_s, tuple(listed))

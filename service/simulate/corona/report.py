@@ -5,7 +5,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 from rich.table import Table
 
 from service.corona.fleet_policy import DEFAULT_POLICY, SECONDS_PER_HOUR, Goal
@@ -27,41 +27,37 @@ SIXTY: Mapping[str, object] = {
 }
 
 
-def _with(setup: CoronaSetup, **changes: object) -> CoronaSetup:
-    return msgspec.structs.replace(setup, **changes)
-
-
 _AGAINST_PAPER = {
-    **{f"Coronet, {goal}": _with(CORONET, goal=goal) for goal in Goal},
-    **{f"paper mode, {goal}": _with(PAPER, goal=goal) for goal in Goal},
-    "Coronet, fair, longest wait": _with(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
-    "Coronet, lite on 60 nodes": _with(CORONET, **SIXTY),
-    "paper mode, lite on 60 nodes": _with(PAPER, **SIXTY),
-    "paper mode, lite on 60 nodes, base 4": _with(PAPER, base=4, **SIXTY),
-    "paper mode, lite, random phases": _with(PAPER, phases=PollPhases.RANDOM),
-    "paper mode, fast, random phases": _with(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
+    **{f"Coronet, {goal}": replace(CORONET, goal=goal) for goal in Goal},
+    **{f"paper mode, {goal}": replace(PAPER, goal=goal) for goal in Goal},
+    "Coronet, fair, longest wait": replace(CORONET, goal=Goal.FAIR, longest_wait_s=120.0),
+    "Coronet, lite on 60 nodes": replace(CORONET, **SIXTY),
+    "paper mode, lite on 60 nodes": replace(PAPER, **SIXTY),
+    "paper mode, lite on 60 nodes, base 4": replace(PAPER, base=4, **SIXTY),
+    "paper mode, lite, random phases": replace(PAPER, phases=PollPhases.RANDOM),
+    "paper mode, fast, random phases": replace(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
 }
 """Setups that run with all seeds."""
 _ONCE = {
-    "Coronet, lite, random phases": _with(CORONET, phases=PollPhases.RANDOM),
-    "Coronet, lite, random ids": _with(CORONET, ids=IdAssignment.RANDOM),
-    "Coronet, lite, bins as in the paper": _with(CORONET, bins=BinLayout.PAPER),
-    "Coronet, lite, base-16 levels": _with(CORONET, base=16),
+    "Coronet, lite, random phases": replace(CORONET, phases=PollPhases.RANDOM),
+    "Coronet, lite, random ids": replace(CORONET, ids=IdAssignment.RANDOM),
+    "Coronet, lite, bins as in the paper": replace(CORONET, bins=BinLayout.PAPER),
+    "Coronet, lite, base-16 levels": replace(CORONET, base=16),
 }
 
 _AS_SHIPPED = "Coronet, as shipped"
-_SMALLER = _with(CORONET, nodes=128, channels=10_000, subscriptions=500_000)
+_SMALLER = replace(CORONET, nodes=128, channels=10_000, subscriptions=500_000)
 _BY_PROTOCOL = {
-    "protocol, churn": _with(_SMALLER, churn=0.05, loss=0.02),
+    "protocol, churn": replace(_SMALLER, churn=0.05, loss=0.02),
     "protocol": _SMALLER,
-    "protocol, fair": _with(_SMALLER, goal=Goal.FAIR),
-    **{f"protocol, base-{base} levels": _with(_SMALLER, base=base) for base in (2, 4, 16)},
+    "protocol, fair": replace(_SMALLER, goal=Goal.FAIR),
+    **{f"protocol, base-{base} levels": replace(_SMALLER, base=base) for base in (2, 4, 16)},
 }
 """Setups that run the production protocol, with one seed."""
 
 JOBS = [
     *(Job(name, protocol_experiment.run, (setup, 1)) for name, setup in _BY_PROTOCOL.items()),
-    Job("Coronet, lite, churn", run, (_with(CORONET, churn=0.05, loss=0.02), 1)),
+    Job("Coronet, lite, churn", run, (replace(CORONET, churn=0.05, loss=0.02), 1)),
     *(Job(_AS_SHIPPED, default_policy_experiment.run, (CORONET, seed)) for seed in SEEDS),
     *(Job(name, run, (setup, seed)) for name, setup in _AGAINST_PAPER.items() for seed in SEEDS),
     *(Job(name, run, (setup, 1)) for name, setup in _ONCE.items()),
@@ -112,55 +108,38 @@ def share_above_limit(outcome: CoronaOutcome) -> float:
 
 def table(outcome: CoronaOutcome | ProtocolOutcome) -> Table:
     """Return the results of one run as a table for the terminal."""
-    return _protocol_table(outcome) if isinstance(outcome, ProtocolOutcome) else _vectorised_table(outcome)
-
-
-def _protocol_table(outcome: ProtocolOutcome) -> Table:
-    rounds = outcome.converged_after_rounds
-    rows = (
-        ("mean detection, s", f"{outcome.mean_detection_s:.2f}", f"{outcome.vectorised_mean_detection_s:.2f}"),
-        ("p99 detection, s", f"{outcome.p99_detection_s:.1f}", f"{outcome.vectorised_p99_detection_s:.1f}"),
-        (
-            "notification delay, s",
-            f"{outcome.mean_notification_delay_s:.2f}",
-            f"{outcome.vectorised_mean_notification_delay_s:.2f}",
-        ),
-        (
-            "polls per channel per τ",
-            f"{outcome.polls_per_channel_per_tau:.2f}",
-            f"{outcome.vectorised_polls_per_channel_per_tau:.2f}",
-        ),
-        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}", ""),
-        ("rounds to convergence", "never" if rounds is None else str(rounds), ""),
-        ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}", ""),
-        ("detection by formula, s", f"{outcome.formula_detection_s:.2f}", ""),
-        ("entries with a version", f"{outcome.versioned_updates:,} of {outcome.updates:,}", ""),
-        ("publication to version, s", f"{outcome.mean_version_delay_s:.2f}", ""),
-        ("messages per node and maintenance", f"{outcome.messages_per_node_per_maintenance:,.0f}", ""),
-    )
-    return terminal_table(("", "protocol", "vectorised"), rows)
-
-
-def _vectorised_table(outcome: CoronaOutcome) -> Table:
     rounds = outcome.converged_after_rounds
     rows = [
-        ("mean detection, s", f"{outcome.mean_detection_s:.2f}"),
-        ("p99 detection, s", f"{outcome.p99_detection_s:.1f}"),
-        ("notification delay, s", f"{outcome.mean_notification_delay_s:.2f}"),
-        ("longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"),
-        ("polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"),
-        ("legacy, s", f"{outcome.legacy_detection_s:.1f}"),
-        ("rounds to convergence", "never" if rounds is None else str(rounds)),
-        ("overshoot", f"{outcome.max_overshoot:.1%}"),
-        ("orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"),
-        ("busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}"),
-        ("detection by formula, s", f"{outcome.formula_detection_s:.2f}"),
+        ["mean detection, s", f"{outcome.mean_detection_s:.2f}"],
+        ["p99 detection, s", f"{outcome.p99_detection_s:.1f}"],
+        ["notification delay, s", f"{outcome.mean_notification_delay_s:.2f}"],
+        ["polls per channel per τ", f"{outcome.polls_per_channel_per_tau:.2f}"],
+        ["longest mean wait of a channel, s", f"{outcome.longest_mean_wait_s:.1f}"],
+        ["rounds to convergence", "never" if rounds is None else str(rounds)],
+        ["busiest node / mean", f"{outcome.node_load_max_over_mean:.3f}"],
+        ["detection by formula, s", f"{outcome.formula_detection_s:.2f}"],
+    ]
+    if isinstance(outcome, ProtocolOutcome):
+        rows[0].append(f"{outcome.vectorised_mean_detection_s:.2f}")
+        rows[1].append(f"{outcome.vectorised_p99_detection_s:.1f}")
+        rows[2].append(f"{outcome.vectorised_mean_notification_delay_s:.2f}")
+        rows[3].append(f"{outcome.vectorised_polls_per_channel_per_tau:.2f}")
+        rows += [
+            ["entries with a version", f"{outcome.versioned_updates:,} of {outcome.updates:,}"],
+            ["publication to version, s", f"{outcome.mean_version_delay_s:.2f}"],
+            ["messages per node and maintenance", f"{outcome.messages_per_node_per_maintenance:,.0f}"],
+        ]
+        return terminal_table(("", "protocol", "vectorised"), rows)
+    rows += [
+        ["legacy, s", f"{outcome.legacy_detection_s:.1f}"],
+        ["overshoot", f"{outcome.max_overshoot:.1%}"],
+        ["orphans (empty wedges)", f"{outcome.orphans:,} ({outcome.empty_wedges})"],
     ]
     if isinstance(outcome, ShippedOutcome):
         rows += [
-            ("notification delay, equal polls for all, s", f"{outcome.uniform_notification_delay_s:.2f}"),
-            ("requests for the same delay", f"{outcome.uniform_requests_at_equal_delay:.1%}"),
-            ("largest share of channels at one bound", f"{outcome.share_at_one_bound:.1%}"),
+            ["notification delay, equal polls for all, s", f"{outcome.uniform_notification_delay_s:.2f}"],
+            ["requests for the same delay", f"{outcome.uniform_requests_at_equal_delay:.1%}"],
+            ["largest share of channels at one bound", f"{outcome.share_at_one_bound:.1%}"],
         ]
     return terminal_table(("", ""), rows)
 

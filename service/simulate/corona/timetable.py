@@ -17,7 +17,7 @@ from service.corona.polling_schedule import (
     revised_schedule,
 )
 from service.simulate.corona.workload import CoronaSetup, SimulatedChannels
-from service.simulate.schedulers.publication_trace import Floats, Ints, first_index_beyond
+from service.simulate.numerics import Floats, Ints, first_index_beyond
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ class Timetable:
     def next_s(self, channel: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll of each ``channel`` after the corresponding time in ``after_s``."""
         row = self.row_at(channel, after_s)
-        found_s = self.in_row_s(row, after_s)
+        found_s = self.next_in_row_s(row, after_s)
         # A poll within rounding distance of a change belongs to the row that ends; the next schedule treats it as done.
         late = np.flatnonzero(found_s > self.end_s[row] + ROUNDING_S)
         while late.size:
             row[late] += 1
-            found_s[late] = self.in_row_s(row[late], after_s[late])
+            found_s[late] = self.next_in_row_s(row[late], after_s[late])
             late = late[found_s[late] > self.end_s[row[late]] + ROUNDING_S]
         return found_s
 
-    def in_row_s(self, row: Ints, after_s: Floats) -> Floats:
+    def next_in_row_s(self, row: Ints, after_s: Floats) -> Floats:
         """Return the time of the first poll after ``after_s`` by the schedule in each ``row``.
 
         The time may be after the end of the row.
@@ -106,39 +106,36 @@ def mean_waits_s(timetable: Timetable, begin_s: float, end_s: float) -> Floats:
     return waited / (end_s - begin_s)
 
 
+_ROW = [
+    *((name, np.int64) for name in ("channel", "size", "first_rank", "ring")),
+    *((name, np.float64) for name in ("start_s", "first_s", "gap_s")),
+]
+
+
 class TimetableBuilder:
     """Collects schedules and builds a timetable from them."""
 
     def __init__(self) -> None:
-        self._lines: list[tuple[int, float, float, float, int, int, int]] = []
+        self._rows: list[tuple[int, int, int, int, float, float, float]] = []
 
-    def write(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
+    def add(self, channel: int, schedule: PollingSchedule, now_s: float, ring: int) -> None:
         """Add a schedule of ``channel`` that applies from ``now_s`` on.
 
         The calls for a channel must be in order of time. ``ring`` is the number of the ring to which the schedule's
         ranks refer.
         """
-        self._lines.append((channel, now_s, schedule.first_s, schedule.gap_s, schedule.size, schedule.first_rank, ring))
+        self._rows.append((channel, schedule.size, schedule.first_rank, ring, now_s, schedule.first_s, schedule.gap_s))
 
     def timetable(self, channels: int) -> Timetable:
         """Return the timetable of all added schedules; ``channels`` is the number of channels."""
-        columns = list(zip(*self._lines, strict=True))
-        channel = np.array(columns[0], dtype=np.int64)
-        start_s, first_s, gap_s = (np.array(column, dtype=np.float64) for column in columns[1:4])
-        size, first_rank, ring = (np.array(column, dtype=np.int64) for column in columns[4:])
-        order = np.lexsort((np.arange(len(channel)), channel))
-        channel, start_s = channel[order], start_s[order]
-        last = np.append(channel[1:] != channel[:-1], True)
+        table = np.array(self._rows, dtype=_ROW)
+        table = table[np.argsort(table["channel"], kind="stable")]
+        columns = {name: table[name].copy() for name, _ in _ROW}
+        last = np.append(np.diff(columns["channel"]) > 0, True)
         return Timetable(
-            rows=np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=channels)))),
-            channel=channel,
-            start_s=start_s,
-            end_s=np.where(last, np.inf, np.append(start_s[1:], np.inf)),
-            first_s=first_s[order],
-            gap_s=gap_s[order],
-            size=size[order],
-            first_rank=first_rank[order],
-            ring=ring[order],
+            rows=np.concatenate(([0], np.cumsum(np.bincount(columns["channel"], minlength=channels)))),
+            end_s=np.where(last, np.inf, np.append(columns["start_s"][1:], np.inf)),
+            **columns,
         )
 
 
@@ -183,4 +180,4 @@ class OwnerSchedules(TimetableBuilder):
 
     def _replace(self, number: int, schedule: PollingSchedule, ring: int, now_s: float) -> None:
         self._present[number] = schedule
-        self.write(number, schedule, now_s, ring)
+        self.add(number, schedule, now_s, ring)

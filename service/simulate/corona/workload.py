@@ -18,17 +18,11 @@ from numpy.typing import NDArray
 
 from service.corona.fleet_policy import FleetPolicy, Goal
 from service.corona.optimizer.node_optimizer import ChannelFactors, FactorTable, factor_table
-from service.model import ChannelId, NodeId, NodeInfo
+from service.model import ChannelId, NodeId
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import balanced_id
-from service.simulate.schedulers.publication_trace import (
-    HOUR_S,
-    MINUTE_S,
-    ZIPF_EXPONENT,
-    Floats,
-    Ints,
-    draw_intervals_s,
-)
+from service.simulate.corona_survey import ZIPF_EXPONENT, draw_intervals_s
+from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
 
 Points = NDArray[np.uint64]
 
@@ -160,11 +154,6 @@ def next_node_id(kind: IdAssignment, existing: list[NodeId], rng: np.random.Gene
     if kind is IdAssignment.BALANCED:
         return balanced_id(existing)
     return hex_id(int(rng.integers(0, np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)))
-
-
-def node_info(node: NodeId) -> NodeInfo:
-    """Return the description that the ring keeps of ``node``."""
-    return NodeInfo(node, epoch=1, name=node[:8], joined_s=0.0)
 
 
 def hex_id(point: int) -> str:

@@ -1,10 +1,10 @@
 """One run of the experiment ``discovery``: 10,000 nodes, matrices of 10,000 pairs, and skewed loads.
 
-The records and transitions of matrices, thresholds, resize requests, home partitions of names, and the choice of the
-matrix for a query are production code. Nodes, delays and workloads are the paper's (Gao and Steenkiste §V and §VI).
+The records and transitions of matrices, thresholds, resize requests, and home partitions of names are production code.
+Nodes, delays, workloads, and the choice of the matrix for a query are the paper's (Gao and Steenkiste §V and §VI).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
@@ -25,10 +25,9 @@ from service.simulate.discovery.queries import (
     RegisteredNames,
     Registrations,
     Scheme,
-    probes_with_memory,
-    slices,
+    probes_with_cache,
 )
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints
 
 RATES = (1000, 2000, 5000, 10_000)
 PARTITIONS = (1, 8, 32, 64, 128, 200)
@@ -162,14 +161,13 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     def measure_registrations(
         which: str, rate_s: int, partitions: int, way: PartitionChoice = PartitionChoice.PAPER
     ) -> RegistrationPoint:
-        limits = MatrixLimits(partitions=partitions)
-        found = _run_registrations(which, names[which], rate_s, limits=limits, way=way, rng=rng)
+        point = _run_registrations(which, names[which], rate_s, partitions, way=way, rng=rng)
         report(f"{which} names, {rate_s:,}/s")
-        return found
+        return point
 
-    fig_9 = [measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES]
+    fig_9 = tuple(measure_registrations(which, rate_s, most) for which, most in FIG_9 for rate_s in RATES)
     known = {point.partitions: point for point in fig_9 if (point.names, point.rate_s) == ("skewed", 5000)}
-    fig_10 = [known.get(most) or measure_registrations("skewed", 5000, most) for most in PARTITIONS]
+    fig_10 = tuple(known.get(most) or measure_registrations("skewed", 5000, most) for most in PARTITIONS)
     two_choices = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.TWO_CHOICES)
     fig_11 = []
     for scheme in Scheme:
@@ -185,41 +183,32 @@ def run(seed: int, report: Callable[[str], None]) -> DiscoveryOutcome:
     sampled = _sample_rates(names["skewed"], rng)
     home = measure_registrations("skewed", 10_000, MOST_PARTITIONS, PartitionChoice.HOME)
     return DiscoveryOutcome(
-        "discovery",
-        seed,
-        tuple(fig_9),
-        tuple(fig_10),
-        tuple(fig_11),
-        sampled,
-        tuple(mixed),
-        home,
-        two_choices,
-        limited,
+        "discovery", seed, fig_9, fig_10, tuple(fig_11), sampled, tuple(mixed), home, two_choices, limited
     )
 
 
 def _run_registrations(
-    which: str, names: Ints, rate_s: int, *, limits: MatrixLimits, way: PartitionChoice, rng: np.random.Generator
+    which: str, names: Ints, rate_s: int, partitions: int, *, way: PartitionChoice, rng: np.random.Generator
 ) -> RegistrationPoint:
     """Register all ``names`` repeatedly until no matrix grows any more, and then once more; return the measurements.
 
     The results cover the first and the last pass. ``which`` is the name of the dataset, ``rate_s`` the number of names
-    per second, and ``way`` how partitions are chosen.
+    per second, ``partitions`` the maximum number of partitions of a matrix, and ``way`` how partitions are chosen.
     """
-    matrices = SimulatedMatrices(limits, rng)
+    matrices = SimulatedMatrices(MatrixLimits(partitions=partitions), rng)
     sent: list[Registrations] = []
-    for growing in (*[limits.partitions > 1] * GROWING_PASSES, False):
+    for growing in (*[partitions > 1] * GROWING_PASSES, False):
         begin_s = sent[-1].last_s + GAP_S if sent else 0.0
         sent.append(Registrations(names, rate_s, begin_s, matrices, way=way, rng=rng))
         _deliver_all(sent[-1], rate_s, matrices, grow=growing)
-        if limits.partitions == 1:
+        if partitions == 1:
             break
     accepted_counts = sent[-1].accepted_counts
     return RegistrationPoint(
         names=which,
         way=way,
         rate_s=rate_s,
-        partitions=limits.partitions,
+        partitions=partitions,
         initial=float(sent[0].succeeds.mean()),
         success=float(sent[-1].succeeds.mean()),
         cv=float(accepted_counts.std() / accepted_counts.mean()),
@@ -233,10 +222,20 @@ def _deliver_all(sent: Registrations, rate_s: int, matrices: SimulatedMatrices, 
     length_s = min(SLICE_S, SLICE_MESSAGES / (rate_s * PAIRS_PER_NAME))
     if not grow and sent.way is PartitionChoice.PAPER:
         length_s = CACHED_MESSAGES / (rate_s * PAIRS_PER_NAME)
-    for end_s in slices(sent.first_s, sent.last_s, length_s):
-        matrices.complete_growth(end_s - length_s)
-        sent.until(end_s, grow=grow)
+    for end_s in _slices(matrices, sent.first_s, sent.last_s, length_s):
+        sent.process_until(end_s, grow=grow)
     matrices.complete_growth(sent.last_s + GAP_S)
+
+
+def _slices(matrices: SimulatedMatrices, begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
+    """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered.
+
+    At the beginning of each, the growth of the matrices whose new cells are available is completed.
+    """
+    for place in range(1, int((end_s - begin_s) / length_s) + 2):
+        slice_end_s = begin_s + place * length_s
+        matrices.complete_growth(slice_end_s - length_s)
+        yield slice_end_s
 
 
 def _run_queries(
@@ -248,28 +247,27 @@ def _run_queries(
     them.
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=QUERIED_PARTITIONS, replicas=UNLIMITED_REPLICAS), rng)
-    registered = Registrations(names, 2000, 0.0, matrices, rng=rng)
-    _deliver_all(registered, 2000, matrices, grow=True)
-    begin_s = registered.last_s + GAP_S
-    asked: FullQueries | LimitedQueries
+    registrations = Registrations(names, 2000, 0.0, matrices, rng=rng)
+    _deliver_all(registrations, 2000, matrices, grow=True)
+    begin_s = registrations.last_s + GAP_S
+    sent_queries: FullQueries | LimitedQueries
     if scheme is None:
-        asked = LimitedQueries(
-            queries, rate_s, begin_s, matrices, registered_names=RegisteredNames(registered), rng=rng
+        sent_queries = LimitedQueries(
+            queries, rate_s, begin_s, matrices, registered_names=RegisteredNames(registrations), rng=rng
         )
     else:
-        asked = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
+        sent_queries = FullQueries(queries, rate_s, begin_s, matrices, scheme=scheme, rng=rng)
     length_s = min(SLICE_S, SLICE_MESSAGES / 10 / rate_s)
-    for end_s in slices(begin_s, asked.last_s, length_s):
-        matrices.complete_growth(end_s - length_s)
-        asked.until(end_s)
+    for end_s in _slices(matrices, begin_s, sent_queries.last_s, length_s):
+        sent_queries.process_until(end_s)
     matrices.complete_growth(np.inf)
     return QueryPoint(
         scheme=scheme or Scheme.OPTIMISED,
         rate_s=rate_s,
-        success=float(asked.succeeds.mean()),
+        success=float(sent_queries.succeeds.mean()),
         replicas=int(matrices.replicas.max()),
-        messages=float(asked.messages.mean()),
-        one_partition=float((asked.messages == 1).mean()),
+        messages=float(sent_queries.messages.mean()),
+        one_partition=float((sent_queries.messages == 1).mean()),
     )
 
 
@@ -279,16 +277,15 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
     ``scheme`` decides which matrix a query uses.
     """
     matrices = SimulatedMatrices(MIXED, rng)
-    registered = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
-    asked = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
-    for end_s in slices(0.0, max(registered.last_s, asked.last_s), 0.02):
-        matrices.complete_growth(end_s - 0.02)
-        registered.until(end_s, grow=True)
-        asked.until(end_s)
+    registrations = Registrations(names, MIXED_RATES[0], 0.0, matrices, rng=rng)
+    sent_queries = FullQueries(queries, MIXED_RATES[1], 0.0, matrices, scheme=scheme, rng=rng)
+    for end_s in _slices(matrices, 0.0, max(registrations.last_s, sent_queries.last_s), 0.02):
+        registrations.process_until(end_s, grow=True)
+        sent_queries.process_until(end_s)
     matrices.complete_growth(np.inf)
     sizes, counts = np.unique(np.stack([matrices.partitions, matrices.replicas]), axis=1, return_counts=True)
-    messages = registered.messages()
-    registration_s, query_s = registered.response_s(), asked.response_s()
+    messages = registrations.messages()
+    registration_s, query_s = registrations.response_s(), sent_queries.response_s()
     return MixedLoadResult(
         scheme=scheme,
         single=float(((matrices.partitions == 1) & (matrices.replicas == 1)).mean()),
@@ -298,17 +295,17 @@ def _run_mixed(scheme: Scheme, names: Ints, queries: QueryWorkload, rng: np.rand
         registration_messages=float(messages.mean()),
         most_registration_messages=int(messages.max()),
         least_registration_messages=float((messages == PAIRS_PER_NAME).mean()),
-        query_messages=float(asked.messages.mean()),
-        one_partition=float((asked.messages == 1).mean()),
+        query_messages=float(sent_queries.messages.mean()),
+        one_partition=float((sent_queries.messages == 1).mean()),
         registration_s=float(registration_s.mean()),
         query_s=float(query_s.mean()),
         registration_quantiles_s=_quantiles(registration_s),
         query_quantiles_s=_quantiles(query_s),
         message_quantiles=(
             tuple(int(value) for value in _quantiles(messages)),
-            tuple(int(value) for value in _quantiles(asked.messages)),
+            tuple(int(value) for value in _quantiles(sent_queries.messages)),
         ),
-        probes=probes_with_memory(queries, matrices, rng),
+        probes=probes_with_cache(queries, matrices, rng),
     )
 
 
@@ -323,17 +320,11 @@ def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, f
     """
     matrices = SimulatedMatrices(MatrixLimits(partitions=MOST_PARTITIONS), rng)
     sent = Registrations(names, 2000, 0.0, matrices, rng=rng)
-    watched = []
-    for place, end_s in enumerate(slices(0.0, 15.0, SLICE_S), start=1):
-        matrices.complete_growth(end_s - SLICE_S)
-        sent.until(end_s, grow=True)
+    partitions = np.array((0, 15, 31))
+    sampled = []
+    for place, end_s in enumerate(_slices(matrices, 0.0, 15.0, SLICE_S), start=1):
+        sent.process_until(end_s, grow=True)
         if place % 10 == 0:
-            watched.append(_rates(sent, matrices, (0, 15, 31), end_s))
-    return tuple(watched)
-
-
-def _rates(
-    sent: Registrations, matrices: SimulatedMatrices, partitions: Sequence[int], now_s: float
-) -> tuple[float, float, float]:
-    first, middle, last = sent.observed_s(0, partitions, now_s) * (np.array(partitions) < matrices.partitions[0])
-    return float(first), float(middle), float(last)
+            rates = sent.observed_s(0, partitions, end_s) * (partitions < matrices.partitions[0])
+            sampled.append((float(rates[0]), float(rates[1]), float(rates[2])))
+    return tuple(sampled)

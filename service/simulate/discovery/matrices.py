@@ -13,6 +13,7 @@ the delays of the necessary messages. Nodes observe rates (§V.A).
 Deviation: cells are mapped to nodes by a 64-bit mixing function instead of SHA-1, which would take a minute per run.
 """
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
 import msgspec
@@ -24,13 +25,12 @@ from service.discovery.matrix import (
     CellLoad,
     Matrix,
     MatrixLimits,
-    MatrixSize,
     ResizeKind,
     ResizeRequest,
     after_request,
     resize_requests,
 )
-from service.simulate.schedulers.publication_trace import Floats, Ints
+from service.simulate.numerics import Floats, Ints, mix_bits, ranges
 
 ATTRIBUTES = 50
 VALUES = 200
@@ -64,6 +64,10 @@ class QueryWorkload(msgspec.Struct, frozen=True):
     def count(self) -> int:
         """Return the number of queries."""
         return len(self.begin) - 1
+
+    def pairs_of(self, query: int) -> list[int]:
+        """Return the pairs of one query."""
+        return list(self.pair[self.begin[query] : self.begin[query + 1]].tolist())
 
     def first(self, count: int) -> "QueryWorkload":
         """Return the first ``count`` queries."""
@@ -160,9 +164,7 @@ def node_of(pair: Ints, partition: Ints, replica: Ints, salt: int) -> Ints:
         mixed = np.asarray(pair, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed += np.asarray(partition, dtype=np.uint64) << np.uint64(20)
         mixed += np.asarray(replica, dtype=np.uint64) + np.uint64(salt << 40)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-        mixed ^= mixed >> np.uint64(31)
+        mixed = mix_bits(mixed)
     return ((mixed >> np.uint64(32)) * np.uint64(NODES) >> np.uint64(32)).astype(np.int64)
 
 
@@ -181,7 +183,7 @@ class RateWindows:
         oldest = self._times[node * WINDOW + self._count[node] % WINDOW]
         return np.asarray(WINDOW / np.maximum(time_s - oldest, 1e-9))
 
-    def rates_per_s(self, node: Ints, time_s: Floats) -> Floats:
+    def record_messages(self, node: Ints, time_s: Floats) -> Floats:
         """Record a message at each ``node``, in order of time.
 
         Return the rate that the node observes with this message. The rate is ``WINDOW`` divided by the time since the
@@ -191,7 +193,7 @@ class RateWindows:
         of, at = node[order], time_s[order]
         first = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if len(of) else np.zeros(0, dtype=np.int64)
         sizes = np.diff(np.append(first, len(of)))
-        nth = np.arange(len(of)) - np.repeat(first, sizes)
+        nth = ranges(0, sizes)
         slot = of * WINDOW + (self._count[of] + nth) % WINDOW
         before = self._times[slot]
         late = np.flatnonzero(nth >= WINDOW)
@@ -208,10 +210,6 @@ COPY = 3
 """Sequential messages until new partitions are available (2: request, confirm) and new replicas (3: also copy)."""
 
 
-UNGROWN = MatrixSize()
-UNBEGUN = MatrixSize(0, 0, ())
-
-
 class SimulatedMatrices:
     """The matrices of all attribute-value pairs, which grow with their load."""
 
@@ -222,32 +220,27 @@ class SimulatedMatrices:
         self.growing = np.zeros(PAIRS, dtype=np.bool_)
         self.begun = np.zeros(PAIRS, dtype=np.bool_)
         """Whether a name with the pair was registered."""
-        self.growths = 0
         self.salt = int(rng.integers(2**20))
         self._rng = rng
         self._records: dict[int, Matrix] = {}
-        self._growing: dict[int, float] = {}
+        self._ready_s: dict[int, float] = {}
+        """When the new cells of each growing matrix are available."""
 
     def complete_growth(self, now_s: float) -> None:
         """Complete the growth of the matrices whose new cells are available by ``now_s``.
 
         Clients see the new sizes from then on.
         """
-        for pair in [pair for pair, ready_s in self._growing.items() if ready_s <= now_s]:
-            del self._growing[pair]
+        for pair in [pair for pair, ready_s in self._ready_s.items() if ready_s <= now_s]:
+            del self._ready_s[pair]
             self.growing[pair] = False
             record = msgspec.structs.replace(self._records[pair], settled=True)
             self._records[pair] = record
             self.partitions[pair], self.replicas[pair] = record.size.partitions, record.size.replicas
 
-    def size_of(self, pair: int) -> MatrixSize:
-        """Return the size of a pair's matrix; it has no partitions if no name with the pair has been registered."""
-        if not self.begun[pair]:
-            return UNBEGUN
-        record = self._records.get(pair)
-        if record is None:
-            return UNGROWN
-        return MatrixSize(0, int(self.partitions[pair]), record.size.rows[: self.replicas[pair]])
+    def partitions_of(self, pairs: Iterable[int]) -> dict[int, int]:
+        """Return the number of partitions of each pair's matrix; 0 if no name with the pair has been registered."""
+        return {pair: int(self.partitions[pair]) if self.begun[pair] else 0 for pair in pairs}
 
     def report_registrations(self, pair: Ints, partition: Ints, names: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by registrations, and begin to grow the matrices of overloaded cells.
@@ -255,40 +248,35 @@ class SimulatedMatrices:
         ``names`` has the number of names in each cell, and ``rate_s`` the cell's registrations per second.
         """
         self.begun[pair] = True
-        hot = np.flatnonzero((rate_s >= self.limits.registrations_s) | (names >= self.limits.names))
-        hot = hot[(self.partitions[pair[hot]] < self.limits.partitions) & ~self.growing[pair[hot]]]
         few_queries_s = self.limits.queries_s * self.limits.low
-        for of, column, held, observed_s in zip(
-            *(part[hot].tolist() for part in (pair, partition, names, rate_s)), strict=True
-        ):
-            if of not in self._growing:
-                self._request_growth(CellLoad(held, observed_s, few_queries_s), of, CellAddress(str(of), column), now_s)
+        is_overloaded = (rate_s >= self.limits.registrations_s) | (names >= self.limits.names)
+        is_overloaded &= (self.partitions[pair] < self.limits.partitions) & ~self.growing[pair]
+        for at in np.flatnonzero(is_overloaded):
+            load = CellLoad(int(names[at]), float(rate_s[at]), few_queries_s)
+            self._request_growth(load, int(pair[at]), int(partition[at]), 0, now_s)
 
     def report_queries(self, pair: Ints, partition: Ints, replica: Ints, rate_s: Floats, now_s: float) -> None:
         """Report the load of cells by queries, and begin to grow the matrices of overloaded cells.
 
         Cells are given by their pair, partition and replica. ``rate_s`` has the queries per second at each cell.
         """
-        hot = np.flatnonzero(rate_s >= self.limits.queries_s)
-        hot = hot[(self.replicas[pair[hot]] < self.limits.replicas) & ~self.growing[pair[hot]]]
         few_names_s = self.limits.registrations_s * self.limits.low
-        for of, column, row, observed_s in zip(
-            *(part[hot].tolist() for part in (pair, partition, replica, rate_s)), strict=True
-        ):
-            if of not in self._growing:
-                self._request_growth(CellLoad(0, few_names_s, observed_s), of, CellAddress(str(of), column, row), now_s)
+        is_overloaded = (rate_s >= self.limits.queries_s) & (self.replicas[pair] < self.limits.replicas)
+        for at in np.flatnonzero(is_overloaded & ~self.growing[pair]):
+            load = CellLoad(0, few_names_s, float(rate_s[at]))
+            self._request_growth(load, int(pair[at]), int(partition[at]), int(replica[at]), now_s)
 
-    def _request_growth(self, load: CellLoad, pair: int, place: CellAddress, now_s: float) -> None:
-        before = self._records.get(pair, Matrix())
-        for kind in resize_requests(load, self.limits):
-            after = after_request(before, ResizeRequest(kind, place), self.limits)
-            if after is before:
-                continue
-            self._records[pair] = after
-            self._growing[pair] = now_s + self._growth_delay_s(kind, before, after)
-            self.growing[pair] = True
-            self.growths += 1
+    def _request_growth(self, load: CellLoad, pair: int, partition: int, replica: int, now_s: float) -> None:
+        if self.growing[pair]:
             return
+        before, cell = self._records.get(pair, Matrix()), CellAddress(str(pair), partition, replica)
+        for kind in resize_requests(load, self.limits):
+            after = after_request(before, ResizeRequest(kind, cell), self.limits)
+            if after is not before:
+                self._records[pair] = after
+                self._ready_s[pair] = now_s + self._growth_delay_s(kind, before, after)
+                self.growing[pair] = True
+                return
 
     def _growth_delay_s(self, kind: ResizeKind, before: Matrix, after: Matrix) -> float:
         if kind is ResizeKind.INC_P:

@@ -10,13 +10,13 @@ partitions have the same density of names: :func:`partitions_to_ask`. (Productio
 of a query: :mod:`service.discovery.matrix_search`.)
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from service.discovery.matrix import MatrixSize, PairKey, home_partition
+from service.discovery.matrix import home_partition
 from service.simulate.discovery.matrices import (
     DELAY_S,
     NODES,
@@ -27,7 +27,7 @@ from service.simulate.discovery.matrices import (
     SimulatedMatrices,
     node_of,
 )
-from service.simulate.schedulers.publication_trace import Bools, Floats, Ints
+from service.simulate.numerics import Bools, Floats, Ints, ranges
 
 
 class PartitionChoice(StrEnum):
@@ -74,25 +74,23 @@ class Registrations:
         """The simulated time of the first message."""
         return float(self._chosen_s.min())
 
-    def observed_s(self, pair: int, partitions: Sequence[int], now_s: float) -> Floats:
+    def observed_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
         """Return the messages per second that nodes observe at ``now_s``, for these partitions of a pair's matrix."""
-        partition = np.array(partitions)
-        pairs = np.full(len(partition), pair)
-        node = node_of(pairs, partition, np.zeros_like(partition), self._matrices.salt)
-        return self.windows.current_rates_per_s(node, np.full(len(partition), now_s))
+        node = node_of(np.full_like(partitions, pair), partitions, np.zeros_like(partitions), self._matrices.salt)
+        return self.windows.current_rates_per_s(node, np.full(len(partitions), now_s))
 
     @property
     def last_s(self) -> float:
         """The simulated arrival time of the last message."""
         return float(self._arrives_s.max())
 
-    def until(self, end_s: float, *, grow: bool) -> None:
+    def process_until(self, end_s: float, *, grow: bool) -> None:
         """Process all messages that arrive until ``end_s``.
 
         If ``grow``, the matrices of overloaded cells begin to grow.
         """
-        self._choose(self._choosing.until(end_s))
-        self._arrive(self._arriving.until(end_s), end_s, grow=grow)
+        self._choose(self._choosing.take_until(end_s))
+        self._arrive(self._arriving.take_until(end_s), end_s, grow=grow)
 
     def messages(self) -> Ints:
         """Return the number of messages that the registration of each name takes."""
@@ -103,7 +101,7 @@ class Registrations:
 
         A registration first asks for the sizes of matrices, and then sends all its messages in parallel.
         """
-        longest = slowest(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
+        longest = slowest_round_trips(self.replicas, self._rng) + self._rng.gamma(2, DELAY_S, len(self.pair))
         per_name: Floats = longest.reshape(len(self.succeeds), -1).max(axis=1)
         return per_name[self.succeeds]
 
@@ -131,10 +129,11 @@ class Registrations:
         return np.asarray(np.maximum(self.accepted_counts[node] / limits.names, rate / limits.registrations_s))
 
     def _arrive(self, which: Ints, end_s: float, *, grow: bool) -> None:
-        which, replica = repeat_with_index(which, self.replicas[which])
+        replicas = self.replicas[which]
+        which, replica = np.repeat(which, replicas), ranges(0, replicas)
         pair, partition = self.pair[which], self.partition[which]
         node = node_of(pair, partition, replica, self._matrices.salt)
-        rates = self.windows.rates_per_s(node, self._arrives_s[which])
+        rates = self.windows.record_messages(node, self._arrives_s[which])
         refused = self._refused(pair, node, rates)
         self.succeeds[self._name[which[refused]]] = False
         self.accepted_counts += np.bincount(node[~refused], minlength=NODES)
@@ -173,33 +172,16 @@ class TimedEvents:
         self._sorted_s = at_s[self._order]
         self._done = 0
 
-    def until(self, end_s: float) -> Ints:
+    def take_until(self, end_s: float) -> Ints:
         """Return the indexes of the events before ``end_s`` that no earlier call returned."""
         begin, self._done = self._done, int(np.searchsorted(self._sorted_s, end_s))
         return np.asarray(self._order[begin : self._done])
 
 
-def repeat_with_index(which: Ints, counts: Ints) -> tuple[Ints, Ints]:
-    """Repeat each element of ``which`` as often as the corresponding number in ``counts``.
-
-    Return the elements, and the number of each copy, counted from 0 for each element.
-    """
-    if counts.max(initial=1) == 1:
-        return which, np.zeros_like(which)
-    return np.repeat(which, counts), np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-def slowest(counts: Ints, rng: np.random.Generator) -> Floats:
+def slowest_round_trips(counts: Ints, rng: np.random.Generator) -> Floats:
     """Return the longest round-trip time in seconds of n parallel messages, for each n in ``counts``."""
     times = rng.gamma(2, DELAY_S, int(counts.sum())) + rng.exponential(SERVICE_S, int(counts.sum()))
     return np.asarray(np.maximum.reduceat(times, np.cumsum(counts) - counts))
-
-
-def slices(begin_s: float, end_s: float, length_s: float) -> Iterator[float]:
-    """Yield the end times of consecutive intervals of ``length_s`` from ``begin_s`` until ``end_s`` is covered."""
-    count = int((end_s - begin_s) / length_s) + 1
-    for place in range(1, count + 1):
-        yield begin_s + place * length_s
 
 
 CLIENTS = 16
@@ -235,7 +217,7 @@ class SimulatedQueries:
         """
         replica = (self._rng.random(len(query)) * replicas).astype(np.int64)
         node = node_of(pair, partition, replica, self._matrices.salt)
-        rates = self._windows.rates_per_s(node, at_s)
+        rates = self._windows.record_messages(node, at_s)
         self.succeeds[query[rates > self._matrices.limits.queries_s]] = False
         self._matrices.report_queries(pair, partition, replica, rates, end_s)
 
@@ -256,7 +238,7 @@ class FullQueries(SimulatedQueries):
         super().__init__(queries.count, matrices, rng)
         self._queries, self._scheme = queries, scheme
         probes = np.diff(queries.begin) if scheme is Scheme.OPTIMISED else np.ones(queries.count, dtype=np.int64)
-        self._probing_s = slowest(probes, rng)
+        self._probing_s = slowest_round_trips(probes, rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count))
         self._arrives_s = sent_s + self._probing_s + rng.exponential(DELAY_S, queries.count)
         self.last_s = float(self._arrives_s.max())
@@ -265,11 +247,12 @@ class FullQueries(SimulatedQueries):
         self._replicas = np.ones(queries.count, dtype=np.int64)
         self._choosing, self._arriving = TimedEvents(sent_s + self._probing_s), TimedEvents(self._arrives_s)
 
-    def until(self, end_s: float) -> None:
+    def process_until(self, end_s: float) -> None:
         """Process all queries that are sent until ``end_s``."""
-        self._choose(self._choosing.until(end_s))
-        arriving = self._arriving.until(end_s)
-        query, partition = repeat_with_index(arriving, self.messages[arriving])
+        self._choose(self._choosing.take_until(end_s))
+        arriving = self._arriving.take_until(end_s)
+        messages = self.messages[arriving]
+        query, partition = np.repeat(arriving, messages), ranges(0, messages)
         self._process_at_cells(
             query, self.pair[query], partition, self._replicas[query], at_s=self._arrives_s[query], end_s=end_s
         )
@@ -279,33 +262,28 @@ class FullQueries(SimulatedQueries):
 
         A query first asks for the sizes of matrices, and then asks all partitions of one matrix in parallel.
         """
-        return (self._probing_s + slowest(self.messages, self._rng))[self.succeeds]
+        return (self._probing_s + slowest_round_trips(self.messages, self._rng))[self.succeeds]
 
     def _choose(self, which: Ints) -> None:
-        begin, length = self._queries.begin[which], np.diff(self._queries.begin)[which]
         draws = self._rng.integers(2**32, size=len(which))
         if self._scheme is Scheme.RANDOM:
+            begin, length = self._queries.begin[which], np.diff(self._queries.begin)[which]
             self.pair[which] = self._queries.pair[begin + draws % length]
         else:
-            sizes = self._matrices.size_of
-            for query, first, count, draw in zip(
-                *(part.tolist() for part in (which, begin, length, draws)), strict=True
-            ):
-                pairs = self._queries.pair[first : first + count].tolist()
-                self.pair[query] = int(choose_matrix({str(pair): sizes(pair) for pair in pairs}, draw))
+            for query, draw in zip(which.tolist(), draws.tolist(), strict=True):
+                self.pair[query] = choose_matrix(self._matrices.partitions_of(self._queries.pairs_of(query)), draw)
         self.messages[which] = self._matrices.partitions[self.pair[which]]
         self._replicas[which] = self._matrices.replicas[self.pair[which]]
 
 
-def probes_with_memory(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
+def probes_with_cache(queries: QueryWorkload, matrices: SimulatedMatrices, rng: np.random.Generator) -> float:
     """Return the mean number of requests for matrix sizes per query, if clients cache the sizes they receive."""
-    known: list[dict[str, MatrixSize]] = [{} for _ in range(CLIENTS)]
+    known: list[dict[int, int]] = [{} for _ in range(CLIENTS)]
     probes = 0
     draws = rng.integers(2**32, size=queries.count).tolist()
     for query, client in enumerate(rng.integers(CLIENTS, size=queries.count).tolist()):
-        pairs = [str(pair) for pair in queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()]
-        while (unknown := size_to_learn(pairs, known[client], draws[query])) is not None:
-            known[client][unknown] = matrices.size_of(int(unknown))
+        while (unknown := size_to_learn(queries.pairs_of(query), known[client], draws[query])) is not None:
+            known[client] |= matrices.partitions_of([unknown])
             probes += 1
     return probes / queries.count
 
@@ -326,14 +304,14 @@ class RegisteredNames:
         self._begin = np.searchsorted(registered.pair[self._order], np.arange(registered.pair.max() + 2))
         self._bits: dict[int, Any] = {}
 
-    def spread(self, pairs: list[int], asked: int, partitions: int) -> Ints:
-        """Return the number of matching names in each partition of the matrix of the pair ``asked``.
+    def spread(self, pairs: list[int], pair: int, partitions: int) -> Ints:
+        """Return the number of matching names in each partition of the matrix of ``pair``.
 
         A name matches if it has all ``pairs``. ``partitions`` is the number of partitions of this matrix.
         """
-        bits = np.bitwise_and.reduce([self._names_with(pair) for pair in pairs])
+        bits = np.bitwise_and.reduce([self._names_with(each) for each in pairs])
         names = np.flatnonzero(np.unpackbits(bits, count=len(self._registered.succeeds)))
-        slots = self._registrations_with(asked)
+        slots = self._registrations_with(pair)
         where = slots[np.searchsorted(slots // PAIRS_PER_NAME, names)]
         return np.asarray(np.bincount(self._registered.partition[where], minlength=partitions))
 
@@ -367,26 +345,26 @@ class LimitedQueries(SimulatedQueries):
         rng: np.random.Generator,
     ) -> None:
         super().__init__(queries.count, matrices, rng)
-        probing_s = slowest(np.diff(queries.begin), rng)
+        probing_s = slowest_round_trips(np.diff(queries.begin), rng)
         sent_s = begin_s + np.cumsum(rng.exponential(1 / rate_s, queries.count)) + probing_s
         draws = rng.integers(2**32, size=queries.count).tolist()
-        asked: list[tuple[int, int, int, float]] = []
+        requests: list[tuple[int, int, int, float]] = []
         for query, draw in enumerate(draws):
-            pairs = queries.pair[queries.begin[query] : queries.begin[query + 1]].tolist()
-            pair = int(choose_matrix({str(pair): matrices.size_of(pair) for pair in pairs}, draw))
+            pairs = queries.pairs_of(query)
+            pair = choose_matrix(matrices.partitions_of(pairs), draw)
             count = int(matrices.partitions[pair])
             spread = registered_names.spread(pairs, pair, count) if count > 1 else np.zeros(1, dtype=np.int64)
-            asked += [(query, pair, *each) for each in self._requests_of_query(spread, draw, float(sent_s[query]))]
-        self._query, self._pair, self._partition = np.array([message[:3] for message in asked]).T
-        self._at_s = np.array([at_s for *_, at_s in asked])
+            requests += [(query, pair, *each) for each in self._requests_of_query(spread, draw, float(sent_s[query]))]
+        self._query, self._pair, self._partition = np.array([message[:3] for message in requests]).T
+        self._at_s = np.array([at_s for *_, at_s in requests])
         self.last_s = float(self._at_s.max())
         """Arrival time of the last message."""
         self.messages = np.bincount(self._query, minlength=queries.count)
         self._moments = TimedEvents(self._at_s)
 
-    def until(self, end_s: float) -> None:
+    def process_until(self, end_s: float) -> None:
         """Process all queries that are sent until ``end_s``."""
-        which = self._moments.until(end_s)
+        which = self._moments.take_until(end_s)
         pair = self._pair[which]
         replicas = self._matrices.replicas[pair]
         self._process_at_cells(
@@ -404,47 +382,49 @@ class LimitedQueries(SimulatedQueries):
         matches = 0
         while needed := min(partitions_to_ask(len(result), matches, LIMIT), len(spread) - len(result)):
             arrives_s = sent_s + self._rng.exponential(DELAY_S)
-            asked = [(draw + len(result) + place) % len(spread) for place in range(needed)]
-            result += [(partition, arrives_s) for partition in asked]
-            matches += int(spread[asked].sum())
-            sent_s += float(slowest(np.array([needed]), self._rng)[0])
+            requests = [(draw + len(result) + place) % len(spread) for place in range(needed)]
+            result += [(partition, arrives_s) for partition in requests]
+            matches += int(spread[requests].sum())
+            sent_s += float(slowest_round_trips(np.array([needed]), self._rng)[0])
         return result
 
 
-def size_to_learn(pairs: Iterable[PairKey], known: Mapping[PairKey, MatrixSize], draw: int) -> PairKey | None:
-    """Return the AV-pair whose matrix size must be read next, before a matrix is chosen.
+def size_to_learn(pairs: Iterable[int], known: Mapping[int, int], draw: int) -> int | None:
+    """Return the pair whose matrix size must be read next, before a matrix is chosen.
 
-    The result is None if the known sizes suffice. ``known`` are the sizes known so far. They suffice if they include a
-    matrix with a single partition, or all matrices. The random number ``draw`` selects one of several pairs. Deviation:
-    the paper reads all sizes at once; most matrices have one partition, so the first size usually suffices.
+    The result is None if the known sizes suffice. ``known`` has the known numbers of partitions by pair. They suffice
+    if they include a matrix with a single partition, or all matrices. The random number ``draw`` selects one of several
+    pairs. Deviation: the paper reads all sizes at once; most matrices have one partition, so the first size usually
+    suffices.
     """
-    pairs = sorted(pairs)
-    if any(known[pair].partitions == 1 for pair in pairs if pair in known):
-        return None
+    pairs = sorted(pairs, key=str)
     unknown = [pair for pair in pairs if pair not in known]
-    return unknown[draw % len(unknown)] if unknown else None
+    if not unknown or any(known.get(pair) == 1 for pair in pairs):
+        return None
+    return unknown[draw % len(unknown)]
 
 
-def choose_matrix(sizes: Mapping[PairKey, MatrixSize], draw: int) -> PairKey:
-    """Return the AV-pair whose matrix is to be searched, because it has the fewest partitions.
+def choose_matrix(partitions: Mapping[int, int], draw: int) -> int:
+    """Return the pair whose matrix is to be searched, because it has the fewest partitions.
 
-    If several matrices have equally few, the random number ``draw`` selects one of them.
+    ``partitions`` has the numbers of partitions by pair. If several matrices have equally few, the random number
+    ``draw`` selects one of them.
     """
-    fewest = min(size.partitions for size in sizes.values())
-    best = sorted(pair for pair, size in sizes.items() if size.partitions == fewest)
+    fewest = min(partitions.values())
+    best = sorted((pair for pair, count in partitions.items() if count == fewest), key=str)
     return best[draw % len(best)]
 
 
-def partitions_to_ask(asked: int, matches: int, limit: int) -> int:
+def partitions_to_ask(answered: int, matches: int, limit: int) -> int:
     """Return how many more partitions to ask in the next round.
 
-    So far, ``asked`` partitions have been asked and have returned ``matches`` matches; ``limit`` matches are wanted.
+    So far, ``answered`` partitions have returned ``matches`` matches; ``limit`` matches are wanted.
     The first round asks one partition; each later round asks at most as many as have been asked before. Deviation: the
     paper leaves open how many partitions are enough.
     """
     if matches >= limit:
         return 0
-    if not asked:
+    if not answered:
         return 1
-    needed = -(-(limit - matches) * asked // matches) if matches else asked
-    return min(needed, asked)
+    needed = -(-(limit - matches) * answered // matches) if matches else answered
+    return min(needed, answered)

@@ -5,8 +5,6 @@ The figures are of one run of each task, counted on a real Redis; a test compare
 
 from typing import NamedTuple
 
-import msgspec
-
 
 class RedisCost(NamedTuple):
     """The cost of one run of a task: commands, also those in scripts, and the bytes of requests and replies."""
@@ -57,37 +55,3 @@ PROCESS_BYTES = 75e6
 """A worker process without channels; its parser processes belong to polls."""
 SCHEDULED_CHANNEL_BYTES = 1_200
 """What a worker keeps of a channel that it has polled, besides the protocol's state."""
-
-
-class Activity(msgspec.Struct, frozen=True):
-    """What happens in a whole fleet in a second."""
-
-    inbox_messages: float
-    inbox_bytes: float
-    ownerships: float
-    versions: float
-    ring_readings: float
-
-
-def redis_costs(
-    activity: Activity, *, nodes: int, channels: int, public_channels: int, lease_s: float, interval_s: float
-) -> dict[str, RedisCost]:
-    """Return what a whole fleet costs Redis in a second, by task."""
-    runs = {
-        "heartbeats": (HEARTBEAT, nodes * 4 / lease_s),
-        "changes of the ring": (RING_CHANGE, activity.ring_readings),
-        "ticks": (TICK, nodes * 4 / interval_s),
-        "maintenance": (MAINTENANCE, nodes / interval_s),
-        "upkeep of matrices": (MATRIX_UPKEEP, nodes / MATRIX_UPKEEP_S),
-        "key groups": (KEYSPACE, KEYSPACES / interval_s),
-        "inboxes at rest": (INBOX_READ, nodes / INBOX_WAIT_S),
-        "messages": (INBOX_MESSAGE, activity.inbox_messages),
-        "ownership": (OWNERSHIP, activity.ownerships),
-        "versions": (VERSION, activity.versions),
-        "full listings": (LISTED_CHANNEL, channels / FULL_LISTING_INTERVAL_S),
-        "names": (REFRESHED_NAME, public_channels / REFRESH_INTERVAL_S),
-    }
-    found = {task: RedisCost(cost.commands * number, cost.bytes * number) for task, (cost, number) in runs.items()}
-    messages = found["messages"]
-    found["messages"] = messages._replace(bytes=messages.bytes + INBOX_COPIES * activity.inbox_bytes)
-    return found

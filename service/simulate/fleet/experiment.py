@@ -1,5 +1,6 @@
 """One forecast: ``coronet simulate fleet``."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from math import ceil, log2
 from typing import NamedTuple
@@ -11,12 +12,13 @@ from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
 from service.corona.update_rates import UpdateEstimate, UpdateHistory
 from service.model import ChannelId
 from service.overlay.ring import RingView
-from service.simulate.corona.protocol_fleet import StoredChannel
+from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, StoredChannel
 from service.simulate.corona.workload import DRAWN_BITS, hex_id
+from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
 from service.simulate.fleet import costs
 from service.simulate.fleet.object_sizes import total_bytes
-from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, SectionFleet, Traffic
-from service.simulate.schedulers.publication_trace import HOUR_S, draw_intervals_s, zipf_subscribers
+from service.simulate.fleet.section_fleet import FLEET_AHEAD_S, HEARTBEATS_PER_LEASE, SectionFleet, Traffic
+from service.simulate.numerics import HOUR_S
 
 STEPS = 5
 MAX_SECTION_BITS = 4
@@ -74,22 +76,18 @@ class ControlLoad(msgspec.Struct, frozen=True):
     redis_bytes_per_s: float
 
 
-class FleetForecast(msgspec.Struct, frozen=True):
+class FleetForecast(ControlLoad, frozen=True):
     """The results of one run.
 
-    The first four fields are :class:`ControlLoad` with churn and updates; ``at_rest`` is without both. ``heal_s`` is
-    the time from the death of a node to the moment at which all polling sets are whole, and ``heal_half_s`` that from
-    the death of half of the nodes; None if longer than two minutes. Messages are those of ``simulated_nodes``,
-    and the fleet has ``scaled_by`` times as many nodes and channels.
+    The load is that with churn and updates; ``at_rest`` is without both. ``heal_s`` is the time from the death of a
+    node to the moment at which all polling sets are whole, and ``heal_half_s`` that from the death of half of the
+    nodes; None if longer than two minutes. Messages are those of ``simulated_nodes``, and the fleet has ``scaled_by``
+    times as many nodes and channels.
     """
 
     experiment: str
     seed: int
     setup: FleetSetup
-    messages_per_node_s: float
-    bytes_per_node_s: float
-    redis_commands_per_s: float
-    redis_bytes_per_s: float
     memory_per_node_bytes: float
     heal_s: float | None
     heal_half_s: float | None
@@ -122,26 +120,23 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
     simulated, window_s = fleet.alive, _WINDOW_INTERVALS * interval_s
     fleet.take_traffic()
     fleet.run_until(fleet.now_s + window_s)
-    rest = Traffic()
-    rest.add(fleet.take_traffic(), 1 / window_s)
+    rest = Traffic().plus(fleet.take_traffic(), 1 / window_s)
     memory = _memory_per_node(setup, fleet)
     set_sizes = [len(node.instructions) for node in simulated]
     report("fleet at rest")
-    changed = Traffic()
-    changed.add(rest)
+    changed = rest
     if setup.updates:
         chosen = rng.choice(sorted(fleet.channels), min(_VERSIONS, len(fleet.channels)), replace=False).tolist()
         for channel in chosen:
             fleet.publish_entry(channel)
-        changed.add(_excess(fleet, rest, window_s), workload.updates_per_s / len(chosen))
+        changed = changed.plus(_excess(fleet, rest, window_s), workload.updates_per_s / len(chosen))
     report("entries published")
     fleet.kill([simulated[int(rng.integers(len(simulated)))].node_id])
-    others = Traffic()
-    others.add(rest, 1 - 1 / len(simulated))
+    others = Traffic().plus(rest, 1 - 1 / len(simulated))
     heal_s, failure = _heal(fleet, others, window_s)
     fleet.join()
-    failure.add(_excess(fleet, rest, window_s))
-    changed.add(failure, setup.churn * len(simulated) / HOUR_S)
+    failure = failure.plus(_excess(fleet, rest, window_s))
+    changed = changed.plus(failure, setup.churn * len(simulated) / HOUR_S)
     report("a node failed")
     fleet.kill(rng.permutation(fleet.view.ids)[: setup.nodes // 2].tolist())
     heal_half_s, _ = _heal(fleet, rest, 0.0)
@@ -152,10 +147,7 @@ def run(setup: FleetSetup, seed: int, report: Callable[[str], None]) -> FleetFor
         experiment="fleet",
         seed=seed,
         setup=setup,
-        messages_per_node_s=load.messages_per_node_s,
-        bytes_per_node_s=load.bytes_per_node_s,
-        redis_commands_per_s=load.redis_commands_per_s,
-        redis_bytes_per_s=load.redis_bytes_per_s,
+        **msgspec.structs.asdict(load),
         memory_per_node_bytes=memory,
         heal_s=heal_s,
         heal_half_s=heal_half_s,
@@ -213,9 +205,7 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
     """Let ``seconds`` pass; return the traffic since it was last taken, beyond that at rest: ``rest`` in a second."""
     fleet.run_until(fleet.now_s + seconds)
-    found = fleet.take_traffic()
-    found.add(rest, -seconds)
-    return found
+    return fleet.take_traffic().plus(rest, -seconds)
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
@@ -226,8 +216,7 @@ def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | No
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
     traffic = _excess(fleet, rest, then_s)
-    traffic.add(rest, begin_s + then_s - fleet.now_s)
-    return whole_s, traffic
+    return whole_s, traffic.plus(rest, begin_s + then_s - fleet.now_s)
 
 
 def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
@@ -245,31 +234,38 @@ def _load(
     setup: FleetSetup, workload: _Workload, traffic: Traffic, simulated: int, *, churn: float
 ) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
     """Return the fleet's load, and Redis's by task; ``traffic`` is that of ``simulated`` nodes in a second."""
-    all_nodes = setup.nodes / simulated
-    messages, size = sum(traffic.messages.values()), sum(traffic.message_bytes.values())
-    activity = costs.Activity(
-        inbox_messages=traffic.inbox_messages * all_nodes,
-        inbox_bytes=traffic.inbox_bytes * all_nodes,
-        ownerships=traffic.requests["ownership"] * all_nodes,
-        versions=traffic.requests["version"] * all_nodes,
-        ring_readings=2 * churn * setup.nodes / HOUR_S * setup.nodes / setup.nodes_per_worker,
-    )
-    redis = costs.redis_costs(
-        activity,
-        nodes=setup.nodes,
-        channels=setup.channels,
-        public_channels=workload.public,
-        lease_s=setup.lease_s,
-        interval_s=setup.policy.maintenance_interval_s,
-    )
+    interval_s, counts = setup.policy.maintenance_interval_s, traffic.counts
+    all_counts = defaultdict(float, {name: number * setup.nodes / simulated for name, number in counts.items()})
+    ring_readings = 2 * churn * setup.nodes / HOUR_S * setup.nodes / setup.nodes_per_worker
+    runs_per_s = {
+        "heartbeats": (costs.HEARTBEAT, setup.nodes * HEARTBEATS_PER_LEASE / setup.lease_s),
+        "changes of the ring": (costs.RING_CHANGE, ring_readings),
+        "ticks": (costs.TICK, setup.nodes * TICKS_PER_MAINTENANCE / interval_s),
+        "maintenance": (costs.MAINTENANCE, setup.nodes / interval_s),
+        "upkeep of matrices": (costs.MATRIX_UPKEEP, setup.nodes / costs.MATRIX_UPKEEP_S),
+        "key groups": (costs.KEYSPACE, costs.KEYSPACES / interval_s),
+        "inboxes at rest": (costs.INBOX_READ, setup.nodes / costs.INBOX_WAIT_S),
+        "messages": (costs.INBOX_MESSAGE, all_counts["inbox_messages"]),
+        "ownership": (costs.OWNERSHIP, all_counts["ownerships"]),
+        "versions": (costs.VERSION, all_counts["versions"]),
+        "full listings": (costs.LISTED_CHANNEL, setup.channels / costs.FULL_LISTING_INTERVAL_S),
+        "names": (costs.REFRESHED_NAME, workload.public / costs.REFRESH_INTERVAL_S),
+    }
+    redis = {
+        task: costs.RedisCost(cost.commands * number, cost.bytes * number)
+        for task, (cost, number) in runs_per_s.items()
+    }
+    message_bytes = redis["messages"].bytes + costs.INBOX_COPIES * all_counts["inbox_bytes"]
+    redis["messages"] = redis["messages"]._replace(bytes=message_bytes)
+    messages = sum(traffic.messages.values())
     heads = (
-        traffic.inbox_messages * costs.INBOX_HEAD_BYTES
-        + (messages - traffic.inbox_messages) * costs.PEER_MESSAGE_BYTES
-        + traffic.peer_requests * costs.PEER_REQUEST_BYTES
+        counts["inbox_messages"] * costs.INBOX_HEAD_BYTES
+        + (messages - counts["inbox_messages"]) * costs.PEER_MESSAGE_BYTES
+        + counts["peer_requests"] * costs.PEER_REQUEST_BYTES
     )
     load = ControlLoad(
         messages_per_node_s=messages / simulated,
-        bytes_per_node_s=(size + heads) / simulated,
+        bytes_per_node_s=(sum(traffic.message_bytes.values()) + heads) / simulated,
         redis_commands_per_s=sum(cost.commands for cost in redis.values()),
         redis_bytes_per_s=sum(cost.bytes for cost in redis.values()),
     )

@@ -8,7 +8,7 @@ no channels. The fleet's scale is the same without the other channels, because b
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,7 +21,13 @@ from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Val
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id
 from service.simulate.corona.fleet import SimulatedNetwork
-from service.simulate.corona.protocol_fleet import TICKS_PER_MAINTENANCE, ProtocolFleet, ProtocolNode, StoredChannel
+from service.simulate.corona.protocol_fleet import (
+    TICKS_PER_MAINTENANCE,
+    LossyNetwork,
+    ProtocolFleet,
+    ProtocolNode,
+    StoredChannel,
+)
 
 HEARTBEATS_PER_LEASE = 4
 """The same as in workers."""
@@ -43,29 +49,28 @@ _BASELINE = b"1".rjust(1_500, b"0")
 
 @dataclass
 class Traffic:
-    """Messages of the simulated nodes to nodes of other workers, and requests to the store, by kind."""
+    """Messages of the simulated nodes to nodes of other workers, and requests to the store.
+
+    ``counts`` has the numbers of ``inbox_messages``, those of the messages that go through inboxes in Redis, and of
+    their ``inbox_bytes``; of ``peer_requests``, the requests with the other messages, where messages that a worker
+    sends to another at the same time share one; and of ``ownerships`` and ``versions``, requests to the store.
+    """
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By kind."""
     message_bytes: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    inbox_messages: float = 0.0
-    """Those of the messages that go through inboxes in Redis."""
-    inbox_bytes: float = 0.0
-    peer_requests: float = 0.0
-    """Requests with the other messages; messages that a worker sends to another at the same time share one."""
-    requests: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By kind."""
+    counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
-    def add(self, other: "Traffic", factor: float = 1.0) -> None:
-        """Add ``factor`` times another traffic to this one."""
-        for own, others in (
-            (self.messages, other.messages),
-            (self.message_bytes, other.message_bytes),
-            (self.requests, other.requests),
-        ):
-            for kind, number in others.items():
-                own[kind] += factor * number
-        self.inbox_messages += factor * other.inbox_messages
-        self.inbox_bytes += factor * other.inbox_bytes
-        self.peer_requests += factor * other.peer_requests
+    def plus(self, other: "Traffic", factor: float = 1.0) -> "Traffic":
+        """Return the sum of this traffic and ``factor`` times another."""
+        total = Traffic()
+        for traffic, times in ((self, 1.0), (other, factor)):
+            for name in ("messages", "message_bytes", "counts"):
+                sums: defaultdict[str, float] = getattr(total, name)
+                for kind, number in getattr(traffic, name).items():
+                    sums[kind] += times * number
+        return total
 
 
 class SectionFleet(ProtocolFleet):
@@ -87,7 +92,9 @@ class SectionFleet(ProtocolFleet):
         nodes_per_worker: int = 1,
     ) -> None:
         tick_s = policy.maintenance_interval_s / TICKS_PER_MAINTENANCE
-        super().__init__(channels, policy, _Network(rng), tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
+        delays = SimulatedNetwork(0.0, rng)
+        network = LossyNetwork(delays, delays)
+        super().__init__(channels, policy, network, tick_s=tick_s, prompt_s=_READ_S, fleet_ahead_s=FLEET_AHEAD_S)
         self._traffic = Traffic()
         self._section = section
         self._lease_s = lease_s
@@ -176,24 +183,24 @@ class SectionFleet(ProtocolFleet):
         self._traffic.messages[kind] += 1
         self._traffic.message_bytes[kind] += self.bytes_sent - before
         if isinstance(message, URGENT):
-            self._traffic.inbox_messages += 1
-            self._traffic.inbox_bytes += self.bytes_sent - before
+            self._traffic.counts["inbox_messages"] += 1
+            self._traffic.counts["inbox_bytes"] += self.bytes_sent - before
             return
         if self._request_s != self.now_s:
             self._request_s, self._requests = self.now_s, set()
         if workers not in self._requests:
             self._requests.add(workers)
-            self._traffic.peer_requests += 1
+            self._traffic.counts["peer_requests"] += 1
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
         """Count the request, and return the store's answer."""
-        self._traffic.requests["ownership"] += 1
+        self._traffic.counts["ownerships"] += 1
         return super().take_ownership(channel)
 
-    def publish(self, asked: events.Publish) -> events.Event:
+    def publish(self, effect: events.Publish) -> events.Event:
         """Count the request, and return the store's answer."""
-        self._traffic.requests["version"] += 1
-        return super().publish(asked)
+        self._traffic.counts["versions"] += 1
+        return super().publish(effect)
 
     def _members(self, channel: ChannelId) -> list[ProtocolNode]:
         """Return the nodes that should poll a channel according to its owner; none if it has no living owner."""
@@ -235,19 +242,3 @@ class SectionFleet(ProtocolFleet):
             and instruction.schedule == schedule
             for node in members
         )
-
-
-class _Network:
-    """A network without faults; its methods ignore between whom a message passes, and when."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._delays = SimulatedNetwork(0.0, rng)
-
-    def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - no faults
-        return (self.delay_s(now_s),)
-
-    def reaches_store(self, node: NodeId, now_s: float) -> bool:  # noqa: ARG002 - no faults
-        return True
-
-    def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - no faults
-        return self._delays.delay_s() or 0.0

@@ -29,9 +29,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.simulate.location.graph import Edges, ServerDistances
-from service.simulate.location.network import SimulatedOverlay, TapestryMesh, TapestryResult, UpdateAlgorithm
-from service.simulate.location.static_experiment import FilterIndex, shape
+from service.simulate.location.graph import ServerDistances
+from service.simulate.location.network import SimulatedOverlay, TapestryMesh, TapestryResult
+from service.simulate.location.static_experiment import FilterIndex
 
 LEAST_BYTES, MOST_BYTES = 75, 8_690_000
 TAIL_SHARE, TAIL_BYTES, TAIL_ALPHA = 0.002, 133_000, 1.1
@@ -52,7 +52,7 @@ class ReferenceStream(NamedTuple):
     requests: list[tuple[int, int]]
 
 
-def trace(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
+def draw_reference_stream(servers: int, files: int, rng: np.random.Generator) -> ReferenceStream:
     """Draw ``files`` files on the disks of ``servers`` servers, and the requests for them."""
     body = np.exp(rng.normal(MU, SIGMA, 2 * files))
     body = body[body < TAIL_BYTES][:files]
@@ -72,13 +72,13 @@ def _stream(files: int, rng: np.random.Generator) -> list[int]:
     left: list[int] = (np.floor(expected) + (rng.random(files) < expected % 1)).astype(int).tolist()
     stack: list[int] = rng.permutation(files).tolist()
     stream: list[int] = []
-    for draw, luck in zip(
+    for draw, share in zip(
         rng.normal(STACK_MU, STACK_SIGMA, sum(left)).tolist(), rng.random(sum(left)).tolist(), strict=True
     ):
         deepest = min(int(exp(draw)) + AROUND, len(stack) - 1)
         highest = max(0, deepest - 2 * AROUND)
         around = [left[stack[-1 - place]] for place in range(highest, deepest + 1)]
-        chosen = highest + bisect_right(list(accumulate(around)), luck * sum(around))
+        chosen = highest + bisect_right(list(accumulate(around)), share * sum(around))
         file = stack.pop(-1 - min(chosen, deepest))
         left[file] -= 1
         stream.append(file)
@@ -100,17 +100,12 @@ class ServerCaches:
         self._cached: list[OrderedDict[int, None]] = [OrderedDict() for _ in range(servers)]
         self._free = [CACHE_BYTES] * servers
 
-    def read(self, server: int, file: int) -> tuple[list[int], list[int]] | None:
-        """Let a server read a file; return the files added to its cache, and the files evicted from it.
-
-        The result is None if the server already has the file, so that nothing needs to be located.
-        """
+    def read(self, server: int, file: int) -> tuple[list[int], list[int]]:
+        """Let a server read a file; return the files added to its cache, and the files evicted from it."""
         cached, size = self._cached[server], self._sizes[file]
-        if server in self.holders[file]:
-            if file in cached:
-                cached.move_to_end(file)
-            return None
-        if size > CACHE_BYTES:
+        if file in cached:
+            cached.move_to_end(file)
+        if server in self.holders[file] or size > CACHE_BYTES:
             return [], []
         evicted: list[int] = []
         while self._free[server] < size:
@@ -146,24 +141,17 @@ class DynamicResult(msgspec.Struct, frozen=True):
     filter_bytes: int
     pointer_bytes: int
 
-
-class FilterSetup(NamedTuple):
-    """The overlay links of a run, and the parameters of its filters."""
-
-    edges: Edges
-    used: FilterIndex
+    @property
+    def crossed_bytes(self) -> int:
+        """The bytes of all messages, counted once for each edge between domains that a message crosses."""
+        return self.file_bytes + self.query_bytes + self.filter_bytes + self.pointer_bytes
 
 
 class _MethodMeasurements:
     """The measurements of one location method: filters on ``network``, or Tapestry alone if that is None."""
 
-    def __init__(self, distances: ServerDistances, filters: FilterSetup | None) -> None:
-        self.used = filters.used if filters else None
-        self.network = (
-            SimulatedOverlay(distances, filters.edges, shape(filters.used), UpdateAlgorithm.PRODUCT_SOURCE)
-            if filters
-            else None
-        )
+    def __init__(self, index: FilterIndex | None = None, network: SimulatedOverlay | None = None) -> None:
+        self.index, self.network = index, network
         self.routing: list[float] = []
         self.distance: list[float] = []
         self.found = self.failed = self.file_bytes = self.query_bytes = self.filter_bytes = 0
@@ -182,13 +170,13 @@ class _MethodMeasurements:
     def update(self, server: int, come: list[str], gone: list[str]) -> None:
         if self.network:
             before = self.network.crossed_bytes
-            self.network.change(server, come, gone)
+            self.network.change_documents(server, come, gone)
             self.network.deliver_all()
             self.filter_bytes += self.network.crossed_bytes - before
 
     def outcome(self, pointer_bytes: int) -> DynamicResult:
         return DynamicResult(
-            index=self.used,
+            index=self.index,
             reads=len(self.routing),
             routing_stretch=float(np.mean(self.routing)),
             distance_stretch=float(np.mean(self.distance)),
@@ -206,17 +194,18 @@ def run(
     trace: ReferenceStream,
     reads: int,
     rng: np.random.Generator,
-    filters: Sequence[FilterSetup],
+    filters: Sequence[tuple[FilterIndex, SimulatedOverlay]],
 ) -> list[DynamicResult]:
     """Return the results of Tapestry alone, and of each of ``filters``, for the same requests.
 
-    ``reads`` is the number of requests that are measured.
+    ``reads`` is the number of requests that are measured. ``filters`` has the parameters of filters, and an overlay
+    without documents that uses them.
     """
     latency_s, _, crossings = distances.lists
     names = [f"file {number}" for number in range(len(trace.sizes))]
     caches = ServerCaches(distances.servers, trace.sizes, trace.disks)
     tapestry = TapestryMesh(distances, rng)
-    measured = [_MethodMeasurements(distances, None), *(_MethodMeasurements(distances, each) for each in filters)]
+    measured = [_MethodMeasurements(), *(_MethodMeasurements(*each) for each in filters)]
     known: list[set[int]] = [set() for _ in range(distances.servers)]
     pointers, after = 0, 0
     for window in range(WINDOWS):
@@ -235,7 +224,7 @@ def run(
                     way.distance.append(latency_s[server][found.holder] / nearest_s)
                     way.file_bytes += trace.sizes[file] * crossings[found.holder][server]
                     way.query_bytes += found.crossed_bytes
-            come, gone = caches.read(server, file) or ([], [])
+            come, gone = caches.read(server, file)
             known[server] = known[server].union(come).difference(gone)
             pointers += sum(tapestry.publish(server, names[each]) for each in come)
             pointers += sum(tapestry.withdraw(server, names[each]) for each in gone)
@@ -268,7 +257,7 @@ def _update_filters(
         for name in gone:
             tapestry.withdraw(server, name)
         for network in networks:
-            network.change(server, come, gone)
+            network.change_documents(server, come, gone)
     for network in networks:
         network.deliver_all()
     known[:] = here

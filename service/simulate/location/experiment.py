@@ -10,17 +10,18 @@ import msgspec
 import numpy as np
 
 from service.simulate.location import dynamic_experiment, static_experiment
-from service.simulate.location.dynamic_experiment import DynamicResult, FilterSetup, trace
-from service.simulate.location.graph import OverlayKind, distances
-from service.simulate.location.network import UpdateAlgorithm
+from service.simulate.location.dynamic_experiment import DynamicResult, draw_reference_stream
+from service.simulate.location.graph import OverlayKind, draw_distances
+from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm
 from service.simulate.location.static_experiment import (
     ALGORITHMS,
     DEPTHS,
     INDEX_SIZES,
     StaticResult,
-    index,
-    linked,
-    world,
+    filter_index,
+    filter_shape,
+    link_servers,
+    place_documents,
 )
 
 DYNAMIC_SIZES = (INDEX_SIZES[0], INDEX_SIZES[-1])
@@ -58,31 +59,31 @@ def run(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> Locat
 
     ``report`` is called with a text after each part.
     """
-    placed = static(setup, seed, report)
-    return LocationOutcome("location", seed, setup, placed, dynamic(setup, seed, report))
+    placed = run_static(setup, seed, report)
+    return LocationOutcome("location", seed, setup, placed, run_dynamic(setup, seed, report))
 
 
-def static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[StaticResult, ...]:
+def run_static(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[StaticResult, ...]:
     """Run the static experiments, and return their results; ``report`` is called with a text after each."""
     graph_rng, rng, _ = _spawn_generators(seed)
-    placed = world(distances(setup.servers, graph_rng), setup.documents, setup.queries, rng)
+    placed = place_documents(draw_distances(setup.servers, graph_rng), setup.documents, setup.queries, rng)
     outcome: list[StaticResult] = []
-    for found in static_experiment.runs(placed, rng):
+    for found in static_experiment.run_all(placed, rng):
         outcome.append(found)
         report(f"{found.index.overlay}, depth {found.index.depth}")
     return tuple(outcome)
 
 
-def dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[DynamicResult, ...]:
+def run_dynamic(setup: LocationSetup, seed: int, report: Callable[[str], None]) -> tuple[DynamicResult, ...]:
     """Run the dynamic experiments, and return their results; ``report`` is called with a text after each."""
     graph_rng, _, rng = _spawn_generators(seed)
-    graph = distances(setup.servers, graph_rng)
-    stream = trace(setup.servers, setup.files, rng)
-    links = {depth: linked(graph, OverlayKind.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
-    filters = [
-        FilterSetup(links[depth].edges, index(graph, links[depth], index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
-        for depth, index_bytes in DYNAMIC
-    ]
+    graph = draw_distances(setup.servers, graph_rng)
+    stream = draw_reference_stream(setup.servers, setup.files, rng)
+    links = {depth: link_servers(graph, OverlayKind.RESTRICTED, depth, setup.documents, rng) for depth in DEPTHS}
+    filters = []
+    for depth, index_bytes in DYNAMIC:
+        used = filter_index(graph, links[depth], index_bytes, UpdateAlgorithm.PRODUCT_SOURCE)
+        filters.append((used, SimulatedOverlay(graph, links[depth].edges, filter_shape(used), used.updates)))
     outcome = dynamic_experiment.run(graph, stream, setup.reads * setup.servers, rng, filters)
     report("caches")
     return tuple(outcome)

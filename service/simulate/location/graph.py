@@ -20,13 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from service.simulate.numerics import Floats, Ints
 
 DOMAINS, TRANSIT, STUBS = 6, 10, 7
 STUB_SIZES = (8, 16)
@@ -63,18 +60,7 @@ class ServerDistances:
         return self.latency_s.tolist(), self.seconds_per_byte.tolist(), self.crossings.tolist()
 
 
-class _Distances(NamedTuple):
-    """Distances between nodes on the border of domains, as square arrays.
-
-    These nodes are all transit nodes, and the stub nodes that have an edge out of their domain. ``crossings`` is the
-    number of edges between domains on a path.
-    """
-
-    latency_s: Floats
-    crossings: Ints
-
-
-def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
+def draw_distances(servers: int, rng: np.random.Generator) -> ServerDistances:
     """Draw a transit-stub graph, choose ``servers`` of its nodes, and return the distances between them."""
     transit_at = _transit_places(rng)
     transits = DOMAINS * TRANSIT
@@ -83,8 +69,7 @@ def distances(servers: int, rng: np.random.Generator) -> ServerDistances:
     stubs = [_draw_stub_domain(int(size), rng) for size in sizes]
     places = [centre + inside for centre, (inside, _) in zip(centres, stubs, strict=True)]
     borders, edges = _draw_access_edges(transit_at, places, rng)
-    direct = _direct_distances(transit_at, borders, edges, stubs, rng)
-    border = _shortest_paths(direct.latency_s, direct.crossings)
+    border = _shortest_paths(*_direct_distances(transit_at, borders, edges, stubs, rng))
     return _server_distances(_choose_servers(servers, sizes, transits, rng), borders, border, stubs)
 
 
@@ -120,7 +105,7 @@ def _draw_stub_domain(size: int, rng: np.random.Generator) -> tuple[Floats, Floa
     """
     places = _around(size, NODE_MS, rng)
     edges = _draw_edges(places, STUB_EDGES, rng)
-    return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64)).latency_s
+    return places, _shortest_paths(edges, np.zeros(edges.shape, dtype=np.int64))[0]
 
 
 def _draw_access_edges(
@@ -153,7 +138,12 @@ def _direct_distances(
     edges: list[tuple[int, int, float, int]],
     stubs: list[tuple[Floats, Floats]],
     rng: np.random.Generator,
-) -> _Distances:
+) -> tuple[Floats, Ints]:
+    """Return the latencies of the edges between border nodes in ms, infinite without an edge, and their crossings.
+
+    Border nodes are all transit nodes, and the stub nodes that have an edge out of their domain. A crossing is 1 for an
+    edge between a stub domain and a transit domain, else 0.
+    """
     transits = len(transit_at)
     count = transits + len(borders)
     latency, crossings = np.full((count, count), np.inf), np.zeros((count, count), dtype=np.int64)
@@ -172,10 +162,10 @@ def _direct_distances(
         if length < latency[one, two]:
             latency[one, two] = latency[two, one] = length
             crossings[one, two] = crossings[two, one] = crossed
-    return _Distances(latency, crossings)
+    return latency, crossings
 
 
-def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
+def _shortest_paths(latency: Floats, crossings: Ints) -> tuple[Floats, Ints]:
     """Return the shortest paths between all nodes: their lengths, and their numbers of edges between domains.
 
     ``latency`` has the length of each edge, infinite without an edge, and ``crossings`` is 1 for an edge between
@@ -187,7 +177,7 @@ def _shortest_paths(latency: Floats, crossings: Ints) -> _Distances:
         shorter = over < latency
         latency[shorter] = over[shorter]
         crossings[shorter] = (crossings[:, middle, None] + crossings[middle])[shorter]
-    return _Distances(latency, crossings)
+    return latency, crossings
 
 
 def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Generator) -> list[tuple[int, int]]:
@@ -203,10 +193,11 @@ def _choose_servers(servers: int, sizes: Ints, transits: int, rng: np.random.Gen
 def _server_distances(
     chosen: list[tuple[int, int]],
     borders: list[tuple[int, int]],
-    border: _Distances,
+    border: tuple[Floats, Ints],
     stubs: list[tuple[Floats, Floats]],
 ) -> ServerDistances:
-    transits = len(border.latency_s) - len(borders)
+    border_latency, border_crossings = border
+    transits = len(border_latency) - len(borders)
     of_stub: dict[int, list[tuple[int, int]]] = {}
     for number, (stub, node) in enumerate(borders, start=transits):
         of_stub.setdefault(stub, []).append((number, node))
@@ -222,10 +213,10 @@ def _server_distances(
     for one in range(most):
         for other in range(most):
             pair = np.ix_(numbers[:, one], numbers[:, other])
-            over = to_exit[:, one, None] + border.latency_s[pair] + to_exit[None, :, other]
+            over = to_exit[:, one, None] + border_latency[pair] + to_exit[None, :, other]
             shorter = over < latency
             latency[shorter] = over[shorter]
-            crossings[shorter] = border.crossings[pair][shorter]
+            crossings[shorter] = border_crossings[pair][shorter]
     domain = np.array([stub if stub >= 0 else -1 - node for stub, node in chosen])
     for stub in set(domain.tolist()):
         members = np.flatnonzero(domain == stub)
@@ -259,28 +250,29 @@ class OverlayKind(StrEnum):
 Edges = list[tuple[int, int]]
 
 
-def overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
+def build_overlay(kind: OverlayKind, distances: ServerDistances, depth: int, rng: np.random.Generator) -> Edges:
     """Return the links of an overlay in which a server reaches 20 other servers on average within ``depth`` hops.
 
     With depth 1, both kinds of overlay are the same: 20 links per server.
     """
-    luck = rng.random(distances.servers)
+    fractions = rng.random(distances.servers)
     pairs = _near_pairs(distances)
-    if kind is OverlayKind.GREEDY or depth == 1:
-        return _fit_to_reach(
-            lambda degree: _greedy_links(pairs, np.floor(degree + luck).astype(int).tolist()), depth, len(luck)
-        )
-    return _fit_to_reach(
-        lambda most: _restricted_links(pairs, distances, np.floor(most + luck).astype(int).tolist()), depth, len(luck)
-    )
+
+    def links(mean_limit: float) -> Edges:
+        limits = np.floor(mean_limit + fractions).astype(int).tolist()
+        if kind is OverlayKind.GREEDY or depth == 1:
+            return _greedy_links(pairs, limits)
+        return _restricted_links(pairs, distances, limits)
+
+    return _fit_to_reach(links, depth, len(fractions))
 
 
-def reached(edges: Edges, servers: int, depth: int) -> float:
+def mean_reach(edges: Edges, servers: int, depth: int) -> float:
     """Return the mean number of other servers that a server reaches within ``depth`` hops."""
-    return sum(each.bit_count() for each in around(edges, servers, depth)[depth]) / servers - 1
+    return sum(each.bit_count() for each in servers_within(edges, servers, depth)[depth]) / servers - 1
 
 
-def around(edges: Edges, servers: int, depth: int) -> list[list[int]]:
+def servers_within(edges: Edges, servers: int, depth: int) -> list[list[int]]:
     """Return the servers within reach of each server, for up to ``depth`` hops.
 
     ``result[hops][server]`` is a bit set: bit i is set if the server reaches server i.
@@ -305,7 +297,7 @@ def _fit_to_reach(links: Callable[[float], Edges], depth: int, servers: int) -> 
     for _ in range(STEPS):
         middle = (low + high) / 2
         edges = links(middle)
-        found = reached(edges, servers, depth)
+        found = mean_reach(edges, servers, depth)
         best = min(best, (abs(found - REACHED), edges), key=lambda each: each[0])
         low, high = (middle, high) if found < REACHED else (low, middle)
     return best[1]
@@ -339,8 +331,8 @@ def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[i
 
     Pairs are in the order of preference. ``left`` has, for each server, the maximum number of links of its domain.
     """
-    room = dict(zip(distances.domain.tolist(), left, strict=True))
-    room.update((domain, len(pairs)) for domain in room if domain < 0)
+    links_left = dict(zip(distances.domain.tolist(), left, strict=True))
+    links_left.update((domain, len(pairs)) for domain in links_left if domain < 0)
     domain, crossings = distances.domain.tolist(), distances.lists[2]
     edges: Edges = []
     linked: set[tuple[int, int]] = set()
@@ -348,9 +340,9 @@ def _restricted_links(pairs: Edges, distances: ServerDistances, left: Sequence[i
         here, there = sorted((domain[one], domain[other]))
         if not crossings[one][other]:
             edges.append((one, other))
-        elif room[here] > 0 and room[there] > 0 and (here, there) not in linked:
+        elif links_left[here] > 0 and links_left[there] > 0 and (here, there) not in linked:
             linked.add((here, there))
-            room[here] -= 1
-            room[there] -= 1
+            links_left[here] -= 1
+            links_left[there] -= 1
             edges.append((one, other))
     return edges

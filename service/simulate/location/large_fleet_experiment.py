@@ -21,14 +21,13 @@ from service.location.bloom_filters import (
     MIN_WIDTH,
     FilterShape,
     best_hashes,
-    estimate_documents,
     false_positive_rate,
     next_shape,
 )
 from service.location.neighbours import Effect, Neighbourhood, NeighbourLimits, SendOffer
 from service.simulate.location.graph import Edges, ServerDistances
-from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm, name
-from service.simulate.schedulers.publication_trace import Floats
+from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm, node_id_of
+from service.simulate.numerics import Floats
 
 FLEETS = ((3, 3), (50, 5), (500, 5), (500, 10), (500, 100))
 """Numbers of workers and of sites."""
@@ -68,7 +67,7 @@ class FleetFilters(msgspec.Struct, frozen=True):
     bytes: float
 
 
-def shipped(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, ...]:
+def run_fleets(seed: int, report: Callable[[str], None]) -> tuple[FleetFilters, ...]:
     """Return the filters of all fleets; ``report`` is called with a text after each."""
     rng = np.random.default_rng(seed)
     found = []
@@ -87,14 +86,9 @@ def fleet_filters(workers: int, sites: int, rng: np.random.Generator) -> FleetFi
     probe = FilterShape(1, _PROBE_BITS, 1, DEPTH)
     network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
     for worker in range(workers):
-        network.change(worker, [str(worker)])
+        network.change_documents(worker, [str(worker)])
         network.deliver_all()
-    rows = [
-        estimate_documents(probe, bits.bit_count())
-        for node in network.nodes
-        for link in node.links.values()
-        for bits in link.received[1:]
-    ]
+    rows = [row for rows in network.row_documents() for row in rows]
     shown = min(CACHED, MAX_ROW_DOCUMENTS // min(workers - 1, MAX_ROW_WORKERS))
     fullest = shown * max(rows)
     shape = _shape_for(fullest)
@@ -129,7 +123,7 @@ def _round_trip_times_s(workers: int, sites: int, rng: np.random.Generator) -> F
 def negotiate(rtts_s: Floats) -> Edges:
     """Return the links on which workers with these round-trip times agree, as pairs of their numbers."""
     limits = NeighbourLimits(NEAR_S)
-    nodes = [Neighbourhood(name(worker), limits) for worker in range(len(rtts_s))]
+    nodes = [Neighbourhood(node_id_of(worker), limits) for worker in range(len(rtts_s))]
     number = {node.node_id: worker for worker, node in enumerate(nodes)}
     offers: deque[tuple[int, SendOffer]] = deque()
 
@@ -137,7 +131,10 @@ def negotiate(rtts_s: Floats) -> Edges:
         offers.extend((sender, effect) for effect in effects if isinstance(effect, SendOffer))
 
     for worker, node in enumerate(nodes):
-        queue(worker, node.on_measurements((name(peer), rtt_s) for peer, rtt_s in enumerate(rtts_s[worker].tolist())))
+        queue(
+            worker,
+            node.on_measurements((node_id_of(peer), rtt_s) for peer, rtt_s in enumerate(rtts_s[worker].tolist())),
+        )
     for _ in range(_ROUNDS):
         while offers:
             sender, sent = offers.popleft()

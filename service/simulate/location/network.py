@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.location.bloom_filters import FilterShape, LocationQuery, document_mask
+from service.location.bloom_filters import FilterShape, LocationQuery, document_mask, estimate_documents
 from service.location.location_node import Filtering, LocationNode
 from service.location.messages import Message, SendToNeighbour, encoded_size
 from service.model import NodeId
@@ -41,11 +41,8 @@ class UpdateAlgorithm(StrEnum):
 
     def node(self, me: NodeId, shape: FilterShape) -> LocationNode:
         """Return a node that uses this algorithm; ``me`` is its id, and ``shape`` is the shape of its filters."""
-        product = {
-            UpdateAlgorithm.PRODUCT_DESTINATION: Filtering.DESTINATION,
-            UpdateAlgorithm.PRODUCT_SOURCE: Filtering.SOURCE,
-        }
-        return LocationNode(me, shape, product[self]) if self in product else PaperNode(me, shape, Filtering(self))
+        filtering = Filtering(self.removeprefix("lossless "))
+        return (LocationNode if self.startswith("lossless") else PaperNode)(me, shape, filtering)
 
 
 class PaperNode(LocationNode):
@@ -81,7 +78,7 @@ class QueryWalk(NamedTuple):
     crossed_bytes: int
 
 
-def name(server: int) -> str:
+def node_id_of(server: int) -> str:
     """Return the node id of the server with this number."""
     return f"{server:040x}"
 
@@ -99,7 +96,7 @@ class SimulatedOverlay:
 
         ``shape`` is the shape of their filters.
         """
-        self.nodes = [updates.node(name(server), shape) for server in range(distances.servers)]
+        self.nodes = [updates.node(node_id_of(server), shape) for server in range(distances.servers)]
         self.crossed_bytes = 0
         self.messages = 0
         self._latency_s, self._per_byte, self._crossings = distances.lists
@@ -111,11 +108,11 @@ class SimulatedOverlay:
         self._server = {each: server for server, each in enumerate(self._names)}
         for one, other in edges:
             rtt_s = 2 * self._latency_s[one][other]
-            self._send(one, self.nodes[one].add_link(name(other), rtt_s))
-            self._send(other, self.nodes[other].add_link(name(one), rtt_s))
+            self._send(one, self.nodes[one].add_link(node_id_of(other), rtt_s))
+            self._send(other, self.nodes[other].add_link(node_id_of(one), rtt_s))
         self.deliver_all()
 
-    def change(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
+    def change_documents(self, server: int, added: Iterable[str], removed: Iterable[str] = ()) -> None:
         """Add documents to a server and remove others; the messages are sent, but not yet delivered."""
         self._send(server, self.nodes[server].change(added, removed))
 
@@ -146,11 +143,11 @@ class SimulatedOverlay:
             if here in holders:
                 return QueryWalk(here, True, hops, time_s, crossed)
 
-    def missing(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
+    def missing_share(self, around: Sequence[Sequence[int]], documents: Sequence[str]) -> float:
         """Return the share of pairs of near servers in which the filters of one server lack the document of the other.
 
         A document must be in the row whose number is the number of hops to its server. ``around`` is the result of
-        :func:`service.simulate.location.graph.around`, and ``documents`` has one document per server.
+        :func:`service.simulate.location.graph.servers_within`, and ``documents`` has one document per server.
         """
         masks = [document_mask(document, self.nodes[0].shape) for document in documents]
         pairs = missed = 0
@@ -165,6 +162,11 @@ class SimulatedOverlay:
                     pairs += 1
                     others ^= other
         return missed / pairs
+
+    def row_documents(self) -> list[list[float]]:
+        """Return, for each server, the estimated number of documents in each row of its received filters."""
+        rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in self.nodes)
+        return [[estimate_documents(self.nodes[0].shape, bits.bit_count()) for bits in of_node] for of_node in rows]
 
     def _send(self, sender: int, sends: list[SendToNeighbour]) -> None:
         latency_s, per_byte, crossings = self._latency_s[sender], self._per_byte[sender], self._crossings[sender]
@@ -295,7 +297,7 @@ class TapestryMesh:
         return size * sum(self._crossings[one][other] for one, other in pairwise(way))
 
 
-def home_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
+def home_query_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
     """Return the time in seconds of a query for a document that goes through the document's home node.
 
     The home node is a server that a hash of the document determines. It knows ``holder``, the server nearest to the

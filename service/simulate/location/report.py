@@ -13,15 +13,14 @@ from service.location.bloom_filters import best_hashes, false_positive_rate
 from service.simulate.location import large_fleet_experiment
 from service.simulate.location.dynamic_experiment import DynamicResult
 from service.simulate.location.experiment import (
-    DYNAMIC,
     DYNAMIC_SIZES,
     LocationOutcome,
     LocationSetup,
-    dynamic,
-    static,
+    run_dynamic,
+    run_static,
 )
 from service.simulate.location.graph import REACHED, OverlayKind
-from service.simulate.location.large_fleet_experiment import FleetFilters, shipped
+from service.simulate.location.large_fleet_experiment import run_fleets
 from service.simulate.location.network import UpdateAlgorithm
 from service.simulate.location.static_experiment import (
     ALGORITHMS_INDEX_BYTES,
@@ -32,15 +31,15 @@ from service.simulate.location.static_experiment import (
     QUANTILES,
     LocationMethod,
     StaticResult,
-    StretchResult,
 )
-from service.simulate.report import FigureVerdict, Job, compare, draw, each, render, terminal_table
+from service.simulate.report import Job, draw, each, render, terminal_table
 
 SEEDS = (1, 2, 3)
 """Three graphs, fewer than the paper's seven, to save time."""
 JOBS = [
-    *(Job(run.__name__, run, (LocationSetup(), seed)) for run in (dynamic, static) for seed in SEEDS),
-    *(Job(shipped.__name__, shipped, (seed,)) for seed in SEEDS),
+    *(Job("dynamic", run_dynamic, (LocationSetup(), seed)) for seed in SEEDS),
+    *(Job("static", run_static, (LocationSetup(), seed)) for seed in SEEDS),
+    *(Job("fleets", run_fleets, (seed,)) for seed in SEEDS),
 ]
 """The static and dynamic experiments of a graph are separate jobs, to use both processors until the end."""
 FIGURE_11_LINES = {1: ":", 3: "-"}
@@ -51,22 +50,14 @@ OutcomesByName = dict[str, list[Any]]
 
 def page(found: OutcomesByName) -> str:
     """Return the report page as Markdown."""
-    return page_of(_outcomes(found), found["shipped"])
-
-
-def page_of(outcomes: Sequence[LocationOutcome], fleets: Sequence[Sequence[FleetFilters]]) -> str:
-    """Return the report page for ``outcomes``, each of which is the run on one graph.
-
-    ``fleets`` has, for each seed, the filters of fleets of the product's workers.
-    """
+    outcomes = _outcomes(found)
     documents = outcomes[0].setup.documents
     width = int(8 * INDEX_BYTES / REACHED)
     matched = false_positive_rate(width, best_hashes(width, [documents]), documents)
     return render(
         "location.md.j2",
         outcomes=outcomes,
-        comparisons=comparisons(outcomes),
-        fleets=list(zip(*fleets, strict=True)),
+        fleets=list(zip(*found["fleets"], strict=True)),
         limits=large_fleet_experiment,
         depths=DEPTHS,
         sizes=INDEX_SIZES,
@@ -79,213 +70,6 @@ def page_of(outcomes: Sequence[LocationOutcome], fleets: Sequence[Sequence[Fleet
         document_bytes=partial(_document_bytes, outcomes),
         dynamic=list(_dynamic(outcomes).items()),
     )
-
-
-def comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
-    """Return the verdicts on the paper's figures, by the values of each graph."""
-    return [
-        FigureVerdict("Figs. 1 to 7", "illustrations; Fig. 1 is part of Fig. 11", "", "no measurements"),
-        *_update_comparisons(outcomes),
-        *_failure_comparisons(outcomes),
-        *_stretch_comparisons(outcomes),
-        *_cache_comparisons(outcomes),
-    ]
-
-
-def _per_graph(
-    outcomes: Sequence[LocationOutcome], kind: str, depth: int, field: str, index_bytes: float = INDEX_BYTES
-) -> list[float]:
-    return each(_static(outcomes, kind, depth, index_bytes), field)
-
-
-def _ratios(ones: Sequence[float], others: Sequence[float]) -> list[float]:
-    return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
-
-
-def _update_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
-    def bytes_of(updates: str, depth: int) -> list[float]:
-        return [_document_bytes([outcome], updates)[DEPTHS.index(depth)] for outcome in outcomes]
-
-    def relative(updates: str, depth: int) -> list[float]:
-        return _ratios(bytes_of(updates, depth), bytes_of(UpdateAlgorithm.NONE, depth))
-
-    greedy = [
-        min(costs) / max(costs)
-        for costs in zip(
-            *(_per_graph(outcomes, OverlayKind.GREEDY, depth, "crossed_bytes") for depth in DEPTHS), strict=True
-        )
-    ]
-    return [
-        compare(
-            "Fig. 8: bytes with destination filtering / none, depth 2",
-            "1",
-            relative(UpdateAlgorithm.DESTINATION, 2),
-            (0.99, 1.01),
-            ".2f",
-        ),
-        *(
-            compare(
-                f"Fig. 8: bytes with {updates} filtering / none, depth {depth}",
-                text,
-                relative(updates, depth),
-                (0.0, most),
-                ".2f",
-            )
-            for updates, text, most, depths in (
-                (UpdateAlgorithm.DESTINATION, "less", 0.99, (3, 4)),
-                (UpdateAlgorithm.SOURCE, "generally significantly less", 0.9, (2, 3, 4)),
-            )
-            for depth in depths
-        ),
-        compare(
-            "Fig. 12: least / most update bytes of all depths, greedy overlay",
-            "roughly the same",
-            greedy,
-            (0.8, 1.0),
-            ".2f",
-            why="deeper filters need fewer bytes here, too",
-        ),
-        compare(
-            "Fig. 12: update bytes at depth 4 / depth 1, restricted overlay",
-            "greatly reduced",
-            _ratios(
-                _per_graph(outcomes, OverlayKind.RESTRICTED, 4, "crossed_bytes"),
-                _per_graph(outcomes, OverlayKind.RESTRICTED, 1, "crossed_bytes"),
-            ),
-            (0.0, 0.5),
-            ".2f",
-        ),
-    ]
-
-
-def _failure_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
-    restricted, least, largest = OverlayKind.RESTRICTED, INDEX_SIZES[0], INDEX_SIZES[-1]
-    return [
-        *(
-            compare(
-                f"Fig. 9: failed queries, 1.83 kB, restricted, depth {depth}",
-                "few; here: at most 13.6 %",
-                _per_graph(outcomes, restricted, depth, "failed"),
-                (0.0, 0.136),
-                ".1%",
-                why="rows have very different numbers of documents; see the notes",
-            )
-            for depth in DEPTHS
-        ),
-        *(
-            compare(
-                f"Fig. 9: failed queries with 7.32 kB / with 1.83 kB, restricted, depth {depth}",
-                "drops quickly",
-                _ratios(
-                    _per_graph(outcomes, restricted, depth, "failed", largest),
-                    _per_graph(outcomes, restricted, depth, "failed", least),
-                ),
-                (0.0, 0.5),
-                ".2f",
-            )
-            for depth in DEPTHS
-        ),
-        compare(
-            "Fig. 9: failed queries, restricted / greedy, 7.32 kB, depth 3",
-            "more",
-            _ratios(
-                _per_graph(outcomes, restricted, 3, "failed", largest),
-                _per_graph(outcomes, OverlayKind.GREEDY, 3, "failed", largest),
-            ),
-            (1.0, 10.0),
-            ".1f",
-        ),
-        compare(
-            "Fig. 10: failed queries within 1.2 times Tapestry's time, depth 3",
-            "86 %",
-            _per_graph(outcomes, restricted, 3, "failed_almost"),
-            (0.81, 0.91),
-            ".1%",
-        ),
-    ]
-
-
-def _stretch_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
-    runs = _static(outcomes, OverlayKind.RESTRICTED, 3)
-
-    def located(way: LocationMethod) -> list[StretchResult]:
-        return [next(found for found in run.located if found.way is way) for run in runs]
-
-    def near_by_far(way: LocationMethod) -> list[float]:
-        bins = [[value for value in found.by_distance if value is not None] for found in located(way)]
-        return [values[0] / values[-1] for values in bins]
-
-    def means(way: LocationMethod) -> list[float]:
-        return each(located(way), "mean")
-
-    return [
-        *(
-            compare(
-                f"Fig. 11: stretch of the nearest / of the farthest documents, {way}",
-                "less optimal when near",
-                near_by_far(way),
-                (1.5, 1e4),
-                ".1f",
-            )
-            for way in (LocationMethod.TAPESTRY, LocationMethod.HOME)
-        ),
-        *(
-            compare(
-                f"Fig. 11: mean stretch of the {hybrid} / of the {alone} alone, depth 3",
-                "lower",
-                _ratios(means(hybrid), means(alone)),
-                (0.0, 0.999),
-                ".2f",
-            )
-            for hybrid, alone in (
-                (LocationMethod.HYBRID, LocationMethod.TAPESTRY),
-                (LocationMethod.HYBRID_HOME, LocationMethod.HOME),
-            )
-        ),
-        compare(
-            "Fig. 11: mean stretch of Tapestry / of home nodes",
-            "far lower",
-            _ratios(means(LocationMethod.TAPESTRY), means(LocationMethod.HOME)),
-            (0.0, 0.7),
-            ".2f",
-            why="lower, but the documents of this run are rarely near",
-        ),
-    ]
-
-
-def _cache_comparisons(outcomes: Sequence[LocationOutcome]) -> list[FigureVerdict]:
-    def best(field: str) -> list[float]:
-        return [getattr(outcome.dynamic[0], field) / min(each(outcome.dynamic[1:], field)) for outcome in outcomes]
-
-    def total(run: DynamicResult) -> float:
-        return run.file_bytes + run.pointer_bytes + run.query_bytes + run.filter_bytes
-
-    third = DYNAMIC.index((3, INDEX_BYTES)) + 1
-    return [
-        compare(
-            "Fig. 13: best ratio of routing stretch, Tapestry / hybrid",
-            "up to 2.1",
-            best("routing_stretch"),
-            (1.9, 2.4),
-            ".2f",
-            why="greater in the other graphs",
-        ),
-        compare(
-            "Fig. 14: best ratio of distance stretch, Tapestry / hybrid",
-            "up to 1.94",
-            best("distance_stretch"),
-            (1.75, 2.2),
-            ".2f",
-            why="greater in the other graphs",
-        ),
-        compare(
-            "Fig. 15: interdomain bytes, hybrid at depth 3 / Tapestry alone",
-            "no further cost",
-            [total(outcome.dynamic[third]) / total(outcome.dynamic[0]) for outcome in outcomes],
-            (0.0, 1.0),
-            ".2f",
-        ),
-    ]
 
 
 def _outcomes(found: OutcomesByName) -> list[LocationOutcome]:
@@ -313,12 +97,9 @@ def _static(
 
 
 def _document_bytes(outcomes: Sequence[LocationOutcome], updates: str) -> list[float]:
-    """Return the bytes that a new document costs with the update algorithm ``updates``, by filter depth (Figure 8).
-
-    They are the bytes of filter updates plus those of Tapestry's messages.
-    """
+    """Return the bytes that a new document costs with the update algorithm ``updates``, by filter depth (Figure 8)."""
     runs = (_static(outcomes, OverlayKind.RESTRICTED, depth, ALGORITHMS_INDEX_BYTES, updates) for depth in DEPTHS)
-    return [mean(each(found, "crossed_bytes")) + mean(each(found, "pointer_bytes")) for found in runs]
+    return [mean(each(found, "document_bytes")) for found in runs]
 
 
 def _dynamic(outcomes: Sequence[LocationOutcome]) -> dict[str, Sequence[DynamicResult]]:

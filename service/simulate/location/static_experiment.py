@@ -9,9 +9,16 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from service.location.bloom_filters import FilterShape, best_hashes, estimate_documents, false_positive_rate
-from service.simulate.location.graph import Edges, OverlayKind, ServerDistances, around, overlay, reached
-from service.simulate.location.network import QueryWalk, SimulatedOverlay, TapestryMesh, UpdateAlgorithm, home_s
+from service.location.bloom_filters import FilterShape, best_hashes, false_positive_rate
+from service.simulate.location.graph import (
+    Edges,
+    OverlayKind,
+    ServerDistances,
+    build_overlay,
+    mean_reach,
+    servers_within,
+)
+from service.simulate.location.network import QueryWalk, SimulatedOverlay, TapestryMesh, UpdateAlgorithm, home_query_s
 
 DEPTHS = (1, 2, 3, 4)
 INDEX_BYTES = 1830.0
@@ -98,6 +105,11 @@ class StaticResult(msgspec.Struct, frozen=True):
     missing: float
     located: tuple[StretchResult, ...]
 
+    @property
+    def document_bytes(self) -> float:
+        """The bytes that a new document costs: those of filter updates and of Tapestry's messages (Figure 8)."""
+        return self.crossed_bytes + self.pointer_bytes
+
 
 @dataclass(frozen=True)
 class StaticSetup:
@@ -131,7 +143,7 @@ class OverlayLinks(NamedTuple):
     loads: list[list[float]]
 
 
-def world(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
+def place_documents(distances: ServerDistances, documents: int, queries: int, rng: np.random.Generator) -> StaticSetup:
     """Place documents on each server and publish them in Tapestry; draw queries for documents of other servers.
 
     ``documents`` and ``queries`` are the numbers per server.
@@ -152,22 +164,22 @@ def world(distances: ServerDistances, documents: int, queries: int, rng: np.rand
     return StaticSetup(distances, tapestry, placed, drawn_queries, by_tapestry_s, new, pointer_bytes)
 
 
-def runs(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
+def run_all(of: StaticSetup, rng: np.random.Generator) -> Iterator[StaticResult]:
     """Yield the results of all static runs.
 
     The runs cover all index sizes on both kinds of overlay, and all update algorithms on the restricted overlay.
     """
     for kind in OverlayKind:
         for depth in DEPTHS if kind is OverlayKind.GREEDY else DEPTHS[1:]:
-            links = linked(of.distances, kind, depth, len(of.documents[0]), rng)
+            links = link_servers(of.distances, kind, depth, len(of.documents[0]), rng)
             for index_bytes in INDEX_SIZES:
-                yield run(of, links, index(of.distances, links, index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
+                yield run(of, links, filter_index(of.distances, links, index_bytes, UpdateAlgorithm.PRODUCT_SOURCE))
             if kind is OverlayKind.RESTRICTED:
                 for updates in ALGORITHMS:
-                    yield run(of, links, index(of.distances, links, ALGORITHMS_INDEX_BYTES, updates))
+                    yield run(of, links, filter_index(of.distances, links, ALGORITHMS_INDEX_BYTES, updates))
 
 
-def linked(
+def link_servers(
     distances: ServerDistances, kind: OverlayKind, depth: int, documents: int, rng: np.random.Generator
 ) -> OverlayLinks:
     """Return an overlay with the expected number of documents in each row of its filters.
@@ -175,18 +187,18 @@ def linked(
     Each server has ``documents`` documents. The expected numbers are estimated from a trial with one document per
     server and wide filters.
     """
-    edges = overlay(kind, distances, depth, rng)
-    probe = FilterShape(1, 1 << 13, 1, depth)
-    network = SimulatedOverlay(distances, edges, probe, UpdateAlgorithm.PRODUCT_SOURCE)
+    edges = build_overlay(kind, distances, depth, rng)
+    network = SimulatedOverlay(distances, edges, FilterShape(1, 1 << 13, 1, depth), UpdateAlgorithm.PRODUCT_SOURCE)
     for server in range(distances.servers):
-        network.change(server, [str(server)])
+        network.change_documents(server, [str(server)])
     network.deliver_all()
-    rows = ([bits for link in node.links.values() for bits in link.received[1:]] for node in network.nodes)
-    loads = [[documents * estimate_documents(probe, bits.bit_count()) for bits in of_node] for of_node in rows]
+    loads = [[documents * row for row in rows] for rows in network.row_documents()]
     return OverlayLinks(kind, depth, edges, loads)
 
 
-def index(distances: ServerDistances, links: OverlayLinks, index_bytes: float, updates: UpdateAlgorithm) -> FilterIndex:
+def filter_index(
+    distances: ServerDistances, links: OverlayLinks, index_bytes: float, updates: UpdateAlgorithm
+) -> FilterIndex:
     """Return the parameters of filters that take ``index_bytes`` bytes per server.
 
     The number of hash functions is the best for the expected number of documents.
@@ -195,7 +207,7 @@ def index(distances: ServerDistances, links: OverlayLinks, index_bytes: float, u
     width = int(8 * index_bytes / (each * links.depth))
     hashes = best_hashes(width, [row for rows in links.loads for row in rows])
     crossing = sum(bool(distances.crossings[one, other]) for one, other in links.edges)
-    there = reached(links.edges, distances.servers, links.depth)
+    there = mean_reach(links.edges, distances.servers, links.depth)
     even = _even_failed(width, links.loads)
     return FilterIndex(links.kind, links.depth, updates, index_bytes, width, hashes, each, crossing, there, even)
 
@@ -206,7 +218,7 @@ def _even_failed(width: int, loads: Sequence[Sequence[float]]) -> float:
     return fmean(1 - (1 - false_positive_rate(width, hashes, load)) ** count for load, count in rows)
 
 
-def shape(of: FilterIndex) -> FilterShape:
+def filter_shape(of: FilterIndex) -> FilterShape:
     """Return the shape of filters with these parameters, in the type that production's nodes use."""
     return FilterShape(1, of.width, of.hashes, of.depth)
 
@@ -216,9 +228,9 @@ def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult
 
     ``used`` has the parameters of the filters.
     """
-    network = SimulatedOverlay(of.distances, links.edges, shape(used), used.updates)
+    network = SimulatedOverlay(of.distances, links.edges, filter_shape(used), used.updates)
     for server, documents in enumerate(of.documents):
-        network.change(server, documents)
+        network.change_documents(server, documents)
         if server % ANNOUNCE_BATCH == 0:
             network.deliver_all()
     network.deliver_all()
@@ -227,7 +239,7 @@ def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult
     cost = [_fallback_s(of, walks[place], place) / of.by_tapestry_s[place] for place in failed]
     network.crossed_bytes = network.messages = 0
     for server, document in enumerate(of.new):
-        network.change(server, [document])
+        network.change_documents(server, [document])
         network.deliver_all()
     return StaticResult(
         index=used,
@@ -238,7 +250,7 @@ def run(of: StaticSetup, links: OverlayLinks, used: FilterIndex) -> StaticResult
         crossed_bytes=network.crossed_bytes / of.distances.servers,
         pointer_bytes=of.pointer_bytes,
         messages=network.messages / of.distances.servers,
-        missing=network.missing(around(links.edges, of.distances.servers, links.depth), of.new),
+        missing=network.missing_share(servers_within(links.edges, of.distances.servers, links.depth), of.new),
         located=tuple(_located(of, walks)) if used.bytes == INDEX_BYTES else (),
     )
 
@@ -253,7 +265,7 @@ def _fallback_s(of: StaticSetup, walk: QueryWalk, place: int) -> float:
 
 def _located(of: StaticSetup, walks: list[QueryWalk]) -> Iterable[StretchResult]:
     ideal_s = np.array([of.distances.latency_s[server, holder] for server, _, holder in of.queries])
-    home = [home_s(of.tapestry, server, document, holder) for server, document, holder in of.queries]
+    home = [home_query_s(of.tapestry, server, document, holder) for server, document, holder in of.queries]
     taken: dict[LocationMethod, list[float]] = {
         LocationMethod.TAPESTRY: of.by_tapestry_s,
         LocationMethod.HYBRID: [
@@ -261,7 +273,7 @@ def _located(of: StaticSetup, walks: list[QueryWalk]) -> Iterable[StretchResult]
         ],
         LocationMethod.HOME: home,
         LocationMethod.HYBRID_HOME: [
-            walk.time_s if walk.found else walk.time_s + home_s(of.tapestry, walk.at, document, holder)
+            walk.time_s if walk.found else walk.time_s + home_query_s(of.tapestry, walk.at, document, holder)
             for walk, (_, document, holder) in zip(walks, of.queries, strict=True)
         ],
     }

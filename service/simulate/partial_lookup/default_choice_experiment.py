@@ -44,7 +44,7 @@ class ShippedDirectory(msgspec.Struct, frozen=True):
     expected_overhead: float
 
 
-def shipped(seed: int, report: Callable[[str], None]) -> tuple[ShippedDirectory, ...]:
+def run_default_choices(seed: int, report: Callable[[str], None]) -> tuple[ShippedDirectory, ...]:
     """Return the directories of all ``CASES``; ``report`` is called with a text after all of them."""
     rng = np.random.default_rng(seed)
     found = tuple(_directory(case, rng) for case in CASES)

@@ -31,7 +31,7 @@ from service.simulate.partial_lookup.placement_experiment import (
     StrategyCurve,
     strategies_for_storage,
 )
-from service.simulate.partial_lookup.update_experiment import UpdateResults, overhead
+from service.simulate.partial_lookup.update_experiment import UpdateResults, messages_per_update
 
 MANY_ENTRIES = 1000
 RATED_TARGETS = 50
@@ -56,7 +56,7 @@ PAPER: Mapping[str, tuple[int, int, int, int]] = {
 
 
 class RatingColumn(msgspec.Struct, frozen=True):
-    """A column of Table 2: a measurement of each strategy, rated with stars by :func:`stars` and by the paper.
+    """A column of Table 2: a measurement of each strategy, rated with stars by :func:`rate` and by the paper.
 
     The strategies are in the order of ``PAPER``. ``what`` names the measured quantity, of which less is better.
     ``stars`` are computed from ``measured``, and ``paper`` are the paper's stars.
@@ -70,13 +70,18 @@ class RatingColumn(msgspec.Struct, frozen=True):
     paper: tuple[int, ...]
 
     @property
+    def distant(self) -> int:
+        """The number of strategies whose computed stars and the paper's stars differ by more than one star."""
+        return sum(abs(our - paper) > 1 for our, paper in zip(self.stars, self.paper, strict=True))
+
+    @property
     def contradicted(self) -> int:
         """The number of pairs of strategies that the computed stars and the paper's stars order in opposite ways."""
         pairs = combinations(zip(self.stars, self.paper, strict=True), 2)
         return sum((our_a - our_b) * (paper_a - paper_b) < 0 for (our_a, paper_a), (our_b, paper_b) in pairs)
 
 
-def stars(costs: Sequence[float]) -> tuple[int, ...]:
+def rate(costs: Sequence[float]) -> tuple[int, ...]:
     """Return a rating for each of ``costs``: four stars for the lowest cost, and one for the highest.
 
     Other costs are rated by logarithmic interpolation. If all costs are about equal, all get four stars.
@@ -87,7 +92,9 @@ def stars(costs: Sequence[float]) -> tuple[int, ...]:
     return tuple(4 - round(3 * log(cost / least) / log(most / least)) for cost in costs)
 
 
-def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Generator) -> tuple[RatingColumn, ...]:
+def rating_columns(
+    static: PlacementResults, updates: UpdateResults, rng: np.random.Generator
+) -> tuple[RatingColumn, ...]:
     """Return all columns of Table 2 for one seed, from the measurements of placements and updates with this seed."""
     grown = [expected_storage(strategy, MANY_ENTRIES, SERVERS) for strategy in strategies_for_storage(STORAGE)]
     measured: dict[str, tuple[str, Sequence[float]]] = {
@@ -105,7 +112,7 @@ def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Gen
         "update overhead, large target": ("messages per update, t = 40", _overheads(LARGE_TARGET, rng)),
     }
     return tuple(
-        RatingColumn(name, what, tuple(map(float, costs)), stars(costs), PAPER[name])
+        RatingColumn(name, what, tuple(map(float, costs)), rate(costs), PAPER[name])
         for name, (what, costs) in measured.items()
     )
 
@@ -113,7 +120,7 @@ def table_2(static: PlacementResults, updates: UpdateResults, rng: np.random.Gen
 def average_over_seeds(columns: Sequence[RatingColumn]) -> RatingColumn:
     """Return a column with the mean measurements of ``columns``: one column of Table 2 for different seeds."""
     costs = tuple(mean(costs) for costs in zip(*(column.measured for column in columns), strict=True))
-    return RatingColumn(columns[0].name, columns[0].what, costs, stars(costs), columns[0].paper)
+    return RatingColumn(columns[0].name, columns[0].what, costs, rate(costs), columns[0].paper)
 
 
 def _relative_costs(curves: Sequence[StrategyCurve], *, failing: bool) -> list[float]:
@@ -139,7 +146,9 @@ def _fairness(updates: UpdateResults, place: int) -> list[float]:
 
 def _overheads(target: int, rng: np.random.Generator) -> list[float]:
     x, y = target + cushion_needed(target, ENTRIES), copies_needed(target, ENTRIES, SERVERS)
-    return [overhead(strategy, ENTRIES, rng) for strategy in (Fixed(x), RandomServer(x), RoundRobin(y), Hash(y))]
+    return [
+        messages_per_update(strategy, ENTRIES, rng) for strategy in (Fixed(x), RandomServer(x), RoundRobin(y), Hash(y))
+    ]
 
 
 STEPS = 3
@@ -162,6 +171,6 @@ def run(seed: int, report: Callable[[str], None]) -> PartialLookupOutcome:
     report("placements")
     updated = update_experiment.run(update_rng)
     report("updates")
-    rated = table_2(placed, updated, rating_rng)
+    rated = rating_columns(placed, updated, rating_rng)
     report("Table 2")
     return PartialLookupOutcome("partial-lookup", seed, placed, updated, rated)

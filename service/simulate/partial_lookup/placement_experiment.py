@@ -139,13 +139,13 @@ class PlacementResults(msgspec.Struct, frozen=True):
     unfairness: tuple[StrategyCurve, ...]
 
 
-def strategies_for_storage(limit: int, entries: int = ENTRIES, servers: int = SERVERS) -> tuple[Strategy, ...]:
+def strategies_for_storage(limit: int) -> tuple[Strategy, ...]:
     """Return Fixed-x, RandomServer-x, Round-Robin-y and Hash-y for a storage of ``limit`` entries on all servers.
 
     The parameters x (entries per server) and y (copies per entry) are rounded down, and are at least 1. The paper does
     the same for Hash-2 and a storage of 200 entries.
     """
-    x, y = max(limit // servers, 1), max(limit // entries, 1)
+    x, y = max(limit // SERVERS, 1), max(limit // ENTRIES, 1)
     return Fixed(x), RandomServer(x), RoundRobin(y), Hash(y)
 
 

@@ -5,7 +5,7 @@ lifetime is 10·h time units, so that there are h entries on average. For an ini
 drawn.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from math import log
 
@@ -76,7 +76,7 @@ class UpdateResults(msgspec.Struct, frozen=True):
     overheads_expected: tuple[StrategyCurve, ...]
 
 
-def events(
+def draw_updates(
     entries: int, time: float, lifetimes: Lifetimes, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[tuple[float, Add | Delete]]]:
     """Return the names of the initial entries, and an iterator over pairs (time, add or delete) in order of time.
@@ -100,7 +100,7 @@ def events(
     return [f"e{number}" for number in range(entries)], updates()
 
 
-def longest(mean: float) -> float:
+def longest_lifetime(mean: float) -> float:
     """Return the longest lifetime m for which Zipf-like lifetimes from 1 to m have this mean: (m - 1) / ln m."""
     found = mean
     for _ in range(60):
@@ -111,7 +111,7 @@ def longest(mean: float) -> float:
 def _draw_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
-    return longest(mean) ** rng.random(count)
+    return longest_lifetime(mean) ** rng.random(count)
 
 
 def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.random.Generator) -> Floats:
@@ -122,39 +122,32 @@ def _residual_lifetimes(lifetimes: Lifetimes, mean: float, count: int, rng: np.r
     """
     if lifetimes is Lifetimes.EXPONENTIAL:
         return rng.exponential(mean, count)
-    return rng.random(count) * (1 + rng.random(count) * (longest(mean) - 1))
+    return rng.random(count) * (1 + rng.random(count) * (longest_lifetime(mean) - 1))
 
 
 def run(rng: np.random.Generator) -> UpdateResults:
     """Measure all updates, and return the results for one seed."""
+
+    def curves(cost: Callable[[Strategy, int], float]) -> tuple[StrategyCurve, ...]:
+        fixed = Fixed(UPDATED_X)
+        return (
+            StrategyCurve(strategy_name(fixed), tuple(cost(fixed, entries) for entries in UPDATED_ENTRIES)),
+            StrategyCurve("Hash", tuple(cost(_hash(entries), entries) for entries in UPDATED_ENTRIES)),
+        )
+
     return UpdateResults(
         failing=tuple(
-            StrategyCurve(
-                kind.value, tuple(_share_of_failing_time(cushion, ENTRIES, kind, rng) for cushion in CUSHIONS)
-            )
+            StrategyCurve(kind.value, tuple(_share_of_failing_time(cushion, kind, rng) for cushion in CUSHIONS))
             for kind in Lifetimes
         ),
         failing_expected=tuple(failing_share(CUSHIONED_TARGET, cushion, ENTRIES) for cushion in CUSHIONS),
         failing_twice_expected=failing_share(CUSHIONED_TARGET, 2, 2 * ENTRIES),
         aged_unfairness=tuple(
-            StrategyCurve(
-                strategy_name(strategy), tuple(_unfairness_after_updates(strategy, rng).mean(axis=0).tolist())
-            )
+            StrategyCurve(strategy_name(strategy), _unfairness_after_updates(strategy, rng))
             for strategy in strategies_for_storage(STORAGE)
         ),
-        overheads=(
-            StrategyCurve(
-                strategy_name(Fixed(UPDATED_X)), tuple(overhead(Fixed(UPDATED_X), h, rng) for h in UPDATED_ENTRIES)
-            ),
-            StrategyCurve("Hash", tuple(overhead(_hash(h), h, rng) for h in UPDATED_ENTRIES)),
-        ),
-        overheads_expected=(
-            StrategyCurve(
-                strategy_name(Fixed(UPDATED_X)),
-                tuple(expected_overhead(Fixed(UPDATED_X), h, 10) for h in UPDATED_ENTRIES),
-            ),
-            StrategyCurve("Hash", tuple(expected_overhead(_hash(h), h, SERVERS) for h in UPDATED_ENTRIES)),
-        ),
+        overheads=curves(lambda strategy, entries: messages_per_update(strategy, entries, rng)),
+        overheads_expected=curves(lambda strategy, entries: expected_overhead(strategy, entries, SERVERS)),
     )
 
 
@@ -162,13 +155,13 @@ def _hash(entries: int) -> Hash:
     return Hash(copies_needed(UPDATED_TARGET, entries, SERVERS))
 
 
-def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
+def _share_of_failing_time(cushion: int, lifetimes: Lifetimes, rng: np.random.Generator) -> float:
     """Return the share of time in which lookups of t entries fail because Fixed-(t + ``cushion``) has fewer entries.
 
-    All servers have the same entries. ``entries`` is the mean number of entries in the directory.
+    All servers have the same entries.
     """
     servers = SimulatedDirectory(Fixed(CUSHIONED_TARGET + cushion), SERVERS, rng.random)
-    first, updates = events(entries, CUSHIONED_TIME, lifetimes, rng)
+    first, updates = draw_updates(ENTRIES, CUSHIONED_TIME, lifetimes, rng)
     servers.request(Place(tuple(first)))
     failing, before = 0.0, 0.0
     for at, update in updates:
@@ -179,15 +172,15 @@ def _share_of_failing_time(cushion: int, entries: int, lifetimes: Lifetimes, rng
     return failing / CUSHIONED_TIME
 
 
-def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> Floats:
+def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> tuple[float, ...]:
     """Return how unevenly lookups return the present entries, after each number of updates in ``AGED_UPDATES``.
 
-    The result has the shape (instances, numbers of updates).
+    The results are means over all instances.
     """
     results = np.zeros((AGED_INSTANCES, len(AGED_UPDATES)))
     for instance in range(AGED_INSTANCES):
         servers = SimulatedDirectory(strategy, SERVERS, rng.random)
-        first, updates = events(ENTRIES, BETWEEN_ADDS * AGED_UPDATES[-1], Lifetimes.EXPONENTIAL, rng)
+        first, updates = draw_updates(ENTRIES, BETWEEN_ADDS * AGED_UPDATES[-1], Lifetimes.EXPONENTIAL, rng)
         present = dict.fromkeys(first)
         servers.request(Place(tuple(first)))
         number = 0
@@ -195,24 +188,25 @@ def _unfairness_after_updates(strategy: Strategy, rng: np.random.Generator) -> F
             for _ in range(until - number):
                 _, update = next(updates)
                 servers.request(update)
-                present = present | {update.entry: None} if isinstance(update, Add) else present
-                if isinstance(update, Delete):
+                if isinstance(update, Add):
+                    present[update.entry] = None
+                else:
                     del present[update.entry]
             number = until
             placed = placement(servers.shares, list(present))
             results[instance, column] = unfairness(
                 retrieval_chances(placed, AGED_TARGET, lookup_steps(strategy, SERVERS)), AGED_TARGET
             )
-    return results
+    return tuple(results.mean(axis=0).tolist())
 
 
-def overhead(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
+def messages_per_update(strategy: Strategy, entries: int, rng: np.random.Generator) -> float:
     """Return the mean number of messages that all servers together process per update (Figure 11).
 
     ``entries`` is the mean number of entries in the directory.
     """
     servers = SimulatedDirectory(strategy, SERVERS, rng.random)
-    first, updates = events(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)
+    first, updates = draw_updates(entries, BETWEEN_ADDS * UPDATES, Lifetimes.EXPONENTIAL, rng)
     servers.request(Place(tuple(first)))
     initial_messages = servers.processed
     for _ in range(UPDATES):

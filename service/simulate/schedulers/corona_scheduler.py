@@ -35,9 +35,9 @@ from service.corona.weekly_rhythm import (
     polling_speeds,
     weight_factors,
 )
-from service.simulate.schedulers.polls import PlannedSimulation, PollObservations
-from service.simulate.schedulers.publication_trace import HOUR_S, MINUTE_S, Floats, Ints, PublicationTrace
-from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
+from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
+from service.simulate.schedulers.polls import PlannedSimulation, PollObservations, PollPlan, WeeklyClocks
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 MAINTENANCE_S = HOUR_S
 MIN_CHANGE = 0.02
@@ -97,7 +97,7 @@ class ChannelRhythms:
         self.publishing_clocks.set_speed(channel, hourly_speeds(self.rates[channel]))
 
 
-class FleetScheduler:
+class FleetScheduler(PollPlan):
     """The decisions of a Corona fleet about its polls, as the plan of a :class:`PlannedSimulation`.
 
     The fleet of ``nodes`` nodes makes ``requests_per_s`` polls by this policy.
@@ -111,9 +111,8 @@ class FleetScheduler:
         self._table = factor_table((ChannelFactors(count, 0.0, False) for count in subscribers.tolist()), channels)
         self._rhythms = ChannelRhythms(channels)
         self._polling_clocks = WeeklyClocks(channels)
-        self._gaps = ClockedGaps(
-            np.full(channels, channels / requests_per_s), self._polling_clocks if policy.weekly_rhythm else None
-        )
+        gap_s = np.full(channels, channels / requests_per_s)
+        super().__init__(gap_s, self._polling_clocks if policy.weekly_rhythm else None)
         self._speeds: Steps = np.zeros((channels, SPEEDS_BYTES), dtype=np.int8)
         """The speeds of the polling clocks."""
         self._estimates = [UpdateEstimate()] * channels
@@ -126,16 +125,8 @@ class FleetScheduler:
         self._new = np.zeros(channels, dtype=np.int64)
         """New entries since then."""
 
-    def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
-        """Return how many polls each channel has before ``until_s`` by its schedule; the first is at ``due_s``."""
-        return self._gaps.count_polls(channel, due_s, until_s)
-
-    def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
-        """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
-        return self._gaps.poll_times_s(channel, due_s, number)
-
     def record(self, seen: PollObservations) -> None:
-        """Record the results of polls."""
+        """Note what polls have returned."""
         channel = seen.channel
         fresh = self._estimated_until_s[channel] == -np.inf
         if fresh.any():
@@ -147,10 +138,10 @@ class FleetScheduler:
             if len(rows):
                 self._rhythms.add(channel[rows], seen.published_s[entries])
 
-    def plan(self, now_s: float, due_s: Floats) -> Floats:
-        """Update all estimates and schedules at ``now_s``, and return the time of each channel's next poll.
+    def plan(self, now_s: float, due_s: Floats) -> None:
+        """Update all estimates and schedules at ``now_s``.
 
-        ``due_s`` has the times of the next polls by the previous schedules, and is changed.
+        ``due_s`` has the time of each channel's next poll by the previous schedule, and is changed to the new one's.
         """
         self._learn(now_s)
         self._table["update_interval_s"] = self._interval_s
@@ -158,7 +149,7 @@ class FleetScheduler:
         scale = scale_for_budget(allocation_problem(self._policy, self._nodes, self._table), self._budget)
         size = channel_sizes(self._policy, self._nodes, self._table, scale)
         least, most = size_bounds(self._policy, self._nodes, self._table)
-        is_moved = np.abs(size * self._gaps.gap_s / self._policy.poll_interval_s - 1) > MIN_CHANGE
+        is_moved = np.abs(size * self.gap_s / self._policy.poll_interval_s - 1) > MIN_CHANGE
         speeds = self._speeds
         if self._policy.weekly_rhythm:
             speeds = speeds.copy()
@@ -171,7 +162,6 @@ class FleetScheduler:
             speeds[rows[is_changed]] = found[is_changed]
             is_moved[rows[is_changed]] = True
         self._revise_schedules(np.flatnonzero(is_moved), size, speeds, now_s, due_s)
-        return due_s
 
     def _begin(self, seen: PollObservations, rows: Ints) -> None:
         """Initialise the estimates of newly polled channels from the dates in their first document.
@@ -204,14 +194,14 @@ class FleetScheduler:
         before, after = encode_speeds(self._speeds[channel]), encode_speeds(speeds[channel])
         for which, former, new in zip(channel.tolist(), before, after, strict=True):
             schedule = revised_schedule(
-                PollingSchedule(float(due_s[which]), float(self._gaps.gap_s[which]), 1, 0, former),
+                PollingSchedule(float(due_s[which]), float(self.gap_s[which]), 1, 0, former),
                 float(size[which]),
                 1,
                 self._policy.poll_interval_s,
                 now_s,
                 speeds=new,
             )
-            due_s[which], self._gaps.gap_s[which] = schedule.first_s, schedule.gap_s
+            due_s[which], self.gap_s[which] = schedule.first_s, schedule.gap_s
         self._speeds[channel] = speeds[channel]
         self._polling_clocks.set_speed(channel, hourly_speeds(speeds[channel]))
 
@@ -226,6 +216,6 @@ def run_fleet(
     polling = PlannedSimulation(trace, fleet, first_s, window_s)
     for now_s in np.arange(MAINTENANCE_S, window_s[1] + MAINTENANCE_S, MAINTENANCE_S):
         polling.advance(float(now_s))
-        polling.due_s = fleet.plan(float(now_s), polling.due_s)
+        fleet.plan(float(now_s), polling.due_s)
     polling.finish()
     return polling

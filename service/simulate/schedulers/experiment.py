@@ -29,24 +29,18 @@ from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy, Goal
 from service.corona.optimizer.honeycomb import AllocationProblem, scale_for_budget, sizes
 from service.corona.optimizer.node_optimizer import ChannelFactors, affordable_policy, allocation_problem, factor_table
 from service.corona.weekly_rhythm import HOURS_OF_WEEK
+from service.simulate.numerics import HOUR_S, WEEK_S, Floats
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy, with_budget
 from service.simulate.schedulers.polls import (
     PlannedSimulation,
-    PollObservations,
+    PollPlan,
     PollSimulation,
     SchedulerResults,
+    WeeklyClocks,
     measure_results,
 )
-from service.simulate.schedulers.publication_trace import (
-    HOUR_S,
-    WEEK_S,
-    Floats,
-    PublicationTrace,
-    Publishers,
-    make_trace,
-)
-from service.simulate.schedulers.reader_schedulers import PEERS
-from service.simulate.schedulers.weekly_clocks import ClockedGaps, WeeklyClocks
+from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
+from service.simulate.schedulers.reader_schedulers import READERS
 
 HISTORY_S = 4 * WEEK_S
 """Age of the oldest entries in feeds at time 0."""
@@ -60,7 +54,7 @@ _UNLIMITED_NODES = 1_000_000_000
 _REFINEMENTS = 4
 """Simulations by which the number of requests with a given delay is determined."""
 
-STEPS = len(PEERS) * 6 + 1 + _REFINEMENTS
+STEPS = len(READERS) * 6 + 1 + _REFINEMENTS
 """Number of progress reports of a run."""
 
 
@@ -127,11 +121,11 @@ Report = Callable[[str], None]
 def run(setup: SchedulersSetup, seed: int, report: Report) -> Comparison:
     """Run all readers' schedulers on one trace, and Corona with the number of requests of each."""
     window_s = setup.weeks * WEEK_S, 2 * setup.weeks * WEEK_S
-    trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(PEERS))
+    trace_rng, phase_rng, *peer_rngs = np.random.default_rng(seed).spawn(2 + len(READERS))
     trace = make_trace(setup.channels, -HISTORY_S, window_s[1], setup.publishers, trace_rng)
     bench = _CoronaRunner(trace, setup.goal, phase_rng.random(setup.channels), window_s, report)
     peers = []
-    for (name, make), rng in zip(PEERS.items(), peer_rngs, strict=True):
+    for (name, make), rng in zip(READERS.items(), peer_rngs, strict=True):
         polling = PollSimulation(trace, make(trace, rng), bench.first_s, window_s)
         polling.advance(np.inf)
         found = measure_results(trace, polling, window_s)
@@ -148,60 +142,62 @@ class _CoronaRunner:
         self, trace: PublicationTrace, goal: Goal, phases: Floats, window_s: tuple[float, float], report: Report
     ) -> None:
         self.first_s = phases * FIRST_POLLS_S
-        self._trace, self._goal, self._phases = trace, goal, phases
+        self._trace, self._phases = trace, phases
         self._window_s, self._report = window_s, report
-        self._figures = cache(self._measured)
+        unlimited = (unlimited_policy(goal, weekly_rhythm=is_rhythmic) for is_rhythmic in (False, True))
+        even, rhythmic = ((policy, _UNLIMITED_NODES) for policy in unlimited)
+        shipped = DEFAULT_POLICY, NODES
+        self._policies = {
+            "ours": even,
+            "ours_with_rhythm": rhythmic,
+            "as_shipped": shipped,
+            "known": rhythmic,
+            "known_as_shipped": shipped,
+        }
+        """The policy and the number of nodes of each result."""
+        self._measure = cache(self._measure_uncached)
 
     def compare_with(self, peer: SchedulerResults) -> dict[str, Any]:
-        """Return five results of Corona for the number of requests that a reader made, ``peer``.
+        """Return five results of Corona for the number of requests in the results ``peer`` of a reader.
 
         The keys are the fields ``ours``, ``ours_with_rhythm``, ``as_shipped``, ``known`` and
         ``known_as_shipped`` of :class:`ReaderResults`.
         """
-        compare_with = {}
-        for what in ("ours", "ours_with_rhythm", "as_shipped", "known", "known_as_shipped"):
-            compare_with[what] = self._compared(peer, self._figures(what, peer.requests))
-            self._report(what)
-        return compare_with
+        results = {}
+        for name in self._policies:
+            results[name] = self._compare(peer, self._measure(name, peer.requests))
+            self._report(name)
+        return results
 
     def compare_with_uniform(self) -> UniformResults:
         """Return the results of the uniform schedule, and of Corona as shipped in comparison with it."""
-        gap_s = np.full(self._trace.channels, UNIFORM_GAP_S)
-        uniform = self._measured_schedule(_FixedGaps(gap_s), self._phases * gap_s)
-        ours = self._figures("as_shipped", uniform.requests)
+        uniform = self._measure_plan(PollPlan(np.full(self._trace.channels, UNIFORM_GAP_S)))
+        ours = self._measure("as_shipped", uniform.requests)
         self._report("as_shipped")
         wanted_s, found = uniform.mean_notification_delay_s, ours
         for _ in range(_REFINEMENTS):
             # The delay is almost inversely proportional to the number of requests.
-            found = self._figures("as_shipped", round(found.requests * found.mean_notification_delay_s / wanted_s))
+            found = self._measure("as_shipped", round(found.requests * found.mean_notification_delay_s / wanted_s))
             self._report("as_shipped")
         return UniformResults(
             **msgspec.structs.asdict(uniform),
-            as_shipped=self._compared(uniform, ours),
+            as_shipped=self._compare(uniform, ours),
             requests_at_equal_delay=round(found.requests * found.mean_notification_delay_s / wanted_s),
         )
 
-    def _compared(self, other: SchedulerResults, ours: SchedulerResults) -> CoronaResults:
+    def _compare(self, other: SchedulerResults, ours: SchedulerResults) -> CoronaResults:
         ratio = other.mean_notification_delay_s / ours.mean_notification_delay_s
         return CoronaResults(**msgspec.structs.asdict(ours), ratio=ratio)
 
-    def _measured(self, what: str, requests: int) -> SchedulerResults:
+    def _measure_uncached(self, name: str, requests: int) -> SchedulerResults:
+        policy, nodes = self._policies[name]
         requests_per_s = requests / (self._window_s[1] - self._window_s[0])
-        match what:
-            case "known":
-                policy = unlimited_policy(self._goal, weekly_rhythm=True)
-                return self._measured_optimum(policy, _UNLIMITED_NODES, requests_per_s)
-            case "known_as_shipped":
-                return self._measured_optimum(DEFAULT_POLICY, NODES, requests_per_s)
-            case "as_shipped":
-                policy, nodes = DEFAULT_POLICY, NODES
-            case _:
-                policy = unlimited_policy(self._goal, weekly_rhythm=what == "ours_with_rhythm")
-                nodes = _UNLIMITED_NODES
+        if name.startswith("known"):
+            return self._measure_optimum(policy, nodes, requests_per_s)
         fleet = FleetScheduler(policy, nodes, self._trace.subscribers, requests_per_s)
         return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
 
-    def _measured_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
+    def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
         """Return the results of the optimum over all channels and hours of the week, each of which is an item of it."""
         trace, interval_s = self._trace, policy.poll_interval_s
         policy = affordable_policy(with_budget(policy, requests_per_s), trace.channels)
@@ -215,30 +211,13 @@ class _CoronaRunner:
             most=np.repeat(bounds.most, HOURS_OF_WEEK),
         )
         polls = sizes(problem, scale_for_budget(problem, requests_per_s * interval_s)).reshape(-1, HOURS_OF_WEEK)
-        gap_s = interval_s / polls.mean(axis=1)
-        return self._measured_schedule(_FixedGaps(gap_s, polls), self._phases * gap_s)
+        clocks = WeeklyClocks(trace.channels)
+        clocks.set_speed(np.arange(trace.channels), polls)
+        return self._measure_plan(PollPlan(interval_s / polls.mean(axis=1), clocks))
 
-    def _measured_schedule(self, gaps: "_FixedGaps", first_s: Floats) -> SchedulerResults:
-        polling = PlannedSimulation(self._trace, gaps, first_s, self._window_s)
+    def _measure_plan(self, plan: PollPlan) -> SchedulerResults:
+        polling = PlannedSimulation(self._trace, plan, self._phases * plan.gap_s, self._window_s)
         for until_s in np.arange(WEEK_S, self._window_s[1], WEEK_S):
             polling.advance(float(until_s))
         polling.finish()
         return measure_results(self._trace, polling, self._window_s)
-
-
-class _FixedGaps(ClockedGaps):
-    """The plan of polls of each channel at constant gaps of a weekly clock.
-
-    ``gap_s`` has the gap of each channel, and ``speed`` the relative speeds of its clock in each hour of the week,
-    shape (M, 168); None for real time.
-    """
-
-    def __init__(self, gap_s: Floats, speed: Floats | None = None) -> None:
-        clocks = None
-        if speed is not None:
-            clocks = WeeklyClocks(len(gap_s))
-            clocks.set_speed(np.arange(len(gap_s)), speed)
-        super().__init__(gap_s, clocks)
-
-    def record(self, seen: PollObservations) -> None:
-        """Ignore the results of polls."""

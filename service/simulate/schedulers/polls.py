@@ -12,9 +12,10 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from service.simulate.schedulers.publication_trace import Floats, Ints, PublicationTrace, first_index_beyond
+from service.corona.weekly_rhythm import HOURS_OF_WEEK
+from service.simulate.numerics import HOUR_S, WEEK_S, Floats, Ints, first_index_beyond, ranges
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 ENTRIES_IN_DOCUMENT = 20
 """Number of entries that a channel's first poll returns; later polls miss none, in favour of the readers."""
@@ -55,9 +56,9 @@ class PollObservations:
     def new_entries(self) -> tuple[Ints, Ints]:
         """Return, for each entry that is new in these polls, its channel's row and its index in ``published_s``."""
         count = np.minimum(self.new, self.known)
-        return np.repeat(np.arange(len(count)), count), _ranges(self.upto - count, count)
+        return np.repeat(np.arange(len(count)), count), ranges(self.upto - count, count)
 
-    def since(self, from_s: Floats) -> Ints:
+    def first_since(self, from_s: Floats) -> Ints:
         """Return, for each polled channel, the index of its oldest known entry published at or after ``from_s``.
 
         The result is the channel's ``upto`` if there is no such entry.
@@ -72,17 +73,71 @@ class Scheduler(Protocol):
         """Return the time in seconds until the next poll, for each channel in ``seen``, which was just polled."""
 
 
-class PollPlan(Protocol):
-    """Decides when each channel is polled, whatever these polls return; it may keep what they return."""
+class WeeklyClocks:
+    """A clock for each channel that runs at different speeds in the hours of a week: production's clocks as arrays.
+
+    Over a whole week, a clock neither gains nor loses time. At first all clocks run evenly.
+    """
+
+    def __init__(self, channels: int) -> None:
+        self._apart_s = 2 * WEEK_S * np.arange(channels)
+        self._shown_s = np.tile(np.arange(HOURS_OF_WEEK + 1) * HOUR_S, (channels, 1))
+        """The time of each clock at every full hour of the week."""
+        self._all_shown_s = self._shown_s + self._apart_s[:, None]
+        """The same in one ascending array, to search for all channels at once."""
+
+    def set_speed(self, channel: Ints, speed: Floats) -> None:
+        """Set the relative speeds of these channels' clocks in each hour of the week, shape (K, 168)."""
+        shown = np.cumsum(speed, axis=1)
+        self._shown_s[channel, 1:] = shown / shown[:, -1:] * WEEK_S
+        self._all_shown_s[channel] = self._shown_s[channel] + self._apart_s[channel, None]
+
+    def shown_s(self, channel: Ints, at_s: Floats) -> Floats:
+        """Return the time that the clock of each ``channel`` shows at the real time ``at_s``."""
+        week_s = np.floor(at_s / WEEK_S) * WEEK_S
+        hour = np.minimum(((at_s - week_s) / HOUR_S).astype(np.int64), HOURS_OF_WEEK - 1)
+        begin_s, end_s = self._shown_s[channel, hour], self._shown_s[channel, hour + 1]
+        return np.asarray(week_s + begin_s + ((at_s - week_s) / HOUR_S - hour) * (end_s - begin_s))
+
+    def time_s(self, channel: Ints, shown_s: Floats) -> Floats:
+        """Return the real time at which the clock of each ``channel`` shows ``shown_s``.
+
+        This is the inverse of :meth:`shown_s`.
+        """
+        week_s = np.floor(shown_s / WEEK_S) * WEEK_S
+        inside_s = shown_s - week_s
+        place = np.searchsorted(self._all_shown_s.ravel(), inside_s + self._apart_s[channel], side="right") - 1
+        hour = np.minimum(place - channel * (HOURS_OF_WEEK + 1), HOURS_OF_WEEK - 1)
+        begin_s, end_s = self._shown_s[channel, hour], self._shown_s[channel, hour + 1]
+        return np.asarray(week_s + (hour + (inside_s - begin_s) / (end_s - begin_s)) * HOUR_S)
+
+
+class PollPlan:
+    """The polls of each channel at constant gaps by its weekly clock, whatever these polls return."""
+
+    def __init__(self, gap_s: Floats, clocks: WeeklyClocks | None = None) -> None:
+        """Create a plan with the gap of each channel; ``clocks`` is None for real time."""
+        self.gap_s = gap_s
+        self._clocks = clocks
 
     def count_polls(self, channel: Ints, due_s: Floats, until_s: float) -> Ints:
         """Return how many polls each channel has before ``until_s``; the first is at ``due_s``."""
+        span_s = until_s - due_s
+        if self._clocks is not None:
+            end_s = self._clocks.shown_s(channel, np.full(len(channel), until_s))
+            span_s = end_s - self._clocks.shown_s(channel, due_s)
+        return np.asarray(np.ceil(span_s / self.gap_s[channel])).astype(np.int64)
 
     def poll_times_s(self, channel: Ints, due_s: Floats, number: Ints) -> Floats:
         """Return the time of the poll that is ``number`` polls after that at ``due_s``, for each channel."""
+        later_s = number * self.gap_s[channel]
+        if self._clocks is None:
+            return due_s + later_s
+        shown_s = self._clocks.shown_s(channel, due_s)
+        return np.where(number > 0, self._clocks.time_s(channel, shown_s + later_s), due_s)
 
     def record(self, seen: PollObservations) -> None:
-        """Record the results of polls. If a channel was polled several times, ``now_s`` is the time of the last."""
+        """Note what polls have returned; if a channel was polled several times, ``now_s`` is the time of the last."""
 
 
 class Detections:
@@ -94,8 +149,8 @@ class Detections:
         self.found_s = np.full(len(trace.published_s), np.inf)
         """Detection time of each entry."""
         self.requests = 0
-        """Number of polls within the window; ``wasted`` of them returned nothing new."""
-        self.wasted = 0
+        """Number of polls within the window; ``successful`` of them returned new entries."""
+        self.successful = 0
         self._published_s = trace.published_s
         self._row_s = trace.published_s + trace.channel * APART_S
         """All publication times in one ascending array, to search for all channels at once."""
@@ -106,35 +161,27 @@ class Detections:
         """Publication time of each channel's first undetected entry; schedulers do not see it."""
         self._window_s = window_s
 
-    def _poll(self, channel: Ints, now_s: Floats, earlier: tuple[Ints, Floats] | None = None) -> PollObservations:
-        """Poll these channels, which are in ascending order, at ``now_s``.
+    def _poll(self, polled: Ints, at_s: Floats, last: Ints | None = None) -> PollObservations:
+        """Poll the channels ``polled`` at ``at_s``, in ascending order of channels and times.
 
-        ``earlier`` has the channels and times of more polls of these channels, in ascending order; the last poll of
-        each channel is that at ``now_s``. The observations are those of all polls together.
+        ``last`` has the index of each channel's last poll; if it is None, each channel is polled once. The observations
+        are those of all polls of a channel together.
         """
+        channel, now_s = (polled, at_s) if last is None else (polled[last], at_s[last])
         before = self._upto[channel]
         upto = before.copy()
         found = np.flatnonzero(self._next_s[channel] <= now_s)
-        detected = 0
         begin_s, end_s = self._window_s
+        is_inside = (at_s >= begin_s) & (at_s < end_s)
+        self.requests += int(is_inside.sum())
         if len(found):
             upto[found] = np.searchsorted(self._row_s, now_s[found] + channel[found] * APART_S, side="right")
-            new = upto[found] - before[found]
-            entries = _ranges(before[found], new)
-            if earlier is None:
-                times_s, polls = now_s, np.repeat(found, new)
-            else:
-                polled, times_s = earlier
-                polls = np.searchsorted(times_s + polled * APART_S, self._row_s[entries])
-            self.found_s[entries] = times_s[polls]
-            successful_s = times_s[np.unique(polls)]
-            detected = int(((successful_s >= begin_s) & (successful_s < end_s)).sum())
+            entries = ranges(before[found], upto[found] - before[found])
+            polls = np.searchsorted(at_s + polled * APART_S, self._row_s[entries])
+            self.found_s[entries] = at_s[polls]
+            self.successful += int(is_inside[np.unique(polls)].sum())
             self._upto[channel[found]] = upto[found]
             self._next_s[channel[found]] = self._published_or_never_s(channel[found], upto[found])
-        all_s = now_s if earlier is None else earlier[1]
-        requests = int(((all_s >= begin_s) & (all_s < end_s)).sum())
-        self.requests += requests
-        self.wasted += requests - detected
         fresh = self._first[channel] < 0
         if fresh.any():
             shown = np.maximum(before, upto - ENTRIES_IN_DOCUMENT)
@@ -187,22 +234,16 @@ class PlannedSimulation(Detections):
             count = self._plan.count_polls(channel, due_s, min(until_s, end_s))
             count = np.where((self._first[channel] < 0) | (due_s >= end_s), 1, np.maximum(count, 1))
             row = np.repeat(np.arange(len(channel)), count)
-            number = _ranges(np.zeros_like(count), count)
+            number = ranges(0, count)
             times_s = self._plan.poll_times_s(channel[row], due_s[row], number)
             last = np.cumsum(count) - 1
-            self._plan.record(self._poll(channel, times_s[last], (channel[row], times_s)))
+            self._plan.record(self._poll(channel[row], times_s, last))
             self.due_s[channel] = np.where(due_s < end_s, self._plan.poll_times_s(channel, due_s, count), np.inf)
 
     def finish(self) -> None:
         """Poll each channel until the first poll after the end of the measurement window."""
         self.advance(self._window_s[1])
         self.advance(float(self.due_s.max(initial=0.0, where=np.isfinite(self.due_s))) + 1.0)
-
-
-def _ranges(first: Ints, length: Ints) -> NDArray[np.int64]:
-    """Return the concatenation of the ranges first, first + 1, … with ``length`` numbers each."""
-    shift = first - np.concatenate(([0], np.cumsum(length)[:-1]))
-    return np.repeat(shift, length) + np.arange(length.sum())
 
 
 class SchedulerResults(msgspec.Struct, frozen=True, rename={"p95_s": "p95"}):
@@ -229,11 +270,11 @@ def measure_results(trace: PublicationTrace, polling: Detections, window_s: tupl
         requests=polling.requests,
         mean_notification_delay_s=float(np.average(delay_s, weights=subscribers)),
         p95_s=weighted_quantile(delay_s, subscribers, 0.95),
-        wasted_share=polling.wasted / polling.requests,
+        wasted_share=(polling.requests - polling.successful) / polling.requests,
     )
 
 
-def weighted_quantile(values: Floats, weights: Ints, share: float) -> float:
+def weighted_quantile(values: Floats, weights: Ints | Floats, share: float) -> float:
     """Return the smallest of ``values`` such that it and lower ones have at least a ``share`` of the total weight."""
     order = np.argsort(values)
     weight = np.cumsum(weights[order])

@@ -1,51 +1,23 @@
 """Publication traces: the entries of all channels over time, the same for all schedulers of an experiment.
 
-Update intervals and subscribers are those of Corona §5: 10 % of the channels change every 10 min to 1 h and 40 % every
-1 to 120 h, log-uniformly, and half of them once a week; popularity is Zipf with exponent 0.5, independent of the update
-interval.
+Update intervals and subscribers are those of Corona §5 (``corona_survey``).
 
 *Poisson* publishers have no daily or weekly pattern. *Rhythmic* ones publish as often, but mostly during the day on
 working days of their time zone, and a third of them several entries at a time; these patterns are assumptions, not
 measurements.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
-MINUTE_S = 60.0
-HOUR_S = 3600.0
-DAY_S = 24 * HOUR_S
-WEEK_S = 7 * DAY_S
-
-ZIPF_EXPONENT = 0.5
-SUBSCRIBERS_PER_CHANNEL = 50
-"""Corona §5: 5,000,000 subscriptions to 100,000 channels."""
+from service.simulate.corona_survey import draw_intervals_s, zipf_subscribers
+from service.simulate.numerics import HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
 
 BURSTY_SHARE = 1 / 3
 BURST_ENTRIES = 3
 BURST_S = 10 * MINUTE_S
-
-
-def first_index_beyond(low: Ints, high: Ints, is_beyond: Callable[[Ints], Bools]) -> Ints:
-    """Return, for each range [low, high), the first index for which ``is_beyond`` holds, or ``high`` if none does.
-
-    ``is_beyond`` maps an array with one index of each range to booleans; its results for empty ranges are ignored. In a
-    range it must be false up to some index, and true from there on, because the search is binary.
-    """
-    low, high = low.copy(), high.copy()
-    while (ahead := low < high).any():
-        middle = (low + high) // 2
-        beyond = is_beyond(np.where(ahead, middle, 0))
-        low, high = np.where(ahead & ~beyond, middle + 1, low), np.where(ahead & beyond, middle, high)
-    return low
 
 
 class Publishers(StrEnum):
@@ -116,24 +88,6 @@ def make_trace(
     published_s = published_s[np.lexsort((published_s, channel))]
     starts = np.concatenate(([0], np.cumsum(np.bincount(channel, minlength=channels))))
     return PublicationTrace(zipf_subscribers(channels, rng), interval_s, published_s, starts, zone_h)
-
-
-def draw_intervals_s(channels: int, rng: np.random.Generator) -> Floats:
-    """Draw the mean time between updates of each channel, with the distribution of Corona §5."""
-    fast = np.exp(rng.uniform(np.log(10 * MINUTE_S), np.log(HOUR_S), channels))
-    middle = np.exp(rng.uniform(np.log(HOUR_S), np.log(120 * HOUR_S), channels))
-    place = rng.random(channels)
-    return np.where(place < 0.1, fast, np.where(place < 0.5, middle, WEEK_S))  # noqa: PLR2004 - shares of the paper
-
-
-def zipf_subscribers(channels: int, rng: np.random.Generator, per_channel: int = SUBSCRIBERS_PER_CHANNEL) -> Ints:
-    """Return the number of subscribers of each channel in random order, with a Zipf distribution.
-
-    The number is at least 1, and ``per_channel`` on average.
-    """
-    share = np.arange(1, channels + 1) ** -ZIPF_EXPONENT
-    wanted = share / share.sum() * channels * per_channel
-    return rng.permutation(np.maximum(1, np.round(wanted)).astype(np.int64))
 
 
 def apply_weekly_pattern_s(even_s: Floats, zone_s: Floats) -> Floats:

@@ -9,16 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from service.simulate.numerics import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Floats, Ints
 from service.simulate.schedulers.polls import ENTRIES_IN_DOCUMENT, PollObservations, Scheduler
-from service.simulate.schedulers.publication_trace import (
-    DAY_S,
-    HOUR_S,
-    MINUTE_S,
-    WEEK_S,
-    Floats,
-    Ints,
-    PublicationTrace,
-)
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 
 class FixedInterval:
@@ -50,24 +43,13 @@ class MinifluxEntryFrequency:
 
     def wait_s(self, seen: PollObservations) -> Floats:
         """Return Miniflux's interval in seconds, for each polled feed."""
-        oldest = seen.since(seen.now_s - WEEK_S)
+        oldest = seen.first_since(seen.now_s - WEEK_S)
         count = seen.upto - oldest
         span_s = np.where(count > 1, seen.newest_s - seen.published_s[np.minimum(oldest, seen.upto - 1)], 0.0)
-        return entry_frequency_s(virtual_weekly_count(count, span_s))
-
-
-def virtual_weekly_count(count: Ints, span_s: Floats) -> Floats:
-    """Return the entries per week that Miniflux estimates from ``count`` entries, the last ``span_s`` after the first.
-
-    The estimate is 0 with fewer than two entries.
-    """
-    gaps = np.maximum(count - 1, 1)
-    return np.where(span_s > 0, np.ceil(WEEK_S * gaps / np.maximum(span_s, 1.0)), 0.0)
-
-
-def entry_frequency_s(weekly_count: Floats) -> Floats:
-    """Return Miniflux's interval in seconds for a number of entries per week."""
-    return np.where(weekly_count > 0, np.clip(WEEK_S / np.maximum(weekly_count, 1.0), 5 * MINUTE_S, DAY_S), DAY_S)
+        gaps = np.maximum(count - 1, 1)
+        weekly_count = np.where(span_s > 0, np.ceil(WEEK_S * gaps / np.maximum(span_s, 1.0)), 0.0)
+        interval_s = np.clip(WEEK_S / np.maximum(weekly_count, 1.0), 5 * MINUTE_S, DAY_S)
+        return np.where(weekly_count > 0, interval_s, DAY_S)
 
 
 class CommaFeed:
@@ -83,19 +65,11 @@ class CommaFeed:
         shown = np.minimum(seen.known, ENTRIES_IN_DOCUMENT)
         oldest_s = seen.published_s[np.where(shown > 0, seen.upto - shown, 0)]
         gap_s = np.where(shown > 1, (seen.newest_s - oldest_s) / np.maximum(shown - 1, 1), np.nan)
-        return empirical_interval_s(seen.now_s - seen.newest_s, gap_s)
-
-
-def empirical_interval_s(silent_s: Floats, mean_gap_s: Floats) -> Floats:
-    """Return CommaFeed's interval in seconds.
-
-    ``silent_s`` is the time since the newest entry; ``mean_gap_s`` is nan if fewer than two entries are known.
-    """
-    days = np.floor(silent_s / DAY_S)
-    half_s = np.clip(mean_gap_s / 2, 5 * MINUTE_S, HOUR_S)
-    known_s = np.where(np.isnan(mean_gap_s), 4 * HOUR_S, half_s)
-    quiet = [days >= 30, days >= 14, days >= 7]  # noqa: PLR2004 - the source's numbers
-    return np.select(quiet, [4 * HOUR_S, 2 * HOUR_S, HOUR_S], known_s)
+        half_s = np.clip(gap_s / 2, 5 * MINUTE_S, HOUR_S)
+        known_s = np.where(np.isnan(gap_s), 4 * HOUR_S, half_s)
+        days = np.floor((seen.now_s - seen.newest_s) / DAY_S)
+        quiet = [days >= 30, days >= 14, days >= 7]  # noqa: PLR2004 - the source's numbers
+        return np.select(quiet, [4 * HOUR_S, 2 * HOUR_S, HOUR_S], known_s)
 
 
 class NewsBlur:
@@ -112,7 +86,7 @@ class NewsBlur:
 
     def wait_s(self, seen: PollObservations) -> Floats:
         """Return NewsBlur's interval with its random part in seconds, for each polled feed."""
-        stories = seen.upto - seen.since(seen.now_s - 30 * DAY_S)
+        stories = seen.upto - seen.first_since(seen.now_s - 30 * DAY_S)
         total_s = by_stories_s(stories / 30, self._subscribers[seen.channel], seen.now_s - seen.newest_s)
         return total_s * (1 + self._rng.random(len(total_s)) / 4)
 
@@ -190,7 +164,7 @@ def finds_interval_s(finds: Ints, times_s: Floats, entries: Floats, now_s: Float
     return np.select([finds > 1, finds == 1], [many_s, one_s], 8 * HOUR_S)
 
 
-PEERS: dict[str, Callable[[PublicationTrace, np.random.Generator], Scheduler]] = {
+READERS: dict[str, Callable[[PublicationTrace, np.random.Generator], Scheduler]] = {
     "miniflux round robin": lambda _trace, _rng: FixedInterval(HOUR_S),
     "miniflux entry frequency": lambda _trace, _rng: MinifluxEntryFrequency(),
     "commafeed": lambda _trace, _rng: CommaFeed(),

@@ -1,15 +1,15 @@
 """The table, plots and report page of the experiment ``schedulers``."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
 from service.corona.fleet_policy import Goal
+from service.simulate.numerics import HOUR_S, WEEK_S
 from service.simulate.report import SEEDS, Job, draw, render, terminal_table
 from service.simulate.schedulers.experiment import Comparison, ReaderResults, SchedulersSetup, run
-from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, Publishers
+from service.simulate.schedulers.publication_trace import Publishers
 
 CHANNELS = 1000
 """Number of channels in runs for the page; lower than the command's default, because there are many runs."""
@@ -45,11 +45,9 @@ def table(comparison: Comparison) -> Table:
     rows = []
     for peer in comparison.schedulers:
         delays_s = (peer.mean_notification_delay_s, peer.p95_s, peer.ours.mean_notification_delay_s, peer.ours.p95_s)
-        compare_with = (peer.ours, peer.ours_with_rhythm, peer.as_shipped, peer.known)
+        ours = (peer.ours, peer.ours_with_rhythm, peer.as_shipped, peer.known)
         polls = f"{_polls_per_channel_hour(peer, setup):.2f}"
-        rows.append(
-            (peer.name, polls, *(f"{delay:,.0f}" for delay in delays_s), *(f"{it.ratio:.2f}" for it in compare_with))
-        )
+        rows.append((peer.name, polls, *(f"{delay:,.0f}" for delay in delays_s), *(f"{it.ratio:.2f}" for it in ours)))
     shown = terminal_table(
         HEADINGS,
         rows,
@@ -63,16 +61,12 @@ def table(comparison: Comparison) -> Table:
 
 def plot_run(comparison: Comparison, file: Path) -> None:
     """Draw one run to ``file``."""
-    _plot([comparison], file)
+    draw(file, [(_delays, comparison)], columns=1, height=5)
 
 
 def plot(found: OutcomesByName, file: Path) -> None:
     """Draw the runs with the first seed of each kind of publishers to ``file``."""
-    _plot([found[kind][0] for kind in Publishers], file)
-
-
-def _plot(comparisons: Sequence[Comparison], file: Path) -> None:
-    draw(file, [(_delays, found) for found in comparisons], columns=len(comparisons), height=5, sharey=True)
+    draw(file, [(_delays, found[kind][0]) for kind in Publishers], height=5, sharey=True)
 
 
 def _delays(axis: Any, comparison: Comparison) -> None:

@@ -19,7 +19,7 @@ from service.embedded.sample_publisher import (
     Journal,
     PublishedEntry,
     SamplePublisher,
-    unchanged_since,
+    is_unchanged_since,
 )
 from service.errors import OperationalError
 from tests.support.waiting import until_so
@@ -100,7 +100,7 @@ async def test_if_none_match_takes_precedence_over_if_modified_since(
 )
 def test_last_modified_is_compared_in_whole_seconds(published_s: list[float], since_s: int, *, unchanged: bool) -> None:
     entries = [PublishedEntry(feed=0, id="", link="", title="", published_s=at_s) for at_s in published_s]
-    assert unchanged_since(entries, since_s) is unchanged
+    assert is_unchanged_since(entries, since_s) is unchanged
 
 
 async def test_a_restart_continues_the_feed(tmp_path: Path) -> None:
@@ -156,8 +156,10 @@ async def test_bad_paths_fail_as_documented(publisher: SamplePublisher, http: ai
 
 
 async def test_a_port_in_use_is_reported(publisher: SamplePublisher, tmp_path: Path) -> None:
+    other = SamplePublisher(tmp_path / "other", int(publisher.url.rpartition(":")[2]))
     with pytest.raises(OperationalError, match="cannot listen"):
-        await SamplePublisher(tmp_path / "other", int(publisher.url.rpartition(":")[2])).start()
+        async with other:
+            pass
 
 
 async def test_the_program_publishes_at_the_interval_until_sigterm(tmp_path: Path) -> None:

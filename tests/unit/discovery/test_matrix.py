@@ -24,7 +24,6 @@ from service.discovery.matrix import (
     recover_matrix,
     resize_requests,
 )
-from service.simulate.discovery.queries import choose_matrix, partitions_to_ask, size_to_learn
 
 LIMITS = MatrixLimits(partitions=8, replicas=4)
 
@@ -122,23 +121,3 @@ def test_a_name_is_in_one_of_its_possible_partitions_for_any_earlier_size(draw: 
         while at >= last:
             at = merge_target(at)
         assert at in possible_partitions(draw, last)
-
-
-def test_sizes_are_read_until_a_matrix_of_one_partition_is_known() -> None:
-    assert size_to_learn({"a", "b"}, {}, 0) == "a"
-    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1, 4)}, 0) == "b"
-    assert size_to_learn({"a", "b"}, {"a": MatrixSize(1)}, 0) is None
-    assert size_to_learn({"a"}, {"a": MatrixSize(1, 4)}, 0) is None
-
-
-def test_the_matrix_with_the_fewest_partitions_is_chosen() -> None:
-    sizes = {"a": MatrixSize(1, 4), "b": MatrixSize(1, 2, (0, 3)), "c": MatrixSize(1, 2)}
-    assert [choose_matrix(sizes, draw) for draw in range(2)] == ["b", "c"]
-
-
-def test_only_as_many_partitions_are_asked_as_the_limit_needs() -> None:
-    assert partitions_to_ask(0, 0, 10) == 1
-    assert partitions_to_ask(1, 10, 10) == 0
-    assert partitions_to_ask(1, 2, 10) == 1
-    assert partitions_to_ask(4, 8, 10) == 1
-    assert partitions_to_ask(4, 0, 10) == 4

@@ -134,7 +134,7 @@ def test_servers_split_while_overloaded_and_merge_without_load() -> None:
     servers.merge_underloaded(busy)
     assert max(sum(leaves.values()) for leaves in servers.loads(busy).values()) <= 90
     servers.merge_underloaded(Interval(nothing, nothing.astype(int), nothing.astype(int), nothing))
-    assert [group for _, group in servers.leaves()] == [KeyGroup(0, 0, KEY_BITS)]
+    assert [group for _, group in servers.leaf_groups()] == [KeyGroup(0, 0, KEY_BITS)]
 
 
 def test_chord_maps_a_key_to_the_next_server_on_the_circle() -> None:

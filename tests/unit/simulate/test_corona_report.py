@@ -76,7 +76,7 @@ def test_the_page_states_where_a_run_exceeds_the_products_limit(found: OutcomesB
 
 
 def test_page_and_plot_are_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, found: OutcomesByName) -> None:
-    monkeypatch.setattr("service.simulate.report.run_all", lambda _jobs, _report: found)
+    monkeypatch.setattr("service.simulate.cli.run_all", lambda _jobs, _report: found)
     cli.run(["report", "--only", "corona", "--directory", str(tmp_path)])
     assert {path.name for path in tmp_path.iterdir()} == {"corona.md", "corona.png"}
     assert (tmp_path / "corona.md").read_text() == page(found)

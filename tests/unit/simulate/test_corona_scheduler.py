@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy, Goal
+from service.simulate.numerics import HOUR_S, WEEK_S
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy
 from service.simulate.schedulers.experiment import NODES
 from service.simulate.schedulers.polls import PlannedSimulation, measure_results
-from service.simulate.schedulers.publication_trace import HOUR_S, WEEK_S, PublicationTrace, Publishers, make_trace
+from service.simulate.schedulers.publication_trace import PublicationTrace, Publishers, make_trace
 
 WINDOW_S = WEEK_S, 2 * WEEK_S
 CHANNELS = 40

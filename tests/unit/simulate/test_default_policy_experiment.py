@@ -75,12 +75,13 @@ def test_owners_decide_by_the_policy_as_in_production() -> None:
     channels = draw_channels(setup, np.random.default_rng(1))
     trie, everything = NodeTrie(initial_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     owners, table = OwnerDecisions(setup, channels), channels.factors()
-    part = owners.part(everything, trie)
+    owners.on_ring_changed(trie)
+    part = owners.aggregate(everything)
     assert part == node_optimizer.own_aggregate(DEFAULT_POLICY, setup.nodes, table)
     fleet = msgspec.structs.replace(part, nodes=setup.nodes)
     scale = node_optimizer.solve_scale(DEFAULT_POLICY, setup.nodes, fleet)
     expected = node_optimizer.channel_sizes(DEFAULT_POLICY, setup.nodes, table, scale)
-    assert owners.sizes(everything, fleet, trie) == pytest.approx(expected, rel=1e-5)
+    assert owners.sizes(everything, fleet) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("preset", get_args(settings.Preset))

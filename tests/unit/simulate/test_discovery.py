@@ -32,6 +32,9 @@ from service.simulate.discovery.queries import (
     RegisteredNames,
     Registrations,
     Scheme,
+    choose_matrix,
+    partitions_to_ask,
+    size_to_learn,
 )
 from service.simulate.discovery.report import page
 
@@ -57,7 +60,7 @@ def test_a_node_observes_the_rate_of_its_last_messages_regardless_of_batches(
     seen: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=WINDOW))
     for nodes in batches:
         times_s = now_s + np.cumsum(rng.exponential(0.01, len(nodes)))
-        found = windows.rates_per_s(np.array(nodes, dtype=np.int64), times_s)
+        found = windows.record_messages(np.array(nodes, dtype=np.int64), times_s)
         for node, at_s, rate in zip(nodes, times_s.tolist(), found.tolist(), strict=True):
             whole = len(seen[node]) == WINDOW
             assert rate == (pytest.approx(WINDOW / (at_s - seen[node][0])) if whole else 0.0)
@@ -76,7 +79,7 @@ def asked(matrices: SimulatedMatrices, *pairs: int) -> set[int]:
     """Return the pairs whose matrices a hundred queries with all these pairs use."""
     queries = QueryWorkload(np.tile(np.array(pairs), 100), np.arange(0, 100 * len(pairs) + 1, len(pairs)))
     sent = FullQueries(queries, 100.0, 0.0, matrices, scheme=Scheme.OPTIMISED, rng=np.random.default_rng(2))
-    sent.until(sent.last_s)
+    sent.process_until(sent.last_s)
     return set(sent.pair.tolist())
 
 
@@ -112,6 +115,25 @@ def test_a_limited_query_asks_partitions_until_it_has_enough_names() -> None:
             assert held.spread(wanted.tolist(), pair, count).tolist() == np.bincount(lies, minlength=count).tolist()
             assert len(partitions) == count or np.isin(lies, partitions).sum() >= LIMIT
     assert several > 20
+
+
+def test_sizes_are_read_until_a_matrix_of_one_partition_is_known() -> None:
+    assert size_to_learn([1, 2], {}, 0) == 1
+    assert size_to_learn([1, 2], {1: 4}, 0) == 2
+    assert size_to_learn([1, 2], {1: 1}, 0) is None
+    assert size_to_learn([1], {1: 4}, 0) is None
+
+
+def test_the_matrix_with_the_fewest_partitions_is_chosen() -> None:
+    assert [choose_matrix({1: 4, 2: 2, 3: 2}, draw) for draw in range(2)] == [2, 3]
+
+
+def test_only_as_many_partitions_are_asked_as_the_limit_needs() -> None:
+    assert partitions_to_ask(0, 0, 10) == 1
+    assert partitions_to_ask(1, 10, 10) == 0
+    assert partitions_to_ask(1, 2, 10) == 1
+    assert partitions_to_ask(4, 8, 10) == 1
+    assert partitions_to_ask(4, 0, 10) == 4
 
 
 def test_the_page_has_every_figure(outcome: DiscoveryOutcome) -> None:

@@ -11,9 +11,16 @@ from rich.console import Console
 
 from service.settings import Settings
 from service.simulate.location import large_fleet_experiment
-from service.simulate.location.dynamic_experiment import CACHE_BYTES, ServerCaches, trace
+from service.simulate.location.dynamic_experiment import CACHE_BYTES, ServerCaches, draw_reference_stream
 from service.simulate.location.experiment import STEPS, LocationOutcome, LocationSetup, run
-from service.simulate.location.graph import REACHED, OverlayKind, ServerDistances, distances, overlay, reached
+from service.simulate.location.graph import (
+    REACHED,
+    OverlayKind,
+    ServerDistances,
+    build_overlay,
+    draw_distances,
+    mean_reach,
+)
 from service.simulate.location.large_fleet_experiment import fleet_filters
 from service.simulate.location.network import TapestryMesh, UpdateAlgorithm
 from service.simulate.location.report import JOBS, page, plot, plot_run, table
@@ -35,13 +42,13 @@ def outcome(reports: list[str]) -> LocationOutcome:
 
 @pytest.fixture(scope="module")
 def graph() -> ServerDistances:
-    return distances(300, np.random.default_rng(1))
+    return draw_distances(300, np.random.default_rng(1))
 
 
 def found(outcome: LocationOutcome) -> dict[str, list[Any]]:
     """Return the outcomes as the page's jobs would return them."""
     fleets = (fleet_filters(6, 2, np.random.default_rng(1)),)
-    return {"static": [outcome.static] * 3, "dynamic": [outcome.dynamic] * 3, "shipped": [fleets] * 3}
+    return {"static": [outcome.static] * 3, "dynamic": [outcome.dynamic] * 3, "fleets": [fleets] * 3}
 
 
 def test_every_run_is_reported(outcome: LocationOutcome, reports: list[str]) -> None:
@@ -117,9 +124,9 @@ def test_distances_are_shortest_and_symmetric(graph: ServerDistances) -> None:
 
 
 def test_a_graph_depends_only_on_its_seed(graph: ServerDistances) -> None:
-    again = distances(300, np.random.default_rng(1))
+    again = draw_distances(300, np.random.default_rng(1))
     assert (again.latency_s == graph.latency_s).all()
-    assert (distances(300, np.random.default_rng(2)).latency_s != graph.latency_s).any()
+    assert (draw_distances(300, np.random.default_rng(2)).latency_s != graph.latency_s).any()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
@@ -128,8 +135,8 @@ def test_overlays_reach_twenty_servers_and_the_restricted_one_crosses_fewer_doma
 ) -> None:
     crossing = {}
     for kind in OverlayKind:
-        edges = overlay(kind, graph, depth, np.random.default_rng(1))
-        assert reached(edges, graph.servers, depth) == pytest.approx(REACHED, abs=0.5)
+        edges = build_overlay(kind, graph, depth, np.random.default_rng(1))
+        assert mean_reach(edges, graph.servers, depth) == pytest.approx(REACHED, abs=0.5)
         crossing[kind] = sum(bool(graph.crossings[one, other]) for one, other in edges)
     assert crossing[OverlayKind.RESTRICTED] <= crossing[OverlayKind.GREEDY]
 
@@ -151,15 +158,14 @@ def test_a_published_document_is_located_until_it_is_withdrawn(graph: ServerDist
 
 
 def test_file_sizes_match_the_paper_and_caches_keep_their_limit() -> None:
-    stream = trace(20, 50_000, np.random.default_rng(1))
+    stream = draw_reference_stream(20, 50_000, np.random.default_rng(1))
     assert np.mean(stream.sizes) == pytest.approx(21_000, rel=0.1)
     caches = ServerCaches(20, stream.sizes, stream.disks)
     cached: list[set[int]] = [set() for _ in range(20)]
     for server, file in stream.requests:
         had = server in caches.holders[file]
-        changed = caches.read(server, file)
-        assert (changed is None) == had
-        come, gone = changed or ([], [])
+        come, gone = caches.read(server, file)
+        assert not (had and come)
         cached[server] = (cached[server] | set(come)) - set(gone)
         assert sum(stream.sizes[each] for each in cached[server]) <= CACHE_BYTES
     for file, holders in enumerate(caches.holders):

@@ -11,11 +11,11 @@ import pytest
 from service.discovery.partial.servers import Add
 from service.simulate.cli import run
 from service.simulate.partial_lookup import placement_experiment, update_experiment
-from service.simulate.partial_lookup.default_choice_experiment import shipped
-from service.simulate.partial_lookup.experiment import PAPER, PartialLookupOutcome, RatingColumn, stars
+from service.simulate.partial_lookup.default_choice_experiment import run_default_choices
+from service.simulate.partial_lookup.experiment import PAPER, PartialLookupOutcome, RatingColumn, rate
 from service.simulate.partial_lookup.experiment import run as run_seed
 from service.simulate.partial_lookup.report import page
-from service.simulate.partial_lookup.update_experiment import Lifetimes, events
+from service.simulate.partial_lookup.update_experiment import Lifetimes, draw_updates
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def outcome() -> Iterator[PartialLookupOutcome]:
 
 
 def test_exact_results_do_not_depend_on_the_size_of_the_run(outcome: PartialLookupOutcome) -> None:
-    text = page({"partial lookup": [outcome], "as shipped": [shipped(1, lambda _what: None)]})
+    text = page({"partial lookup": [outcome], "as shipped": [run_default_choices(1, lambda _what: None)]})
     found = {row.split(" | ")[0].removeprefix("| "): row for row in text.splitlines()}
 
     def verdict(figure: str) -> str:
@@ -48,7 +48,7 @@ def test_exact_results_do_not_depend_on_the_size_of_the_run(outcome: PartialLook
 
 
 def test_the_page_has_every_figure_and_all_columns_of_table_2(outcome: PartialLookupOutcome) -> None:
-    text = page({"partial lookup": [outcome] * 2, "as shipped": [shipped(1, lambda _what: None)]})
+    text = page({"partial lookup": [outcome] * 2, "as shipped": [run_default_choices(1, lambda _what: None)]})
     assert all(f"Fig. {number}" in text for number in (3, 5, 6, 8, 9, 10, 11))
     assert all(name in text for name in PAPER)
     assert "{" not in text
@@ -65,7 +65,7 @@ def test_the_command_prints_json_and_draws_a_plot(
 
 @pytest.mark.parametrize("lifetimes", list(Lifetimes))
 def test_the_number_of_entries_is_steady_for_all_lifetimes(lifetimes: Lifetimes) -> None:
-    first, coming = events(100, 200_000.0, lifetimes, np.random.default_rng(3))
+    first, coming = draw_updates(100, 200_000.0, lifetimes, np.random.default_rng(3))
     there, total, before = set(first), 0.0, 0.0
     for at, update in coming:
         total += len(there) * (at - before)
@@ -76,8 +76,8 @@ def test_the_number_of_entries_is_steady_for_all_lifetimes(lifetimes: Lifetimes)
 
 
 def test_stars_are_logarithmic_between_best_and_worst() -> None:
-    assert stars([1, 2, 4, 8]) == (4, 3, 2, 1)
-    assert stars([1, 1.05, 1, 1.01]) == (4, 4, 4, 4)
+    assert rate([1, 2, 4, 8]) == (4, 3, 2, 1)
+    assert rate([1, 1.05, 1, 1.01]) == (4, 4, 4, 4)
 
 
 def test_contradicted_counts_opposite_orders_but_not_ties() -> None:
@@ -85,7 +85,7 @@ def test_contradicted_counts_opposite_orders_but_not_ties() -> None:
 
 
 def test_the_product_chooses_each_strategy_and_its_costs_are_those_of_the_formulas() -> None:
-    found = shipped(1, lambda _what: None)
+    found = run_default_choices(1, lambda _what: None)
     assert {one.strategy.rsplit("-", 1)[0] for one in found} == {
         "full replication",
         "Round-Robin",

@@ -1,16 +1,19 @@
-"""Simulated polls: detection times, observations of schedulers, and counts within the window."""
+"""Simulated polls: detection times, observations of schedulers, counts within the window, and weekly clocks."""
 
 import numpy as np
 import pytest
 
+from service.corona.weekly_rhythm import FACTORS, WEEK_S, WeeklyClock, hourly_speeds
+from service.simulate.numerics import Floats
 from service.simulate.schedulers.polls import (
     ENTRIES_IN_DOCUMENT,
     PollObservations,
     PollSimulation,
+    WeeklyClocks,
     measure_results,
     weighted_quantile,
 )
-from service.simulate.schedulers.publication_trace import Floats, PublicationTrace
+from service.simulate.schedulers.publication_trace import PublicationTrace
 
 
 class Every:
@@ -44,7 +47,7 @@ def test_entries_before_the_end_are_detected_by_a_poll_that_is_not_counted() -> 
     polling = PollSimulation(trace([29.0]), Every(10.0), np.array([0.0]), (10.0, 30.0))
     polling.advance(np.inf)
     assert list(polling.found_s) == [30.0]
-    assert (polling.requests, polling.wasted) == (2, 2)
+    assert (polling.requests, polling.successful) == (2, 0)
 
 
 def test_a_simulation_can_be_advanced_in_several_steps() -> None:
@@ -54,7 +57,7 @@ def test_a_simulation_can_be_advanced_in_several_steps() -> None:
     for until_s in (4.0, 9.5, np.inf):
         parts.advance(until_s)
     assert list(whole.found_s) == list(parts.found_s)
-    assert (whole.requests, whole.wasted) == (parts.requests, parts.wasted)
+    assert (whole.requests, whole.successful) == (parts.requests, parts.successful)
 
 
 def test_the_first_poll_returns_a_document_and_later_polls_new_entries() -> None:
@@ -72,7 +75,7 @@ def test_since_returns_the_first_known_entry_after_a_time(from_s: float, left: i
     scheduler = Every(10.0)
     PollSimulation(trace([0.5], [*old, 5.0, 6.0]), scheduler, np.zeros(2), (0.0, 20.0)).advance(20.0)
     seen = scheduler.shown[-1]
-    assert seen.upto[1] - seen.since(np.full(2, from_s))[1] == left
+    assert seen.upto[1] - seen.first_since(np.full(2, from_s))[1] == left
 
 
 def test_delays_are_weighted_by_subscribers() -> None:
@@ -87,3 +90,20 @@ def test_delays_are_weighted_by_subscribers() -> None:
 
 def test_a_weighted_quantile_uses_weights() -> None:
     assert weighted_quantile(np.array([9.0, 1.0, 5.0]), np.array([1, 90, 9]), 0.95) == 5.0
+
+
+def test_each_clock_shows_what_productions_clock_shows() -> None:
+    steps = np.random.default_rng(1).integers(-32, 32, (5, FACTORS)).astype(np.int8)
+    clocks = WeeklyClocks(5)
+    clocks.set_speed(np.arange(5), hourly_speeds(steps))
+    at_s = np.linspace(0, 3 * WEEK_S, 1001)
+    for channel in range(5):
+        one, which = WeeklyClock(steps[channel].tobytes()), np.full(len(at_s), channel)
+        shown_s = [one.shown_s(each) for each in at_s.tolist()]
+        assert clocks.shown_s(which, at_s) == pytest.approx(shown_s, abs=1e-3)
+        assert clocks.time_s(which, np.array(shown_s)) == pytest.approx(at_s, abs=1e-3)
+
+
+def test_clocks_are_even_at_first() -> None:
+    at_s = np.linspace(-WEEK_S, 2 * WEEK_S, 50)
+    assert WeeklyClocks(1).shown_s(np.zeros(50, dtype=np.int64), at_s) == pytest.approx(at_s)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from service.simulate.numerics import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 from service.simulate.schedulers import reader_schedulers
 from service.simulate.schedulers.polls import PollObservations
-from service.simulate.schedulers.publication_trace import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 
 
 def seen(published_s: list[float], now_s: float, new: int | None = None) -> PollObservations:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from service.simulate.schedulers.experiment import STEPS, Comparison, SchedulersSetup, run
-from service.simulate.schedulers.reader_schedulers import PEERS
+from service.simulate.schedulers.reader_schedulers import READERS
 from service.simulate.schedulers.report import page, plot, plot_run, table
 
 SMALL = SchedulersSetup(channels=20, weeks=1)
@@ -39,7 +39,7 @@ def test_corona_uses_as_many_requests_as_each_reader_within_one_percent(comparis
 def test_the_json_has_the_documented_fields(comparison: Comparison) -> None:
     found = msgspec.json.decode(msgspec.json.encode(comparison))
     assert found["experiment"] == "schedulers"
-    assert [peer["name"] for peer in found["schedulers"]] == list(PEERS)
+    assert [peer["name"] for peer in found["schedulers"]] == list(READERS)
     for peer in found["schedulers"]:
         ours = [peer[name] for name in ("ours", "ours_with_rhythm", "as_shipped", "known", "known_as_shipped")]
         for part in (peer, *ours):
@@ -74,7 +74,7 @@ def test_the_table_fits_a_terminal(comparison: Comparison) -> None:
 
 def test_the_page_has_every_reader_and_the_verdicts(comparison: Comparison) -> None:
     text = page({"poisson": [comparison] * 2, "rhythmic": [comparison], "other goals": [comparison]})
-    for name in PEERS:
+    for name in READERS:
         assert text.count(f"| {name} |") == 6
     assert "at least twice as fast as" in text
     assert "{" not in text

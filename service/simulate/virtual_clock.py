@@ -1,0 +1,25 @@
+"""A clock of simulated seconds, which calls functions when their time has come."""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+
+class VirtualClock:
+    """The simulated time, and the calls that are due at later times."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = count()
+
+    def after(self, delay_s: float, act: Callable[[], None]) -> None:
+        """Call ``act`` in ``delay_s`` seconds; of calls at the same time, the first added is made first."""
+        heapq.heappush(self._due, (self.now_s + delay_s, next(self._order), act))
+
+    def run_until(self, end_s: float) -> None:
+        """Advance the simulated time to ``end_s``, and make all calls until then."""
+        while self._due and self._due[0][0] <= end_s:
+            self.now_s, _, act = heapq.heappop(self._due)
+            act()
+        self.now_s = end_s
