@@ -88,7 +88,7 @@ class Store:
         self.channel = Channel(CID, URL, title="A feed", version=1)
         self.is_public = True
         self.stored_positions: dict[ChannelId, PublishedPosition] = {}
-        self.subscriptions = self.pubsub_nodes = self.channels = self
+        self.subscriptions = self.channel_index = self.pubsub_nodes = self.channels = self
 
     def add_version(self, *changes: Change) -> None:
         version = len(self.log) + 1
@@ -98,7 +98,7 @@ class Store:
     async def get_many(self, _cids: Sequence[ChannelId]) -> list[Channel]:
         return [structs.replace(self.channel, listed=self.is_public)]
 
-    async def counts(self, _cids: Sequence[ChannelId]) -> list[int]:
+    async def count(self, _cids: Sequence[ChannelId]) -> list[int]:
         return [0]
 
     async def positions(self, _service: str, _cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
