@@ -110,11 +110,11 @@ async def test_a_costly_document_is_parsed_in_the_slow_lane_and_charged_to_its_p
         state, other_state = (poll_state(f"http://host{number}.slow.example/", NETWORK) for number in (1, 2))
         assert await examined(lanes, state) != []
         assert (state.costly, slow.cpu_s) == (False, 0.0)
-        assert await examined(lanes, state, "<b>" * 15_000) != []
+        assert await examined(lanes, state, "<b>" * 45_000) != []
         assert state.costly
         assert fast.cpu_s < slow.cpu_s
         while lanes.choose_for_poll(other_state) is not lanes.choose_for_poll(state):
-            await examined(lanes, state, "<b>" * 15_000)
+            await examined(lanes, state, "<b>" * 45_000)
         fast_s = fast.cpu_s
         assert await examined(lanes, other_state) != []
         assert fast.cpu_s == fast_s, "another host of that site is read by the slow parser, too"
