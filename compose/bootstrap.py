@@ -1,9 +1,9 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Creates the secrets of the compose stack and the fleet's id: ``docker compose run --rm bootstrap``.
+"""Script that creates the secrets of the compose stack and the fleet's id: ``docker compose run --rm bootstrap``.
 
-It needs only Python and openssl, so that it also runs on the host: ``sudo python3 bootstrap.py``. Existing files are
-kept; to change a secret, delete its file and run this again. Compose mounts secret files with their owner on the host,
-hence the ``chown`` to the containers' user.
+The script needs only Python and openssl, so that it also runs on the host: ``sudo python3 bootstrap.py``. Existing
+files are kept; to change a secret, delete its file and run the script again. Compose mounts secret files with their
+owner on the host, hence the ``chown`` to the containers' user.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ FLEET_ID = "store-identity.json"
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write a file atomically with mode 0600."""
+    """Write ``text`` to the file ``path`` atomically, with mode 0600."""
     part = path.with_name(f".{path.name}.part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -37,9 +37,10 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def redis_users(password: str, cluster_password: str) -> str:
-    """Return the ACL file: ``coronet``, restricted to Coronet's keys and to harmless commands, and ``cluster``.
+    """Return the content of Redis's ACL file, with the users ``coronet``, ``cluster`` and ``default``.
 
-    As ``cluster``, nodes of a Redis Cluster log in at each other; it reads and writes no key.
+    ``coronet`` may use Coronet's keys and harmless commands; its password is ``password``. Nodes of a Redis Cluster log
+    in to each other as ``cluster``, with ``cluster_password``; this user may not read or write keys.
 
     Redis 7 replays its append-only file as the user ``default`` and skips commands that this user may not execute.
     Therefore ``default`` may do everything, but is disabled and has no password, so that nobody can log in as it.
@@ -68,9 +69,9 @@ def make_certificate(folder: Path) -> None:
 
 
 def make_fleet_id(folder: Path) -> list[str]:
-    """Create the store identity file with the fleet's id; return its name if it was missing.
+    """Create the store identity file in ``folder`` if it is missing; return the names of created files.
 
-    Programs record the store's state in it. Without this file they would accept any store.
+    The file has the fleet's id. Programs record the store's state in it. Without this file they would accept any store.
     """
     folder.mkdir(mode=0o700, exist_ok=True)
     path = folder / FLEET_ID

@@ -1,9 +1,9 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Removes from the image's packages what the programs never load: ``python trim.py``, with the Python of the image.
+"""Script that removes unused files from the image's packages: ``python trim.py``, with the Python of the image.
 
-Tests, headers, other languages' locales and debugging symbols are more than half of what pip installs. Byte code is
-kept for exactly the modules that the programs import, because containers cannot write it. All modules are imported
-after the removal, so that the build fails if one of them needs a removed file.
+Tests, headers, other languages' locales and debugging symbols are more than half of the files that pip installs. Byte
+code is kept for exactly the modules that the programs import, because containers cannot write it. All modules are
+imported after the removal, so that the build fails if one of them needs a removed file.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROGRAMS = ("service", "bots", "workers")
 LANGUAGES = ("de", "en", "es", "fr")
-"""The languages of the bot: others' data of Babel are removed."""
+"""The languages of the bot; Babel's data for other languages is removed."""
 UNUSED_FOLDERS = (
     "**/__pycache__",
     "**/include",
@@ -40,24 +40,24 @@ NOT_INSTALLED = ("matplotlib", "opentelemetry")
 
 
 def remove_unused(packages: Path) -> None:
-    """Delete the files that no program reads."""
+    """Delete the files in the folder ``packages`` that no program reads."""
     for pattern in UNUSED_FOLDERS:
         for folder in list(packages.glob(pattern)):
             shutil.rmtree(folder, ignore_errors=True)
     unused = {path for pattern in UNUSED_FILES for path in packages.glob(pattern)}
-    unused |= {path for path in packages.glob("babel/locale-data/*.dat") if not is_spoken(path.stem)}
+    unused |= {path for path in packages.glob("babel/locale-data/*.dat") if not is_used(path.stem)}
     unused |= {path for path in packages.glob("pygments/lexers/*.py") if path.stem not in HIGHLIGHTED}
     for path in unused:
         path.unlink()
 
 
-def is_spoken(locale: str) -> bool:
-    """Return whether the bot uses a locale; all locales inherit from ``root``."""
+def is_used(locale: str) -> bool:
+    """Return whether the bot uses a locale of Babel; all locales inherit from ``root``."""
     return locale.partition("_")[0] in {"root", *LANGUAGES}
 
 
 def strip_symbols(packages: Path) -> None:
-    """Remove the symbols of shared libraries that only debuggers read. Raises CalledProcessError.
+    """Remove debugging symbols from the shared libraries in ``packages``. Raises CalledProcessError.
 
     Libraries in ``*.libs`` were patched when their wheel was made: ``strip`` would make them unreadable.
     """

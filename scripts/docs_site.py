@@ -1,7 +1,7 @@
-"""A hook of MkDocs: the documents of the whole project as one site, with their links.
+"""MkDocs hook that builds one site from all documents of the project.
 
-Documents lie at the top of the project, in ``docs`` and beside what they describe. They and all files that they link to
-are copied into one folder, with the same relative paths; MkDocs then checks every link.
+Documents are at the top of the project, in ``docs``, and in the folders that they describe. Documents and all files
+that they link to are copied to one folder, with the same relative paths, so that MkDocs checks every link.
 """
 
 import re
@@ -19,14 +19,14 @@ GUIDES = {
     "Operators": ["operators", "runbook", "proxy", "*"],
     "Developers": ["developers", "guarantees", "CONTRIBUTING.md"],
 }
-"""The pages directly in ``docs``, by section; the asterisk stands for those that no section names."""
+"""The pages directly in ``docs``, by section; the asterisk stands for the pages that no section names."""
 
 _LINK = re.compile(r"(?:\]\(|^\[[^]]+\]: |src=\")([^)\s#:\"]+)", re.MULTILINE)
 _copied: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Copy the documents, and make the navigation from the folders."""
+    """Copy the documents to a temporary folder, and set the site's navigation; called by MkDocs."""
     _copied.append(tempfile.TemporaryDirectory(prefix="coronet-docs-"))
     target = Path(_copied[-1].name)
     for path in linked_files():
@@ -52,7 +52,7 @@ def linked_files() -> set[Path]:
 
 
 def navigation(target: Path) -> list[object]:
-    """Return the navigation: the guides, and the folders of architecture, decisions and experiments."""
+    """Return the site's navigation (``nav`` in mkdocs.yml) for the documents in the folder ``target``."""
     named = {name for names in GUIDES.values() for name in names} | {"architecture", "comparison"}
     others = sorted(path.stem for path in (target / "docs").glob("*.md") if path.stem not in named)
     sections: list[object] = [{"Home": ["README.md", "docs/comparison.md", "CHANGELOG.md", "SECURITY.md"]}]

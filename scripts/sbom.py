@@ -1,10 +1,10 @@
-"""Writes what Coronet consists of as CycloneDX JSON: packages with versions, licences and package URLs.
+"""Writes a software bill of materials (CycloneDX JSON): packages with versions, licences and package URLs.
 
     sbom.py wheel FILE           the packages that requirements.lock pins, which the wheel is tested with
     sbom.py image FOLDER FILE    Python's and Debian's packages of the image whose files are in FOLDER
 
-What is in no package, such as a program that was copied into an image, is not listed. SOURCE_DATE_EPOCH is the time of
-the document; without it, the document has none, and is the same for the same packages.
+Files that belong to no package, such as a program that was copied into an image, are not listed. SOURCE_DATE_EPOCH is
+the time of the document; without it, the document has no time, and is the same for the same packages.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = "lib/python3.11/site-packages"
-"""Where the packages of a virtual environment are."""
+"""Folder of the packages in a virtual environment."""
 
 _PIN = re.compile(r"^([a-z0-9-]+)(?:\[[a-z0-9,-]+\])?==(\S+)", re.MULTILINE)
 _GNU = re.compile(r"((?:A|L)?GPL|GFDL)-(\d)(?:(\.\d)(?:\.0)?)?(\+?)")
@@ -36,7 +36,10 @@ _LICENCE_FIELD = re.compile(r"^License:[ \t]*(\S.*?)\s*$", re.MULTILINE)
 
 
 def wheel_document() -> dict[str, Any]:
-    """Return the packages that requirements.lock pins. Raises ValueError if this environment has others."""
+    """Return the CycloneDX document of the packages that requirements.lock pins.
+
+    Raises ValueError if this environment has other versions of these packages.
+    """
     pins = dict(_PIN.findall((ROOT / "requirements.lock").read_text(encoding="utf-8")))
     document = python_document(Path(sys.prefix))
     found = {canonicalize_name(each["name"]): each for each in document["components"]}
@@ -47,8 +50,8 @@ def wheel_document() -> dict[str, Any]:
 
 
 def image_document(root: Path) -> dict[str, Any]:
-    """Return the packages of the image whose files are in ``root``."""
-    with tempfile.TemporaryDirectory() as environment:  # through which the tool sees the image's packages
+    """Return the CycloneDX document of the packages in the image whose files are in ``root``."""
+    with tempfile.TemporaryDirectory() as environment:  # a link to the image's packages, for the tool
         venv.create(environment, symlinks=True)
         (Path(environment) / PACKAGES).rmdir()
         (Path(environment) / PACKAGES).symlink_to(root / "opt/coronet" / PACKAGES)
@@ -61,7 +64,7 @@ def image_document(root: Path) -> dict[str, Any]:
 
 
 def python_document(environment: Path) -> dict[str, Any]:
-    """Return the packages of a virtual environment as CycloneDX's own tool finds them."""
+    """Return the CycloneDX document of the packages in a virtual environment, made by the tool ``cyclonedx-py``."""
     tool = Path(sys.executable).with_name("cyclonedx-py")
     options = ["--short-PURLs", "--output-reproducible", "--no-validate", "--spec-version", "1.6"]
     argv: list[str | Path] = [tool, "environment", "--pyproject", ROOT / "pyproject.toml", *options, environment]
@@ -69,7 +72,7 @@ def python_document(environment: Path) -> dict[str, Any]:
 
 
 def keep(document: dict[str, Any], components: list[dict[str, Any]]) -> None:
-    """Reduce a document to some of its components."""
+    """Remove all components from ``document`` except ``components``, and the dependencies on removed ones."""
     kept = {each["bom-ref"] for each in [document["metadata"]["component"], *components]}
     document["components"] = components
     document["dependencies"] = [
@@ -80,14 +83,17 @@ def keep(document: dict[str, Any], components: list[dict[str, Any]]) -> None:
 
 
 def debian_packages(root: Path) -> list[Message]:
-    """Return the fields of each package that dpkg has installed."""
+    """Return the control fields of each Debian package that is installed in the image whose files are in ``root``."""
     stanzas = (root / "var/lib/dpkg/status").read_text(encoding="utf-8").strip().split("\n\n")
     packages = [email.message_from_string(stanza) for stanza in stanzas]
     return [package for package in packages if package["Status"].endswith(" installed")]
 
 
 def debian_component(package: Message, root: Path, system: str) -> dict[str, Any]:
-    """Return a package of Debian as a component."""
+    """Return the CycloneDX component of the Debian package with the control fields ``package``.
+
+    ``root`` has the files of the image, and ``system`` is its distribution, such as ``debian-12``.
+    """
     name, version = package["Package"], package["Version"]
     qualifiers = {"arch": package["Architecture"], "distro": system}
     url = PackageURL("deb", "debian", name, version, qualifiers).to_string()
@@ -105,13 +111,13 @@ def debian_component(package: Message, root: Path, system: str) -> dict[str, Any
 
 
 def debian_licences(text: str) -> list[dict[str, str]]:
-    """Return the licences that a copyright file of Debian names in its fields; an old file has none, but prose."""
+    """Return the licences in the fields of a Debian copyright file; empty for an old file, which has no fields."""
     fields = _LICENCE_FIELD.findall(text) if text.startswith("Format:") else []
     return list({json.dumps(each): each for each in map(licence, sorted(set(fields)))}.values())
 
 
 def licence(name: str) -> dict[str, str]:
-    """Return a licence by its identifier of SPDX, if that can be told from Debian's name of it."""
+    """Return the CycloneDX licence with Debian's name ``name``: its SPDX identifier if there is one, else the name."""
     identifier = {"Expat": "MIT", "BSD-3-clause": "BSD-3-Clause", "BSD-2-clause": "BSD-2-Clause"}.get(name, name)
     if gnu := _GNU.fullmatch(name):
         family, major, minor, later = gnu.groups()
@@ -120,7 +126,7 @@ def licence(name: str) -> dict[str, str]:
 
 
 def write(document: dict[str, Any], file: Path) -> None:
-    """Write a document that is valid against the schema of CycloneDX. Raises ValueError if it is not."""
+    """Write ``document`` to ``file``. Raises ValueError if it is invalid according to the CycloneDX schema."""
     text = json.dumps(document, indent=2, sort_keys=True)
     if problem := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"{file} would not be valid: {problem}")
@@ -130,7 +136,7 @@ def write(document: dict[str, Any], file: Path) -> None:
 
 
 def main() -> None:
-    """Run as a program."""
+    """Write the document that the command-line arguments request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
     wheel, image = kinds.add_parser("wheel"), kinds.add_parser("image")

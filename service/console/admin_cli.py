@@ -91,7 +91,10 @@ async def run(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def parse(arguments: Sequence[str]) -> ApiRequest | None:
-    """Parse a command line; return None if help was printed. Raises typer's errors and UsageError."""
+    """Return the API request for the command line ``arguments``; None if help was printed.
+
+    Raises typer's errors and UsageError.
+    """
     app = typer.Typer(
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -116,7 +119,7 @@ def _command(operation: Operation) -> str:
 
 
 def _callback(operation: Operation) -> Callable[..., ApiRequest]:
-    """Return a function whose signature tells typer the command's arguments and options."""
+    """Return a function from whose signature typer derives the command's arguments and options."""
     parameters = [
         _parameter(each.name, str, each.description, is_argument=each.place == "path") for each in operation.parameters
     ]

@@ -21,7 +21,7 @@ from service.net.http_server import client_of
 from service.store.console.audit import AuditedAction
 
 AUDIT_DETAIL: Final = web.RequestKey("audit detail", str)
-"""Set by handlers: what the entry says besides the action and the path, for example the new value or a number."""
+"""Set by handlers: a detail for the entry besides the action and the path, for example the new value or a number."""
 
 _MAX_DETAIL_CHARS = 500
 
@@ -29,7 +29,10 @@ log = structlog.get_logger(__name__)
 
 
 def audit(handler: Handler) -> Handler:
-    """Return a handler that also writes an audit entry for each request; its docstring names the action."""
+    """Return a handler that calls ``handler`` and writes an audit entry for each request.
+
+    The first line of ``handler``'s docstring names the action in the entry.
+    """
     summary = (handler.__doc__ or "").strip().partition("\n")[0]
 
     @wraps(handler)
@@ -59,7 +62,7 @@ def audit(handler: Handler) -> Handler:
 
 
 async def record_action(request: web.Request, by: str, action: str, key: str = "") -> None:
-    """Write a completed audit entry for an action whose handler is not audited.
+    """Write a completed audit entry for ``action``, for handlers that are not wrapped by :func:`audit`.
 
     Such an action happens before login, or makes the store usable again. ``by`` is the account's name. ``key`` is the
     name of the API key; "" without a key.

@@ -16,10 +16,10 @@ _Item = TypeVar("_Item")
 async def change_each(
     items: Iterable[_Item], change: Callable[[_Item], Awaitable[None]], time_limit_s: float, fatal: type[CoronetError]
 ) -> tuple[int, list[tuple[_Item, CoronetError]]]:
-    """Make ``change`` to each item, several at once; return how many succeeded, and the failed ones with their errors.
+    """Call ``change`` on each of ``items``, several at once.
 
-    Items that are not changed within ``time_limit_s`` seconds are in neither. An error of the class ``fatal`` ends all
-    changes and is raised.
+    Return the number of successful calls, and the items whose calls failed with their errors. Items that remain after
+    ``time_limit_s`` seconds are in neither result. An error of the class ``fatal`` ends all calls and is raised.
     """
     remaining, done = iter(items), 0
     failed: list[tuple[_Item, CoronetError]] = []

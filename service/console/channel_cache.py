@@ -35,13 +35,13 @@ from service.tasks import cancel_and_wait
 _BATCH_SIZE = 250
 _MIN_INTERVAL_S = 2.0
 _TIME_SHARE = 0.05
-"""Share of the time that is spent on reading again what is already cached."""
+"""Fraction of the time that is spent on reading cached channels again."""
 _REFRESH_TIMEOUT_S = 3.0
 _BACKGROUND_INTERVAL_S = 300.0
-"""How often the cache refreshes without visitors, because the metric of unpolled channels is read all the time."""
+"""Interval of refreshes while nobody requests pages, so that the metric of unpolled channels stays up to date."""
 _MISSED_INTERVALS = 3
 _MIN_SILENCE_S = 15.0
-"""A shorter silence is not reported: after a worker dies, others need two leases to take over its channels."""
+"""A shorter time without a poll is not reported: other workers take over a dead worker's channels within two leases."""
 
 State = Literal["polled", "failing", "paused", "blocked", "idle", "moved"]
 """``failing``: the last poll failed. ``idle``: not polled, because it has no subscribers and is not listed.
@@ -166,7 +166,7 @@ class ChannelCache:
 
     def state(self, row: ChannelRow, now_s: float) -> State:
         """Return the state of a channel at the Unix time ``now_s``."""
-        subscribers = 0 if row.listed else self.subscribers(row.id)  # they decide nothing about a listed channel
+        subscribers = 0 if row.listed else self.subscribers(row.id)  # not needed: a listed channel is never idle
         return channel_state(row, subscribers, now_s, is_blocked=self.is_blocked(row))
 
     @property
@@ -175,7 +175,7 @@ class ChannelCache:
         return self._counts.total()
 
     def find(self, query: ChannelQuery) -> Sequence[ChannelId]:
-        """Return the ids of all channels that match, in the order of the query."""
+        """Return the ids of all channels that match ``query``, in its sort order."""
         order = self._sorted_ids(query.sort.removeprefix("-"))
         ids: Sequence[ChannelId] = order[::-1] if query.sort.startswith("-") else order
         rows, text, now_s = self.rows, query.text.casefold().strip(), time.time()
@@ -203,7 +203,7 @@ class ChannelCache:
         return ids
 
     async def refresh(self) -> None:
-        """Update the rows.
+        """Update the cache from the store.
 
         If this takes longer than ``_REFRESH_TIMEOUT_S``, the method returns, and reading continues in the background.
         Raises :class:`service.errors.StoreUnavailable`.
@@ -313,7 +313,7 @@ class ChannelCache:
             self._overdue.pop(row.id, None)
 
     async def reload(self, ids: Sequence[ChannelId]) -> None:
-        """Read these channels, which are new or have changed. Raises :class:`service.errors.StoreUnavailable`."""
+        """Read the channels ``ids`` from the store into ``rows``. Raises :class:`service.errors.StoreUnavailable`."""
         for start in range(0, len(ids), _BATCH_SIZE):
             now_s = time.time()
             batch = ids[start : start + _BATCH_SIZE]
@@ -339,14 +339,14 @@ class ChannelCache:
 
 
 def _start_reading(reading: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Start a task whose exception may stay unretrieved, because the next refresh retries."""
+    """Run ``reading`` in a new task; return the task. Its exception is not logged, because the next refresh retries."""
     task = asyncio.create_task(reading)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
 
 
 def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> float:
-    """Return the seconds after which a channel without a poll is overdue; infinity if it is not polled.
+    """Return the seconds without a poll after which the channel ``found`` is overdue; infinity if it is not polled.
 
     ``default_interval_s`` is assumed as the poll interval if none is recorded.
     """
@@ -358,13 +358,13 @@ def max_silence_s(found: AdministeredChannel, default_interval_s: float) -> floa
 
 
 def poll_due_since_s(found: AdministeredChannel) -> float:
-    """Return the Unix time since which the next poll of a channel can be expected.
+    """Return the Unix time from which the poll interval until the next poll of the channel ``found`` is counted.
 
     This is the latest of the channel's creation, its last poll, the end of a pause by its publisher or an admin, and
-    the last change of its poll interval. The store knows these times even if the channel's owner is dead.
+    the last change of its poll interval. The store has these times even if the worker that owns the channel is dead.
     """
-    paced_s = found.poll_rate.since_s if found.poll_rate else 0.0
-    return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, paced_s)
+    changed_s = found.poll_rate.since_s if found.poll_rate else 0.0
+    return max(found.channel.created_s, found.polled_s, found.no_poll_before_s, found.paused_until_s, changed_s)
 
 
 def make_row(found: AdministeredChannel, now_s: float) -> ChannelRow:

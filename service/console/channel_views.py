@@ -81,7 +81,7 @@ class ChannelPage(msgspec.Struct, frozen=True):
 class HubView(msgspec.Struct, frozen=True):
     """A channel's WebSub subscription at the hub that its feed declares. Times are Unix seconds.
 
-    ``topic`` is the URL by which the hub knows the feed. ``since_s`` is the time of the last change to ``status`` or of
+    ``topic`` is the feed's URL at the hub. ``since_s`` is the time of the last change to ``status`` or of
     the last request to the hub; 0 means never. ``lease_until_s`` is the end of the subscription; 0 means that the hub
     has not granted one. ``failures`` counts the latest requests in a row that the hub did not answer.
     """
@@ -95,13 +95,13 @@ class HubView(msgspec.Struct, frozen=True):
 
 
 class ChannelPolling(msgspec.Struct, frozen=True):
-    """How often a channel is polled, and by whom.
+    """The poll schedule of a channel.
 
-    ``nodes`` nodes poll the channel in turn: those of polling ``level``. Level 0 are all nodes, and each further level
-    has a half of them, or the fraction that the policy states (Corona §3.1). ``mean_wait_s`` is the mean time from a
-    change to the poll that finds it, in seconds; null if the channel is not polled at present. ``bound_by`` is the
-    constraint that determines the number of polls. ``next_poll_at`` is the time of the next poll (Unix s); null if none
-    is due.
+    ``nodes`` nodes poll the channel in turn: the nodes of polling ``level``. At level 0 these are all nodes, and at
+    each further level half as many, or the fraction that the policy states (Corona §3.1). ``mean_wait_s`` is the mean
+    time from a change to the poll that finds it, in seconds; null if the channel is not polled at present. ``bound_by``
+    is the constraint that determines the number of polls. ``next_poll_at`` is the time of the next poll (Unix s); null
+    if none is due.
     """
 
     level: float
@@ -116,8 +116,8 @@ class ChannelDetail(msgspec.Struct, frozen=True, rename={"polling_hints": "wishe
     """A channel with its latest polls and its latest entries, both newest first.
 
     ``owner`` is the node that is responsible for the channel; ``polling_set`` are the nodes that poll it. ``polling``
-    says how often they do, and ``why`` is the owner's calculation; both are null if the channel is not polled or the
-    owner does not answer in time, and ``polling_unknown`` is the reason, otherwise "". Polling hints are those in
+    is the poll schedule, and ``why`` is the owner's calculation of it; both are null if the channel is not polled or
+    the owner does not answer in time. ``polling_unknown`` is then the reason, otherwise "". Polling hints are those in
     the publisher's feed. The publisher must not be polled for another ``paused_s`` seconds. ``validators`` are the
     HTTP validators of the last version.
 
@@ -218,7 +218,7 @@ async def _explain_schedule(store: Store, cid: ChannelId, view: ChannelView) -> 
 
 
 def summarize_polling(why: PollExplanation, earliest_s: float) -> ChannelPolling:
-    """Return a summary of an owner's explanation.
+    """Return a summary of ``why``, the explanation of a channel's poll schedule by the node that owns the channel.
 
     ``earliest_s`` is a time (Unix s) before which the channel is not polled, for example the end of a pause.
     """

@@ -62,7 +62,8 @@ def _row_line(svg: ET.Element, y: float, label: str) -> None:
     _write(svg, _MARGIN_LEFT - 10, y + 4, label, "end")
 
 
-# Wait curves of the page Policy: x is the mean wait (logarithmic), y the share of subscriptions that wait no longer.
+# Wait curves of the page Policy: x is the mean detection delay (logarithmic), y the share of subscriptions with at most
+# this delay.
 
 _CURVES_WIDTH: Final = 640
 _CURVES_HEIGHT: Final = 260
@@ -78,15 +79,16 @@ _WAIT_TICKS_S: Final = (
 )
 
 
-def draw_wait_curves(now_s: Sequence[float], then_s: Sequence[float] | None = None) -> Markup:
-    """Return the chart of how long subscribers wait for news, over all subscriptions.
+def draw_wait_curves(waits_s: Sequence[float], changed_waits_s: Sequence[float] | None = None) -> Markup:
+    """Return the chart of the share of all subscriptions by mean detection delay.
 
-    ``now_s`` and ``then_s`` are the quantiles from 0 to 100 % of the waits at present and after a change, in seconds.
+    ``waits_s`` and ``changed_waits_s`` are the quantiles from 0 to 100 % of the delays at present and after a change of
+    the policy, in seconds.
     """
-    curves = {"now": now_s} if then_s is None else {"now": now_s, "then": then_s}
+    curves = {"now": waits_s} if changed_waits_s is None else {"now": waits_s, "then": changed_waits_s}
     title = "Share of all subscriptions by mean detection delay"
     svg = _svg("curves", _CURVES_WIDTH, _CURVES_HEIGHT, title)
-    limited_s = [min(max(wait_s, _SHORTEST_S), _LONGEST_S) for waits_s in curves.values() for wait_s in waits_s]
+    limited_s = [min(max(wait_s, _SHORTEST_S), _LONGEST_S) for curve_s in curves.values() for wait_s in curve_s]
     low, high = floor(log10(min(limited_s)) * 2) / 2, ceil(log10(max(limited_s)) * 2) / 2
     if high <= low:
         low, high = low - 0.5, high + 0.5
@@ -106,9 +108,9 @@ def draw_wait_curves(now_s: Sequence[float], then_s: Sequence[float] | None = No
         _write(svg, x(tick_s), _CURVES_BOTTOM + 18, duration(tick_s), "middle")
     middle = (_CURVES_LEFT + _CURVES_RIGHT) / 2
     _write(svg, middle, _CURVES_HEIGHT - 6, "mean detection delay", "middle")
-    for name, waits_s in curves.items():
-        steps = len(waits_s) - 1
-        points = " ".join(f"{x(wait_s):.1f},{y(place / steps):.1f}" for place, wait_s in enumerate(waits_s))
+    for name, curve_s in curves.items():
+        steps = len(curve_s) - 1
+        points = " ".join(f"{x(wait_s):.1f},{y(place / steps):.1f}" for place, wait_s in enumerate(curve_s))
         _draw(svg, "polyline", f"curve {name}", points=points)
     return _markup(svg)
 
@@ -189,7 +191,7 @@ _LABEL_WIDTH: Final = 90
 def draw_poll_timeline(
     polls: Sequence[PollResult], turns: Sequence[PollingTurn], names: Mapping[NodeId, str], now_s: float
 ) -> Markup | None:
-    """Return the chart of a channel's past and planned polls by node; None if there are none.
+    """Return the chart of a channel's past and planned polls by node; None without polls.
 
     ``polls`` are the past polls, newest first. ``turns`` have the time of each node's next poll. ``names`` are the
     nodes' names. ``now_s`` is the Unix time.
@@ -250,8 +252,8 @@ def draw_ring(
 ) -> Markup:
     """Return the chart of the ring of ``nodes``.
 
-    If ``channel`` is given, the chart shows its position and its wedge: the part of the id space around the nodes of
-    its ``polling_set``, which poll it.
+    If ``channel`` is given, the chart shows the channel's position and wedge: the part of the id space around the nodes
+    of ``polling_set``, which poll the channel.
     """
     ordered = sorted(nodes, key=lambda node: node.id)
     title = f"Ring of {len(nodes)} nodes, with the channel's position and the {len(polling_set)} nodes that poll it"

@@ -71,7 +71,7 @@ _STORE_UNAVAILABLE = (
 
 
 def status_of(error: CoronetError) -> int:
-    """Return the HTTP status for an error, which its class defines or inherits from its base class."""
+    """Return the HTTP status of the response to ``error``, by its class or nearest base class; 500 if there is none."""
     return next((_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), 500)
 
 

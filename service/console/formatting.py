@@ -55,7 +55,10 @@ def duration(length_s: float) -> str:
 
 
 def ago(then_s: float, now_s: float) -> str:
-    """Return a time relative to ``now_s``: ``3 min ago``. Because clocks differ, the near future is ``just now``."""
+    """Return the time since ``then_s`` as text: ``3 min ago``. Times are Unix seconds.
+
+    Because machines' clocks differ, a ``then_s`` in the future is ``just now``.
+    """
     past_s = now_s - then_s
     return "just now" if past_s < 1 else f"{duration(past_s)} ago"
 
@@ -147,7 +150,10 @@ def bound_label(bound: BindingConstraint) -> str:
 
 
 def describe_bound(reason: PollExplanation, now_s: float) -> str:
-    """Return the constraint on the polls of a channel at the Unix time ``now_s``, as a sentence without full stop."""
+    """Return the constraint that determines a channel's polls, as a sentence without full stop.
+
+    ``reason`` explains the channel's poll schedule. ``now_s`` is the Unix time.
+    """
     match reason.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return f"The limit for a public channel with {count(reason.subscribers, 'subscriber')}"
@@ -183,7 +189,10 @@ def level(value: float) -> str:
 
 
 def describe_schedule(reason: PollExplanation) -> str:
-    """Return the poll interval, the level and the number of nodes of a channel, as a sentence without full stop."""
+    """Return a channel's polling level, number of nodes, and poll interval, as a sentence without full stop.
+
+    ``reason`` explains the channel's poll schedule.
+    """
     nodes = f"{reason.nodes:,} of {count(reason.ring_nodes, 'node')}"
     turns = "polls it" if reason.nodes == 1 else "poll it in turn"
     return (
@@ -230,7 +239,7 @@ class TextChange(NamedTuple):
 def differences(before: str, after: str) -> list[TextChange]:
     """Return the word-by-word differences of two texts; of long texts, only the first 400 words are compared.
 
-    Texts with very many repeated words are not compared, but returned as removed and added.
+    Texts with very many repeated words are not compared: ``before`` is returned as removed and ``after`` as added.
     """
     old, new = _words(before), _words(after)
     in_old, in_new = Counter(old), Counter(new)

@@ -67,7 +67,7 @@ def redirect_after(
     """Return the handler of a form that executes an API operation and redirects to ``target``.
 
     ``target`` is a path in which the request's path parameters are replaced, for example ``/channels/{cid}``. If the
-    operation has a body, it is made of those fields that are not empty; ``problem`` is the message if they are invalid
+    operation has a body, the non-empty fields of the form are the body; ``problem`` is the message if they are invalid
     (see :func:`convert_fields`). ``page``, if given, shows the form again after an error (:func:`redisplay_on_error`).
     """
     bodies = [each.annotation for each in inspect.signature(operation).parameters.values()][1:]

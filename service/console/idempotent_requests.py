@@ -76,7 +76,7 @@ def _replay(earlier: StoredResponse, request_digest: str) -> web.Response:
 
 
 def _make_record(request: web.Request, response: web.StreamResponse, request_digest: str) -> StoredResponse | None:
-    """Return the record of a response that is stored, so that the response can be repeated.
+    """Return the record of ``response`` to store, with which a repeated request is answered.
 
     ``request_digest`` is a hash of the request. The result is None for a server error, after which the request may be
     sent again.

@@ -71,7 +71,7 @@ log = structlog.get_logger(__name__)
 
 @web.middleware
 async def measure_duration(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Measure how long requests take, by class of route. Streams and WebSockets do not count."""
+    """Record the duration of each request in a metric, by class of route; streams and WebSockets are not recorded."""
     started_s = time.monotonic()
     response: web.StreamResponse | None = None
     try:
@@ -118,7 +118,10 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
 
 
 def _add_routes(app: web.Application, health: Sequence[web.RouteDef]) -> None:
-    """Add all routes with their rules, below the setting ``console_base_path``."""
+    """Add all routes, below the setting ``console_base_path``, and the rules of their handlers.
+
+    ``health`` are the routes of the health endpoints, which are public.
+    """
     base_path = app[SETTINGS].console_base_path
     operations = ((each.permission, web.route(each.method, PREFIX + each.path, each.handler)) for each in OPERATIONS)
     pages = ((access, route) for access, found in list_routes().items() for route in found)
@@ -156,12 +159,12 @@ class ConsoleProgram(HostedProgram):
     needs_health_server = False
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        """Create a console that listens in :meth:`run`."""
+        """Create a console, which listens as soon as :meth:`run` is called."""
         super().__init__(settings, store)
         self._is_listening = False
 
     def check_ready(self) -> None:
-        """See :meth:`HostedProgram.check_ready`."""
+        """Raise :class:`NotReady` until the console accepts connections."""
         if not self._is_listening:
             raise NotReady("The console does not listen yet.")
 

@@ -65,9 +65,9 @@ class Delays(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True):
     """The load of one process over the last minutes.
 
-    ``core_share`` is the used fraction of one CPU core. ``poll_lag`` says how late polls were compared with the
-    schedule. ``cache_hit_share`` is the fraction of requested contents that the process has had in its cache since its
-    start; null means that none was requested. ``versions`` are those of the process and its libraries.
+    ``core_share`` is the used fraction of one CPU core. ``poll_lag`` is the delay of polls behind their schedule.
+    ``cache_hit_share`` is the fraction of contents requested since the process's start that were in its cache; null
+    means that none was requested. ``versions`` are those of Coronet, Python and the Redis client.
     """
 
     polls_per_minute: float
@@ -161,7 +161,7 @@ def _quantile(buckets: Sequence[tuple[float, float]], rank: float) -> float:
 def compute_load(before: Counts, now: Counts, elapsed_s: float) -> Load:
     """Return the load of a process over the last ``elapsed_s`` seconds.
 
-    ``before`` and ``now`` are its metrics at the start and at the end of that time.
+    ``before`` and ``now`` are the process's metrics at the start and at the end of that time.
     """
     increases = compute_growth(before, now)
     contents = {name: value for name, value in now.items() if name.startswith(_CONTENTS)}
@@ -196,7 +196,7 @@ def thin_out(samples: Iterable[Sample], now_s: float) -> list[Sample]:
 
 
 class MetricsSampler:
-    """Takes samples in the background, and passes each update of the live overview to all its watchers."""
+    """Samples the metrics of all processes in the background, and streams updates of the live overview to watchers."""
 
     def __init__(self, store: Store, metrics_token: str) -> None:
         """Create a sampler that takes no samples before :meth:`start`.
@@ -212,7 +212,10 @@ class MetricsSampler:
         self._counts: dict[str, Counts] = {}
         """The latest counts of each process, by the URL of its metrics."""
         self._references: dict[str, tuple[Sample, Sample]] = {}
-        """An older and a newer earlier sample of each process, from which its load is computed."""
+        """Two earlier samples of each process, older first, by the URL of its metrics.
+
+        The load is computed over the time since the older one.
+        """
         self._watchers = 0
         self._update = b""
         self._sampled = asyncio.Event()
@@ -220,7 +223,10 @@ class MetricsSampler:
         self._task: asyncio.Task[None] | None = None
 
     def recent_growth(self, now_s: float) -> tuple[Counts, float]:
-        """Return the increase of all counts in the last minutes, and the length of this time in seconds."""
+        """Return the increase of all counts in the last 5 minutes, and the time between the samples used, in seconds.
+
+        ``now_s`` is the Unix time.
+        """
         recent = [sample for sample in self.samples if sample.at_s > now_s - _FINE_S]
         if not recent:
             return {}, 0.0
@@ -229,7 +235,7 @@ class MetricsSampler:
     def start(self, render_update: Callable[[], Awaitable[bytes]]) -> None:
         """Start sampling.
 
-        While somebody watches, ``render_update`` is called after each sample to render the overview.
+        While there are watchers, ``render_update`` is called after each sample to render the live overview.
         """
         self._task = asyncio.create_task(self._run(render_update))
 

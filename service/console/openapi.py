@@ -88,7 +88,8 @@ class Operation:
     """One operation of the API.
 
     ``responses`` maps each success status to the type of its body; None means an empty body. ``problems`` are the error
-    statuses. ``without_store`` states that the operation works while the store is unavailable.
+    statuses. ``without_store`` states that the operation also works while programs refuse the store, because it lost
+    data or belongs to another fleet.
     """
 
     method: str

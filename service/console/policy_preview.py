@@ -1,7 +1,7 @@
 """Model of the effect of a polling policy on the current channels, computed with the workers' own optimizer.
 
-The figures follow Corona §3.1 and §3.2, with what the workers add to them: limits by number of subscribers, what
-publishers ask for, back-off of failing channels, budgets of sites, whole polling levels, and weekly rhythms. The model
+The figures follow Corona §3.1 and §3.2, with the workers' additions: limits by number of subscribers, publishers'
+polling hints, back-off of failing channels, budgets of sites, whole polling levels, and weekly rhythms. The model
 leaves out polls that fail or are late, and pauses of whole sites.
 """
 
@@ -102,10 +102,11 @@ class SlowestChannel(msgspec.Struct, frozen=True):
 class _Solution(NamedTuple):
     """The optimum for all channels.
 
-    ``policy`` is the part of the policy that the fleet can afford. ``size`` has the polls of each channel in one poll
-    interval, and ``delays_s`` its mean detection delay in seconds.
-    ``table`` has the optimizer's input for each channel, with its site's scale. ``scale`` is the fleet's scale; None if
-    there are no channels. ``choices`` are the channels' polling levels; None if any number of nodes may poll them.
+    ``policy`` is the policy, completed with the maximum delay that its poll budget can pay for. ``size`` has the polls
+    of each channel in one poll interval, and ``delays_s`` its mean detection delay in seconds. A scale is the
+    optimizer's factor that fits polls into a budget: ``table`` has the optimizer's input for each channel, with the
+    scale of its site, and ``scale`` is the fleet's; None without channels. ``choices`` are the channels' polling
+    levels; None if any number of nodes may poll them.
     """
 
     policy: FleetPolicy
@@ -133,9 +134,9 @@ class PolicyModel:
         self._solutions: dict[FleetPolicy, _Solution] = {}
 
     def solve(self, policy: FleetPolicy) -> _Solution:
-        """Return how often each channel is polled under ``policy``, as its owner computes it.
+        """Return each channel's polls and detection delay under ``policy``, as the channel's owner computes them.
 
-        A scale is the optimizer's factor that fits polls into a budget: that of one site, or that of the fleet.
+        Solutions are cached.
         """
         if policy not in self._solutions:
             self._solutions[policy] = self._solve(node_optimizer.affordable_policy(policy, len(self._channels)))
@@ -183,7 +184,7 @@ class PolicyModel:
     def find_slowest(self, policy: FleetPolicy, max_count: int) -> tuple[SlowestChannel, ...]:
         """Return up to ``max_count`` channels with the longest detection delays under ``policy``, slowest first.
 
-        The channels are without their titles.
+        Their titles are empty.
         """
         policy, _, delays_s, table, scale, _ = self.solve(policy)
         if scale is None:
@@ -200,7 +201,10 @@ class PolicyModel:
         )
 
     def _bound(self, policy: FleetPolicy, row: int, table: FactorTable, scale: float) -> BindingConstraint:
-        """Return the constraint that determines the number of polls of the channel in a ``row`` of the table."""
+        """Return the constraint that determines the number of polls of the channel in row ``row`` of ``table``.
+
+        ``scale`` is the optimizer's factor that fits all polls into the fleet's budget.
+        """
         channel, levels = self._channels[row], policy.objective.levels
         choices = RingLevels(self._ring, levels.base).choices([channel.id]) if levels.are_whole else None
         (bound,) = binding_constraints(
@@ -211,11 +215,11 @@ class PolicyModel:
     def find_largest_delay_changes(
         self, before: FleetPolicy, after: FleetPolicy, max_count: int
     ) -> tuple[tuple[DelayChange, ...], tuple[DelayChange, ...]]:
-        """Return the channels whose delay decreases most, and those whose delay increases most.
+        """Return the channels whose detection delay decreases most, and the channels whose delay increases most.
 
-        The policy changes from ``before`` to ``after``. Each list has at most ``max_count`` channels without their
-        titles, most affected first. Channels are ranked by the logarithm of the ratio of both delays, multiplied by the
-        number of subscribers.
+        The policy changes from ``before`` to ``after``. Each tuple has at most ``max_count`` channels, most affected
+        first; their titles are empty. Channels are ranked by the logarithm of the ratio of both delays, multiplied by
+        the number of subscribers.
         """
         before_s, after_s = self.solve(before).delays_s, self.solve(after).delays_s
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -253,7 +257,7 @@ class PolicyModel:
 
 
 def _mean(delays_s: Floats, weights: Floats) -> float:
-    """Return the weighted mean of ``delays_s``; 0.0 if there are none."""
+    """Return the mean of ``delays_s``, weighted by ``weights``; 0.0 without delays."""
     return float(np.average(delays_s, weights=weights)) if len(delays_s) else 0.0
 
 

@@ -124,7 +124,7 @@ async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
 
 
 async def serve_static_file(request: web.Request) -> web.Response:
-    """Serve a static file."""
+    """Return the static file with the ``path`` in the URL, compressed with gzip if that saves bytes and is accepted."""
     name = request.match_info["path"]
     if name not in _STATIC_FILES:
         raise web.HTTPNotFound

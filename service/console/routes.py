@@ -1,4 +1,4 @@
-"""Routes of the console: pages by who may use them, and the JSON API with its document and reference page."""
+"""Routes of the console: pages by required permission, and the JSON API with its document and reference page."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -61,7 +61,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
 
 
 def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
-    """Return the routes of all pages, by who may use them."""
+    """Return the routes of all pages, by the permission that they require or the open access that they allow."""
     return {
         OpenAccess.PUBLIC: [
             web.get("/static/{path:.+}", serve_static_file),
@@ -158,7 +158,7 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
 
 
 async def get_openapi(request: web.Request) -> web.Response:
-    """Get this OpenAPI document."""
+    """Return the OpenAPI document of the JSON API."""
     return json_response(_document(request.app[SETTINGS].console_base_path))
 
 

@@ -18,7 +18,7 @@ from service.store.channels.websub import Push, new_hub_secrets
 
 PATH: Final = "/websub/{cid:[0-9a-f]{40}}/{token}"
 LARGEST_PUSH_BYTES: Final = 5 * 1024 * 1024
-"""The same limit as for polls."""
+"""Maximum size of a pushed document, the same as of a polled one."""
 
 _RETRY_AFTER_S = 60
 _MAX_MEDIA_TYPE_CHARS = 200
@@ -68,7 +68,10 @@ PUSH_READER: Final = web.AppKey("push reader", PushReader)
 
 
 async def verify(request: web.Request) -> web.Response:
-    """Answer a hub's verification of intent with its challenge (§5.3), or record that the hub denied it (§5.2)."""
+    """Answer a hub's verification of intent with the hub's challenge (W3C WebSub §5.3).
+
+    If the hub denies the subscription (§5.2), record this.
+    """
     state = await _subscription(request)
     if state is None:
         return web.Response(status=404)
@@ -83,7 +86,10 @@ async def verify(request: web.Request) -> web.Response:
 
 
 async def receive(request: web.Request) -> web.Response:
-    """Store a push and notify the channel's owner. A push above a limit is dropped, and causes a poll instead."""
+    """Queue a hub's push of new content for the worker that owns the channel, and notify the worker.
+
+    If the push exceeds a limit, its content is dropped, and a poll is requested instead.
+    """
     store, cid = request.app[STORE], request.match_info["cid"]
     state = await _subscription(request)
     if state is None:
@@ -113,7 +119,7 @@ async def receive(request: web.Request) -> web.Response:
 async def _subscription(request: web.Request) -> HubState | None:
     """Return the hub subscription of the channel in the request's path.
 
-    The result is None if there is none, or if the token in the path is not that of the subscription.
+    The result is None if the channel has no subscription, or if the token in the path is wrong.
     """
     state = await request.app[STORE].websub.get(request.match_info["cid"])
     token = request.match_info["token"].encode(errors="replace")

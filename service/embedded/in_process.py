@@ -1,4 +1,4 @@
-"""Worker, bot and console inside the process of ``coronet up --small``, so that all needs less than half the memory."""
+"""Worker, bot and console in the process of ``coronet up --small``, with less than half the memory of own processes."""
 
 import asyncio
 import contextlib
@@ -20,10 +20,10 @@ _READINESS_INTERVAL_S: Final = 0.02
 
 
 class InProcessPrograms:
-    """The programs of a single machine as tasks of this process."""
+    """Runs a worker, a bot and a console as tasks of this process."""
 
     def __init__(self, log: Path) -> None:
-        """Create the object; what the programs print and log goes to the file ``log``."""
+        """Create the object, which writes the output of the programs to the file ``log``."""
         self._log = log
         self._kinds: list[type[HostedProgram]] = []
         self._output = contextlib.ExitStack()
@@ -65,7 +65,7 @@ class InProcessPrograms:
             raise OperationalError(f"{error}. Log: {self._log}") from error
 
     async def stop(self) -> None:
-        """Stop the programs, and return to the output of this process."""
+        """Stop the programs, and restore this process's standard output and standard error."""
         if self._task is not None:
             await cancel_and_wait(self._task)
         self._output.close()

@@ -59,7 +59,7 @@ async def has_started(port: int) -> bool:
 
 
 async def _readiness(port: int) -> list[bytes]:
-    """Return the words of the status of ``/readyz`` at ``port``; an empty list if there is no response in time."""
+    """Return the words of the HTTP status of ``/readyz`` at ``port``; an empty list without a response in time."""
     return (await _first_line(port, b"GET /readyz HTTP/1.0\r\n\r\n") or b"").split()[1:]
 
 

@@ -15,8 +15,8 @@ _MIN_REWRITE_SIZE = "256mb"
 """Minimum size for a rewrite of the append-only file. A rewrite occupies a core for seconds, and a busy fleet would
 reach Redis's default of 64 MB every few seconds."""
 _BACKGROUND_RUNS_PER_S = "2"
-"""How often Redis does its background work. At Redis's default of 10, that is a third of the work of an idle
-fleet's Redis. What is due while no command arrives, such as a sync of the log, happens up to 0.5 s later."""
+"""How often Redis does its background work. At Redis's default of 10, this work takes a third of the CPU time of
+an idle fleet's Redis. Work that is due while no command arrives, such as a sync of the log, begins up to 0.5 s late."""
 
 
 class PrivateRedis(EmbeddedServer):

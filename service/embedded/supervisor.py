@@ -105,7 +105,7 @@ class Child:
             exited.cancel()
 
     async def stop(self, grace_s: float = _GRACE_S) -> None:
-        """Ask the process to terminate (SIGTERM), and kill its process group (SIGKILL) after ``grace_s`` seconds."""
+        """Send SIGTERM to the process; after its exit or ``grace_s`` seconds, kill its process group (SIGKILL)."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -177,7 +177,7 @@ class EmbeddedServer(abc.ABC):
 
 
 def describe_exit(status: int) -> str:
-    """Return a phrase for people that describes an exit status.
+    """Return a phrase such as "was killed by signal 9" for the exit status of a process.
 
     A negative status means that the signal with this number (without the sign) killed the process.
     """

@@ -255,7 +255,7 @@ class GaugeShare:
         self._values: Mapping[str, float] = {}
 
     def set(self, values: Mapping[str, float]) -> None:
-        """Replace this share by ``values``, by the value of the label."""
+        """Replace this share by ``values``, whose keys are values of the label."""
         for label in {*self._values, *values}:
             self._gauge.labels(label).inc(values.get(label, 0.0) - self._values.get(label, 0.0))
         self._values = dict(values)

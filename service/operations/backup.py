@@ -1,4 +1,4 @@
-"""``coronet backup`` and ``coronet restore``: copies of a running store to a file, and its restoration from one."""
+"""``coronet backup`` and ``coronet restore``: a copy of a running store in a file, and its restoration to a store."""
 
 import asyncio
 import shutil
@@ -38,7 +38,7 @@ _DAY_S: Final = 86_400
 
 
 async def back_up(settings: Settings, file: IO[bytes]) -> str:
-    """Write a backup of the store to a binary file while programs run; return a sentence about it.
+    """Write a backup of the store to the binary file ``file``, while programs run; return a summary.
 
     Raises :class:`service.errors.OperationalError` if the backup cannot be completed; the file is then not valid.
     """
@@ -53,9 +53,9 @@ async def back_up(settings: Settings, file: IO[bytes]) -> str:
 
 @contextmanager
 def new_file(name: str) -> Iterator[IO[bytes]]:
-    """Open a new private file (mode 0600), which gets its name when it is complete; "-" is standard output.
+    """Open a new file (mode 0600) for writing, which is named ``name`` when the context ends; "-" is standard output.
 
-    Raises :class:`UserError`.
+    Raises :class:`UserError` if the file cannot be written.
     """
     if name == "-":
         yield sys.stdout.buffer
@@ -69,7 +69,7 @@ def new_file(name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_backup(name: str) -> Iterator[IO[bytes]]:
-    """Open the backup with this file name; "-" is standard input. Raises :class:`UserError`."""
+    """Open the file ``name`` for reading; "-" is standard input. Raises :class:`UserError` if this fails."""
     if name == "-":
         yield sys.stdin.buffer
         return
@@ -83,7 +83,7 @@ def open_backup(name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Return ``file``, or a temporary copy of it if it can be read only once, as a pipe."""
+    """Yield ``file``, or a temporary copy of it if it is not seekable, such as a pipe."""
     if file.seekable():
         yield file
         return
@@ -96,9 +96,9 @@ def seekable(file: IO[bytes]) -> Iterator[IO[bytes]]:
 async def restore(settings: Settings, file: IO[bytes], *, replace: bool, confirm: Callable[[str], bool]) -> str:
     """Write a backup to the store, and return a summary. No program of the fleet may run.
 
-    The file is checked as a whole before anything is written. If the store is not empty, ``replace`` has to be set, and
-    ``confirm`` is called with a question; it returns whether to go on. Raises :class:`UserError` if the file or the
-    store cannot be used.
+    The file is checked as a whole before anything is written. If the store is not empty, ``replace`` must be set, and
+    ``confirm`` is called with a question for the operator and returns whether to continue. Raises :class:`UserError` if
+    the file or the store cannot be used.
     """
     header, counts = check_file(file)
     _check_header(header)
@@ -139,7 +139,7 @@ async def restore(settings: Settings, file: IO[bytes], *, replace: bool, confirm
 
 
 def _check_header(header: Header) -> None:
-    """Raise :class:`UserError` if this program must not restore the backup."""
+    """Raise :class:`UserError` if the backup has a newer schema, or is older than the lists of erased people."""
     if header.origin.schema > SCHEMA_VERSION:
         raise UserError(
             f"The backup was made by Coronet {header.product_version}, whose stored data (version "
@@ -153,7 +153,10 @@ def _check_header(header: Header) -> None:
 
 
 async def _wait_until_stopped(store: Store) -> None:
-    """Wait a few seconds until no program uses the store. Raises :class:`UserError`, which names those that do."""
+    """Wait until no program uses the store.
+
+    Raises :class:`UserError` with the names of the programs that still use it after ``_STOP_TIMEOUT_S``.
+    """
     for _ in range(int(_STOP_TIMEOUT_S / _CHECK_INTERVAL_S)):
         live = await live_programs(store)
         if not live:
@@ -163,7 +166,7 @@ async def _wait_until_stopped(store: Store) -> None:
 
 
 async def live_programs(store: Store) -> list[str]:
-    """Return descriptions of the programs that use the store at present, by their leases and the store's counter."""
+    """Return descriptions of the programs that use the store now, according to their leases and the store's counter."""
     now_s, ring = await store.ring.time_and_view()
     live = sorted({f"worker {node.name}" for node in ring.nodes})
     async for names in scan_keys(store.redis, keys.partition_leases("*")[0]):
@@ -177,7 +180,10 @@ async def live_programs(store: Store) -> list[str]:
 
 
 async def _erasures(store: Store, settings: Settings) -> tuple[dict[UserId, int], bool]:
-    """Return when each user was erased (Unix s), by the store and the erasure file, and whether there is any list."""
+    """Return the Unix time at which each user was erased, and whether a list of erasures exists.
+
+    Erasures are listed in the store and in the erasure file.
+    """
     found = await store.redis.call("ZRANGE", keys.ERASED_USERS, 0, -1, "WITHSCORES")
     erased = {uid.decode(): int(at_s) for uid, at_s in found}
     file = ErasureFile(Path(settings.store_identity_file)) if settings.store_identity_file else None

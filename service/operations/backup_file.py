@@ -27,11 +27,11 @@ from service.store.backup.records import (
 )
 
 FORMAT: Final = 1
-"""Version of the format. A program reads its own and none that is newer."""
+"""Version of the format. A program refuses backups in a newer one."""
 _COMPRESSION_LEVEL: Final = 3
 _LENGTH_BYTES: Final = 4
 _MAX_FRAME_BYTES: Final = 512 * 1024 * 1024
-"""As long as a value in Redis may be: a longer frame comes from a damaged file."""
+"""The maximum size of a value in Redis; a longer frame means that the file is damaged."""
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True, tag="coronet backup"):
@@ -82,7 +82,7 @@ class BackupFileWriter:
         self.counts.add(record)
 
     def finish(self) -> None:
-        """Write the footer. Without it the file is no backup."""
+        """Write the footer. A file without a footer is refused as incomplete."""
         self._write(Footer(self.counts, self._digest.digest()))
         self._gzip.close()
 
@@ -96,7 +96,7 @@ class BackupFileWriter:
 def check_file(file: IO[bytes]) -> tuple[Header, Counts]:
     """Read a whole backup; return its header and the numbers of its records.
 
-    Raises :class:`UserError` if it is no backup, has been truncated or altered, or needs a newer version.
+    Raises :class:`UserError` if the file is no backup, is truncated or altered, or needs a newer version of Coronet.
     """
     header, counts = _read_header(file), Counts()
     file.seek(0)
@@ -124,7 +124,11 @@ def read_records(file: IO[bytes]) -> Iterator[Record]:
 
 
 def _read_header(file: IO[bytes]) -> Header:
-    """Return the header; a file that only a newer version can read is refused by name."""
+    """Return the header of a backup.
+
+    Raises :class:`UserError` if the file is no backup, or has a newer format; the error names the version of Coronet
+    that wrote it.
+    """
     file.seek(0)
     frames = _raw_frames(file)
     try:

@@ -95,7 +95,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 Severity = Literal["ok", "warning", "error"]
 
 _WARNINGS: Final = frozenset(("Redis latency", "Clocks", "Open files", "Polls"))
-"""The checks whose problems do not stop anything."""
+"""The checks whose failure is only a warning, because all programs still work."""
 
 _MARKS: Final[Mapping[Severity, str]] = {"ok": "ok ", "warning": "!! ", "error": "BAD"}
 
@@ -235,7 +235,7 @@ async def _unreadiness(processes: ProcessClient, metrics_url: str) -> str:
 
 
 async def check_polling(settings: Settings) -> list[CheckResult]:
-    """Check at which polling levels channels are, and that the optimum acts, by the metrics of all workers.
+    """Check the channels' polling levels, and whether the polling policy has an effect, by the metrics of all workers.
 
     The result is [] if there are no workers or Redis is unavailable.
     """
@@ -258,16 +258,17 @@ async def check_polling(settings: Settings) -> list[CheckResult]:
 
 
 async def _metrics(processes: ProcessClient, url: str) -> str:
-    """Return the metrics of the process at ``url``, or "" if it does not show them."""
+    """Return the metrics of the process at ``url`` in text format; "" if the process does not return them."""
     with contextlib.suppress(Unreachable):
         return await processes.metrics(url)
     return ""
 
 
 def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> CheckResult:
-    """Return how many ``channels`` are at each polling level; nothing about that is a problem.
+    """Return a result, which is always ``ok``, that states the number of channels at each polling level.
 
-    ``levels`` are those of the policy. ``unread`` is the number of workers whose metrics could not be read.
+    ``channels`` has these numbers. ``levels`` is the policy's kind of levels. ``unread`` is the number of workers whose
+    metrics could not be read.
     """
     kind = "any number of nodes" if levels is Levels.CONTINUOUS else f"base {levels}"
     counts = ", ".join(f"{channels[level]} at level {level}" for level in sorted(channels, key=int))
@@ -278,7 +279,7 @@ def judge_levels(levels: Levels, channels: Mapping[str, int], unread: int) -> Ch
 
 
 def judge_polling(channels: Mapping[BindingConstraint, int]) -> CheckResult:
-    """Return the result of checking how the optimum distributes polls.
+    """Return the constraints on channels' polls, and a warning if nearly all channels have the same one.
 
     ``channels`` are the numbers of channels by the constraint that determines their number of polls.
     """
@@ -454,7 +455,7 @@ async def _try_component(
             "the server has this component; the secret is not tried while Redis cannot tell whether a bot is connected"
         )
     secret = settings.xmpp_password.get_secret_value().encode()
-    digest = hashlib.sha1(stream_id[1] + secret, usedforsecurity=False).hexdigest()  # as XEP-0114 has it
+    digest = hashlib.sha1(stream_id[1] + secret, usedforsecurity=False).hexdigest()  # required by XEP-0114
     writer.write(f"<handshake>{digest}</handshake>".encode())
     response = await _read_until(reader, rb"<handshake[^>]*>|</stream:error>")
     if b"<handshake" in response:

@@ -27,7 +27,7 @@ class NextPoll(msgspec.Struct, frozen=True):
 
 
 class Item(msgspec.Struct, frozen=True):
-    """An entry as its document states it.
+    """An entry with the values in its feed.
 
     ``published`` is Unix time; None if it is absent or invalid.
     """

@@ -10,10 +10,10 @@ from typing import Final
 from service.corona.optimizer.poll_explanation import BindingConstraint
 
 ONE_BOUND_SHARE: Final = 0.9
-"""Share of all channels at one constraint above which the optimum is said to have no effect."""
+"""Share of all channels at one constraint above which the warning says that the policy's goal has no effect."""
 
 MIN_CHANNELS: Final = 10
-"""With fewer channels, the same limit of all may be a coincidence."""
+"""Minimum number of channels for the warning: with fewer, a constraint that all share may be a coincidence."""
 
 BOUND_LABELS: Final = {
     BindingConstraint.NONE: "regular share of all polls",

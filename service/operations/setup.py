@@ -1,7 +1,7 @@
-"""``coronet setup``: asks for what an installation needs, checks each answer, and writes the settings file.
+"""``coronet setup``: a dialogue that asks for the necessary settings, checks each answer, and writes the settings file.
 
-Nothing is written before all questions have been answered. Secrets are written to files of their own, first; the
-settings file, which names them, is written last. Each file is replaced atomically.
+Nothing is written before all questions have been answered. First, each secret is written to its own file; then the
+settings file is written, which names these files. Each file is replaced atomically.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Answers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def values_of(answers: Answers) -> dict[str, object]:
-    """Return the settings for completed answers, by name, with the secrets."""
+    """Return the settings, including secrets, by name. ``answers`` must be complete (:meth:`Answers.completed`)."""
     same = {name: value for name, value in msgspec.structs.asdict(answers).items() if name in Settings.model_fields}
     return same | {
         "xmpp_login": "component" if answers.xmpp == "component" else "client",
@@ -105,7 +105,10 @@ def values_of(answers: Answers) -> dict[str, object]:
 
 
 def snippet(answers: Answers) -> str:
-    """Return what the XMPP server needs for completed answers: a part of its configuration, or a command."""
+    """Return the configuration to add to the XMPP server, or the command to run on it.
+
+    ``answers`` must be complete (:meth:`Answers.completed`).
+    """
     user, _, component = answers.xmpp_jid.rpartition("@")
     return _SNIPPETS[answers.xmpp, answers.server].format(
         port=answers.xmpp_port,
@@ -143,7 +146,7 @@ async def check_public_url(settings: Settings) -> list[CheckResult]:
 
 
 def load_answers(file: Path) -> Answers:
-    """Read the answers in a JSON file. Raises :class:`SetupRefused`."""
+    """Return the completed answers in the JSON file ``file``. Raises :class:`SetupRefused` if they are invalid."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=Answers).completed()
     except (OSError, msgspec.MsgspecError) as error:
@@ -151,9 +154,10 @@ def load_answers(file: Path) -> Answers:
 
 
 def write_settings(config: Path, values: dict[str, object]) -> None:
-    """Write the settings file ``config`` and the files of its secrets; other settings in the file are kept.
+    """Write ``values`` to the settings file ``config`` and the files of its secrets.
 
-    So are its ``trusted_proxies``: the proxy may run on another machine. Raises :class:`SetupRefused`.
+    Other settings in an existing file are kept, and also its ``trusted_proxies``, because the proxy may run on another
+    machine. Raises :class:`SetupRefused` if the existing file cannot be read.
     """
     folder = config.with_suffix(".secrets")
     asked = values.keys() - {"trusted_proxies"}
@@ -179,9 +183,11 @@ def _existing(config: Path) -> dict[str, object]:
 
 
 def run(config: Path, console: Console, answers: Path | None, *, overwrite: bool) -> bool:
-    """Set up an installation, by questions or by the file ``answers``; return whether all checks succeeded.
+    """Write the settings file ``config`` with the answers to questions on ``console``, or in the file ``answers``.
 
-    Raises :class:`SetupRefused`, and :class:`service.settings.SettingsInvalid` for answers that are no settings.
+    Return whether ``config`` was written after the questions, or whether all checks of the answers in a file succeeded.
+    With a file, an existing ``config`` is replaced only if ``overwrite`` is set. Raises :class:`SetupRefused`, and
+    :class:`service.settings.SettingsInvalid` for invalid values of settings.
     """
     if answers is None:
         return _Wizard(config, console).run()
@@ -209,7 +215,7 @@ def _show(console: Console, results: Sequence[CheckResult]) -> None:
 
 
 class _Wizard:
-    """Asks the questions; each shows the present answer as its default."""
+    """Asks the questions on a terminal; the default of each answer is the present setting."""
 
     def __init__(self, config: Path, console: Console) -> None:
         self._config = config
@@ -218,12 +224,12 @@ class _Wizard:
         self._is_new = not config.exists()
 
     def run(self) -> bool:
-        """Ask, check and write; return whether the file was written."""
+        """Ask the questions, check the answers, and write the settings file; return whether it was written."""
         present = self._present
         self._console.print("Five questions. Enter takes the answer in parentheses; Ctrl-C ends without a change.\n")
         known = present.xmpp_jid.rpartition("@")[2].removeprefix("feeds.")
         domain = self._ask("1. Domain of your XMPP server", "example.org" if self._is_new else known)
-        # Redis first: it tells whether a bot is connected, which the check of the XMPP login must not disturb.
+        # Redis first: the check of the XMPP login reads there whether a bot is connected, and must not disturb it.
         answers = self._ask_xmpp(self._ask_redis(Answers(domain)))
         answers = self._ask_people(answers)
         answers = self._ask_url(answers)
@@ -304,7 +310,10 @@ class _Wizard:
         *,
         may_change: bool = False,
     ) -> bool:
-        """Check the answers until the check succeeds or the person keeps them; return False to ask again."""
+        """Repeat ``check`` with the settings of ``answers`` until it succeeds, or the user keeps or changes them.
+
+        Return False if the user wants to change the answers, which ``may_change`` offers as a choice.
+        """
         while True:
             results = asyncio.run(check(load({}, **values_of(answers))))
             _show(self._console, results)

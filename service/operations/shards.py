@@ -16,10 +16,10 @@ from service.store.subscriptions.keyspaces import LeafLoads, run_move
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """One key group of subscriptions in the server table of one keyspace.
+    """One key group in the server table of one keyspace (CLASH): the subscriptions whose keys have the same prefix.
 
-    ``standing`` is its state, and ``right_keyspace`` the keyspace of its right half if it is split. ``load`` is in
-    deliveries per second. A split group has no subscriptions itself.
+    ``label`` is this prefix, like ``01*``. ``standing`` is the group's state, and ``right_keyspace`` is the keyspace of
+    its right half if it is split. ``load`` is in deliveries per second. A split group has no subscriptions itself.
     """
 
     label: str
@@ -45,8 +45,9 @@ class RedisNode(msgspec.Struct, frozen=True):
 class Shards(msgspec.Struct, frozen=True):
     """The tree of key groups, in key order.
 
-    ``moves`` describes the moves in progress. ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in
-    use; () for a single Redis.
+    ``capacity`` is the maximum load of a keyspace, in deliveries per second. ``moves`` describes the moves in progress,
+    which are splits and merges. ``redis_nodes`` are the nodes of a Redis Cluster that have keyspaces in use; () for a
+    single Redis.
     """
 
     key_bits: int

@@ -19,7 +19,7 @@ RedisInfo = Mapping[str, str]
 
 
 async def update_store_gauges(store: Store) -> None:
-    """Read the store and set the gauges. Raises StoreUnavailable."""
+    """Set the gauges to the present values in ``store``. Raises StoreUnavailable."""
     infos, people, letters = await asyncio.gather(read_infos(store), store.users.count(), store.dead_letters.count())
     DEAD_LETTERS.set(letters)
     USERS.set(people)

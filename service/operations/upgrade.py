@@ -1,4 +1,4 @@
-"""``coronet upgrade --check``: whether this version can use the store's data, before anything is changed."""
+"""``coronet upgrade --check``: a check whether this version can use the store's data, which changes no data."""
 
 from importlib.metadata import version
 
@@ -11,7 +11,7 @@ from service.store.client.identity import NEEDED_SCHEMA_VERSION, READ_IDENTITY, 
 
 
 class UpgradeCheck(msgspec.Struct, frozen=True):
-    """The result of a check: whether this version can use the data, and the sentences that say so."""
+    """The result of a check: ``ok`` if this version can use the data, and ``lines`` with details for the operator."""
 
     ok: bool
     lines: tuple[str, ...]
@@ -20,11 +20,12 @@ class UpgradeCheck(msgspec.Struct, frozen=True):
 def judge(
     stored: int, stored_needs: int, known: int = SCHEMA_VERSION, needs: int = NEEDED_SCHEMA_VERSION
 ) -> UpgradeCheck:
-    """Compare the store's data with what a program knows, which is by default this one.
+    """Return whether a program can use the store's data, and whether a migration and a rolling restart are possible.
 
-    ``stored`` is the version of the stored data, 0 if none is recorded. ``stored_needs`` is the oldest version that
-    programs must know to use it. ``known`` is the version that the program knows and writes, and ``needs`` the oldest
-    version that others must know to use what it writes.
+    All versions are schema versions. ``stored`` is the version of the stored data; 0 if none is recorded.
+    ``stored_needs`` is the lowest version that a program must support to use this data. ``known`` is the highest
+    version that the program supports, which is the version it writes. ``needs`` is the lowest version that other
+    programs must support to use data that the program has written.
     """
     if stored_needs > known:
         line = (

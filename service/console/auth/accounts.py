@@ -32,14 +32,14 @@ MAX_PASSWORD_CHARS: Final = 1024
 
 _CONCURRENT_CHANGES = "Accounts are being changed by someone else at the same time. Try again."
 _MAX_ATTEMPTS = 5
-"""How often an optimistic change of the accounts is tried when others change them at the same time."""
+"""Maximum number of tries of an optimistic change of the accounts, while other requests change them, too."""
 
 _HASHER = PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1)
 _DUMMY_HASH = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 _MAX_QUEUED = 64
 """Maximum number of queued hashes: about two seconds of work."""
 _MAX_QUEUED_FOR_UNKNOWN = 48
-"""The limit for browsers without a cookie of the account: guesses leave capacity for everybody else."""
+"""The limit for browsers that never logged in to the account, so that password guesses leave capacity for others."""
 
 _Changed = TypeVar("_Changed", bound=Account | None)
 

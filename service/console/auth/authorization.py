@@ -230,7 +230,7 @@ def own_origin(request: web.Request) -> str:
 async def add_security_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Add the security headers to a response; aiohttp calls this for every response (``on_response_prepare``).
 
-    A ``Location`` on this console, which handlers write without ``console_base_path``, is completed.
+    Also prefix a ``Location`` that is a path with ``console_base_path``, which handlers leave out.
     """
     location = response.headers.get(hdrs.LOCATION, "")
     if location.startswith("/"):

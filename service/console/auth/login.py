@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 async def create_setup_link(store: Store, base_url: str) -> str | None:
     """Return a new one-time link for creating the first account; None if an account exists.
 
-    Raises :class:`StoreUnavailable`.
+    ``base_url`` is the console's URL. Raises :class:`StoreUnavailable`.
     """
     if await store.accounts.all():
         return None

@@ -76,7 +76,7 @@ def write_access(area: Area) -> Permission:
 def admin_access(area: Area, action: Literal["read", "write"] = "write") -> Permission:
     """Return a permission that only admins have.
 
-    It is required for changes that affect everybody, and for reading who has access. ``area`` and ``action`` name the
-    scope that an API key needs.
+    It is required for changes that affect all users, and for reading accounts and the audit log. An API key also needs
+    the scope ``AREA:ACTION`` for ``area`` and ``action``.
     """
     return Permission(Role.ADMIN, f"{area}:{action}")

@@ -274,10 +274,10 @@ def _can_see(request: web.Request, account: str) -> bool:
 
 
 async def _check_can_end(request: web.Request, id_: str, items: Sequence[Session | KeyView], missing: str) -> None:
-    """Raise :class:`PermissionDenied` if an API key must not end the session or revoke the key ``id_`` of ``items``.
+    """Check that the principal may end the session, or revoke the API key, with the id ``id_`` in ``items``.
 
-    An API key must not do so if it has fewer rights than the owner of the session or key, unless the key belongs to the
-    same account. If there is no such item, HTTPNotFound with the text ``missing`` is raised.
+    Raises HTTPNotFound with the text ``missing`` if there is no such item. Raises :class:`PermissionDenied` if the item
+    belongs to another account, and the request was sent with an API key that has fewer rights than this account.
     """
     owner = next((each.account for each in items if each.id == id_), None)
     if owner is None:

@@ -129,7 +129,7 @@ async def add_form(request: web.Request, status: int = 200, *, error: str = "") 
 async def preview(request: web.Request) -> web.Response:
     """Preview the channel of a URL without adding it.
 
-    A page without a feed, or one sent with ``as_page``, can be watched itself.
+    For a page with no feed or with several feeds, show the choices: to watch the page itself, or one of the feeds.
     """
     body = await _read_body(request)
     probed = await _probe(request, body, keep=False)
@@ -156,7 +156,10 @@ async def _read_body(request: web.Request) -> AddChannel:
 
 
 def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -> web.Response:
-    """Show how else the URL can be watched: the page itself, or one of the feeds to which it links."""
+    """Show the choices for the URL of a page: to watch the page itself, or one of the feeds to which it links.
+
+    ``probed`` is a worker's reply about the URL.
+    """
     if probed.page:
         return render(request, "channel_page.html", body=body)
     return render(request, "channel_choices.html", url=body.url, choices=probed.choices)
@@ -227,7 +230,7 @@ def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
 async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
     """Create the channel for the part of the page that ``selector`` (CSS) matches; return it.
 
-    All subscribers of ``channel`` move to it. The function can be called again after a crash.
+    All subscribers of ``channel`` move to the new channel. The function can be called again after a crash.
     """
     store, url = request.app[STORE], _part_url(channel, selector)
     request[AUDIT_DETAIL] = f"{selector_of(channel.url) or 'whole page'} → {selector_of(url) or 'whole page'}"

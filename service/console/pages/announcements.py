@@ -35,11 +35,12 @@ operation = OPERATIONS = Operations()
 
 
 class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An announcement: its texts, and its recipients, who meet all conditions.
+    """An announcement: its texts, and the conditions that all recipients meet.
 
-    ``text`` goes to those in whose language there is no text. ``to`` are all recipients, only people, or only rooms.
-    ``language`` is that of the recipients (``en``, ``de``, ``fr``, ``es``). ``addresses`` are those of people or rooms.
-    ``host`` and ``channel`` (a URL or id) select those who are subscribed. It is sent over ``minutes``.
+    ``text`` is sent to recipients for whose language there is no other text. ``to`` selects all people and rooms, only
+    people, or only rooms. ``language`` (``en``, ``de``, ``fr``, ``es``) and ``addresses`` select recipients with that
+    language or one of these addresses. ``host`` selects subscribers of a site's channels, and ``channel`` (a URL or id)
+    those of one channel. The announcement is sent over ``minutes``.
     """
 
     text: Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_TEXT_CHARS)]
@@ -54,11 +55,11 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     minutes: Annotated[int, msgspec.Meta(ge=1, le=_MAX_MINUTES)] = 10
 
     def translations(self) -> dict[str, str]:
-        """Return the texts in other languages, by language."""
+        """Return the texts in languages other than English, by language code."""
         return {name: text for name in LANGUAGES if name != "en" and (text := getattr(self, f"text_{name}"))}
 
     def describe_recipients(self) -> str:
-        """Return who the recipients are, for admins."""
+        """Return a description of the recipients, to be shown to admins."""
         parts = [KINDS[self.to]]
         if self.language:
             parts.append(f"with the language {LANGUAGES[self.language]}")
@@ -69,7 +70,7 @@ class AnnouncementDraft(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class AnnouncementPreview(msgspec.Struct, frozen=True):
-    """Who would get an announcement: a description, the number of recipients, and how many minutes it would take."""
+    """A preview of an announcement: a description of its recipients, their number, and the minutes to send it."""
 
     audience: str
     recipients: int
@@ -108,7 +109,7 @@ async def get_announcements(request: web.Request) -> AnnouncementList:
 
 @operation("POST", "/announcements/preview", admin_access("people"), 422)
 async def preview_announcement(request: web.Request, body: AnnouncementDraft) -> AnnouncementPreview:
-    """Count who would get an announcement, without sending it."""
+    """Count the recipients of an announcement, without sending it."""
     request[AUDIT_DETAIL] = body.describe_recipients()
     recipients = len(await _recipients(request, body))
     given = Announcement(0, body.text, "", "", 0.0, body.minutes, recipients)
@@ -125,7 +126,7 @@ async def announce(request: web.Request, body: AnnouncementDraft) -> Announcemen
 
 @operation("POST", "/announcements/{number}/stop", admin_access("people"), 404)
 async def stop_announcement(request: web.Request) -> None:
-    """Stop an announcement: nobody else gets it."""
+    """Stop an announcement: no further recipients get it."""
     number = request.match_info["number"]
     request[AUDIT_DETAIL] = number[:10]
     now_s = time.time()
@@ -150,7 +151,7 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
 
 @redisplay_on_error(page)
 async def preview(request: web.Request) -> web.Response:
-    """Show an announcement as it would be sent, and to how many."""
+    """Preview an announcement and the number of its recipients."""
     form = await read_form(request)
     draft = _parse(form)
     return render(
@@ -197,7 +198,7 @@ async def _start(request: web.Request, draft: AnnouncementDraft, number: int) ->
 
 
 async def _recipients(request: web.Request, draft: AnnouncementDraft) -> list[UserId]:
-    """Return the users who would get an announcement now. Raises :class:`UserError` for an unknown channel or host."""
+    """Return the ids of the recipients of ``draft``. Raises :class:`UserError` for an unknown channel or host."""
     store, settings = request.app[STORE], request.app[SETTINGS]
     addresses = dict.fromkeys((settings.xmpp_jid, *settings.xmpp_shards))
     rooms = await asyncio.gather(*(store.rooms.get(address) for address in addresses))

@@ -58,8 +58,8 @@ class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
 class ContentView(msgspec.Struct, frozen=True):
     """A channel's latest entries (newest first) at a version, and the place where the copy was found.
 
-    ``source`` is ``cache`` for the cache of the worker that was asked, and ``near`` for the cache of another worker.
-    Then ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
+    ``source`` is ``cache`` for the cache of the requested worker, and ``near`` for the cache of another worker. Then
+    ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
     unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
     ``publisher`` means that there was no copy and the content was fetched.
     """

@@ -88,7 +88,8 @@ class Delivery(msgspec.Struct, frozen=True):
     Times are Unix seconds; null means that the event has not happened or was not recorded. ``queued_s`` is the time
     when the oldest content of the message was queued. At ``sent_s`` the XMPP server accepted it, and at ``received_s``
     the recipient's client confirmed it. The state ``awaited`` means that the server has accepted the message and the
-    client has not confirmed it yet. ``why`` is the reason of a failure. ``tells`` is the content.
+    client has not confirmed it yet. ``why`` is the reason of a failure. ``tells`` has the channels and versions in the
+    message.
     """
 
     id: str

@@ -39,8 +39,9 @@ class ClauseScore(msgspec.Struct, frozen=True):
 class ItemScore(msgspec.Struct, frozen=True):
     """The score of a search result: the sum of the relevance of all clauses, times 1 + the other numbers.
 
-    ``as_written`` stands for the share of the query's words that it has as they were written, ``subscribers`` for the
-    channel's number of subscribers, ``language`` for the asker's language, and ``recency`` for the age of an entry.
+    ``as_written`` stands for the share of the query's words that the result contains in the same form, ``subscribers``
+    for the channel's number of subscribers, ``language`` for a match with the user's language, and ``recency`` for the
+    age of an entry.
     """
 
     total: float
@@ -103,10 +104,11 @@ class SearchCorrection(msgspec.Struct, frozen=True):
 class SearchResult(msgspec.Struct, frozen=True):
     """The results of a search in the directory, best first, and how they were found and ranked.
 
-    ``excluded`` are the AV-pairs that no result has. ``source`` is ``memory`` if workers answered from memory, and
-    ``matrices`` otherwise. ``candidates`` names were read, of those that satisfy the clauses; private ones and those
-    that do not match as written were left out. ``total`` is the number of results if it is known. ``has_more`` says
-    that there are further results. ``took_s`` is the duration of the whole search.
+    ``about`` states whether channels or entries were searched. ``excluded`` are the AV-pairs that no result may have.
+    ``source`` is ``memory`` if workers answered from memory; otherwise ``cells`` cells of ``matrices`` were read.
+    ``candidates`` is the number of names that were found, before private ones and those that do not match as written
+    were left out. ``total`` is the number of results if it is known. ``has_more`` says that there are further results.
+    ``took_s`` is the duration of the whole search in seconds.
     """
 
     items: tuple[SearchItem, ...]
@@ -159,7 +161,7 @@ class MemoryDirectory(msgspec.Struct, frozen=True):
     ``target`` is t, the number of entries that a lookup should return. ``entries`` is h, the number of entries, and
     ``servers`` is n, the number of workers. The other numbers follow from the paper's formulas: ``stored`` is the
     number of copies on all workers, ``coverage`` the number of different entries that can be found, ``lookup_cost`` the
-    number of workers that a lookup asks, and ``messages_per_update`` the number of messages per update.
+    number of workers that a lookup queries, and ``messages_per_update`` the number of messages per update.
     """
 
     pair: str
@@ -192,7 +194,7 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
     for lookups of ``target`` entries. They are null with more than 10 workers, because they are computed over all
     subsets of workers.
 
-    - ``lookup_cost`` is the mean number of workers that a lookup asks.
+    - ``lookup_cost`` is the mean number of workers that a lookup queries.
     - ``fault_tolerance`` is the number of workers that may fail, whichever they are, before a lookup finds fewer
       entries. It is -1 if lookups already find fewer.
     - ``unfairness`` is the deviation from returning all entries equally often; 0 is fair.
@@ -212,7 +214,7 @@ class DirectoryMetrics(msgspec.Struct, frozen=True):
 
 
 _MAX_SERVERS: Final = 10
-"""All subsets of 10 servers of a directory with 2,000 entries take about 0.1 s to compute."""
+"""Maximum number of workers for metrics over all subsets of workers: 10 workers with 2,000 entries take about 0.1 s."""
 
 _RULE_DESCRIPTIONS: Final = {
     Rule.ALL_NEEDED: "t·n/h copies of each entry mean that every server stores all of them.",
@@ -340,7 +342,10 @@ async def page(request: web.Request) -> web.Response:
 
 
 async def measure(store: Store, pair: str) -> DirectoryMetrics:
-    """Return the metrics of the directory of an AV-pair in the workers' memory. Raises :class:`NotFound`."""
+    """Return the metrics of the directory of the AV-pair ``pair`` in the workers' memory, from its present entries.
+
+    Raises :class:`NotFound` if no worker has such a directory.
+    """
     chosen = next((each for each in await store.worker_requests.directories() if each.pair == pair), None)
     if chosen is None:
         raise NotFound(f"No worker has a directory of “{pair}” in memory.")

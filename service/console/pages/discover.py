@@ -62,7 +62,7 @@ _NOTHING: Final = Discovered((), (), (), has_more=False)
     ),
 )
 async def get_discover(request: web.Request) -> Discovered:
-    """List popular or new public channels, the same as the chat command `discover`. Private channels never count."""
+    """List popular or new public channels, the same as the chat command `discover`. Private channels are left out."""
     return await _discover(request, DEFAULT_LIMIT)
 
 

@@ -78,7 +78,7 @@ async def block(request: web.Request) -> web.Response:
 
 
 def _parse_domain(text: str) -> str:
-    """Return a domain in the form that is stored. Raises :class:`UserError` if it is invalid."""
+    """Return the domain ``text`` in canonical form. Raises :class:`UserError` if it is not a domain."""
     if not text or len(text) > _MAX_DOMAIN_CHARS or any(char in text for char in "@/ "):
         raise UserError("Enter a domain such as example.org, without the name of a person.")
     return host_of(canonical_url(f"https://{text}/"))

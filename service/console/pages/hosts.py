@@ -271,7 +271,7 @@ async def add_block(request: web.Request, blocks: BlockedHosts, name: str, why: 
 
 
 async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
-    """Return statistics of the last recorded polls of these channels, as values for the template."""
+    """Return statistics of the last recorded polls of the channels ``ids``, by the names of the template's values."""
     results = [poll for polls in await store.channels.polls_of_many(ids, POLLS_KEPT) for poll in polls]
     statuses = Counter(poll.status for poll in results)
     return {

@@ -67,7 +67,8 @@ async def restore_worker(request: web.Request) -> None:
 async def page(request: web.Request) -> web.Response:
     """Show the ring, each node's share of the channels and its load.
 
-    If the query has a ``channel``, by its id or a part of its title or URL, the ring shows its wedge.
+    If ``channel`` in the URL's query is the id of a channel, or a part of its title or URL, the ring shows the
+    channel's wedge: the part of the ring with the nodes that poll the channel (Corona §3.1).
     """
     nodes, _ = await asyncio.gather(get_nodes(request), request.app[CHANNEL_CACHE].refresh())
     text = request.query.get("channel", "").strip()[:_MAX_TEXT_CHARS]

@@ -44,8 +44,8 @@ class Overview(msgspec.Struct, frozen=True):
 
     The delays are those of the last minutes; null means that there were no events. ``detection`` is the delay from
     publication to detection. ``delivery`` is the delay from detection until the XMPP server accepts the message.
-    ``receipt`` is the delay from then until the client confirms it, for clients that do. ``attention`` are sentences
-    about problems, most urgent first.
+    ``receipt`` is the delay from then until the client's delivery receipt, for clients that send receipts.
+    ``attention`` are sentences about problems, most urgent first.
     """
 
     nodes: int
@@ -138,7 +138,7 @@ def _event(name: str, data: str) -> bytes:
 
 
 def default_poll_interval_s(settings: Settings) -> float:
-    """Return the longest regular time between two polls of a channel, in seconds."""
+    """Return the poll interval (s) that is assumed for channels without a recorded one: the longest by default."""
     return 2 * settings.longest_wait_s
 
 

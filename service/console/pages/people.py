@@ -242,11 +242,11 @@ async def _earlier_commands(request: web.Request) -> list[str]:
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:
-    """Return the next people whose address contains ``part`` (in any case), and the cursor of the following page.
+    """Return the ids of people whose address contains ``part`` (ignoring case), and the cursor of the following page.
 
-    "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. A person whose
-    address is exactly ``part`` comes first. At most ``_MAX_SCANNED`` people are read, so a page can be shorter although
-    there is a next page.
+    A ``part`` of "" matches everybody. The page begins after the id ``cursor`` and has at most ``count`` people. A
+    person whose address is exactly ``part`` comes first. At most ``_MAX_SCANNED`` people are read, so a page can be
+    shorter although there is a next page.
     """
     text = part.casefold().strip()
     exact = user_id(text)

@@ -39,7 +39,7 @@ operation = OPERATIONS = Operations()
 
 
 class CurrentPolicy(msgspec.Struct, frozen=True):
-    """The present policy ``aims``, which an admin has ``set``, or which is the default in the settings (``usual``).
+    """The present policy: ``aims``, which an admin has ``set``, or else ``usual``, the default in the settings.
 
     ``revision`` is the number of the last change; 0 means that there was none. ``history`` are the last changes, newest
     first.
@@ -151,7 +151,7 @@ async def weigh_policy(request: web.Request, body: FleetObjective) -> PolicyPrev
 
 
 def _add_titles(channels: Sequence[_Shown], titles: Mapping[ChannelId, str]) -> tuple[_Shown, ...]:
-    """Return the channels with their titles. Those that no longer exist are left out."""
+    """Return ``channels`` with their titles from ``titles``, without channels that are not in ``titles``."""
     return tuple(
         msgspec.structs.replace(each, title=titles[each.channel]) for each in channels if each.channel in titles
     )
@@ -220,7 +220,7 @@ async def _apply(request: web.Request, aims: FleetObjective | None, form: Mappin
 
 
 def describe_aims(aims: FleetObjective) -> str:
-    """Return a policy's aims in one line of text."""
+    """Return a description of the policy ``aims`` in one line."""
     name, _ = GOALS[aims.goal]
     parts = [name]
     if aims.goal is Goal.FAST:
@@ -236,7 +236,7 @@ def describe_aims(aims: FleetObjective) -> str:
 
 
 def _parse_aims(form: Mapping[str, str]) -> FleetObjective:
-    """Return the aims in a form. Raises :class:`UserError`."""
+    """Return the policy in the fields of ``form``. Raises :class:`UserError` if a field is invalid."""
     values: dict[str, object] = {"goal": form.get("goal", ""), "levels": form.get("levels", Levels.CONTINUOUS)}
     numbers = dict.fromkeys(("demand_factor", "budget_polls_per_minute"), _parse_number)
     durations = dict.fromkeys(("delay_s", "longest_wait_s"), parse_duration)
@@ -271,7 +271,7 @@ def _channel_load(
 
 
 def _previous_aims(history: Sequence[Revision]) -> FleetObjective | None:
-    """Return the aims that applied before the last change in ``history`` (newest first).
+    """Return the policy that applied before the last change in ``history`` (newest first).
 
     None means that the default applied. Raises :class:`UserError` if there was no change.
     """

@@ -62,7 +62,8 @@ _USER_COUNT = 1_500
 class DeploymentSetup(msgspec.Struct, frozen=True):
     """The size of a deployment, and its duration before and during the measurement in real seconds.
 
-    Channels are private or, with ``public``, within all limits that the product has for public ones by default.
+    Channels are private; with ``public``, they are public, and the default limits for public channels apply. ``kill``
+    means that one worker process is killed after half of the measurement.
     """
 
     channels: int = 7_500
@@ -137,7 +138,7 @@ async def deploy(setup: DeploymentSetup, report: Report) -> DeploymentResult:
 
 
 class _Publisher:
-    """The process that serves all channels."""
+    """The child process that serves the feeds of all channels."""
 
     def __init__(self, plan: PublicationPlan) -> None:
         self._plan = plan
@@ -197,7 +198,7 @@ async def _workers(setup: DeploymentSetup, redis_url: str, folder: Path, store: 
     argv: tuple[str, ...] = (sys.executable, "-P", "-m", "service.cli", "worker")
     if setup.public:
         overrides |= _shipped_limits()
-        argv = (*_with_names(folder), *argv)
+        argv = (*_hosts_file_prefix(folder), *argv)
     else:
         overrides["CORONET_DEMAND_FACTOR"] = "1"
     node_count = setup.nodes // setup.workers * setup.workers
@@ -227,10 +228,11 @@ def _shipped_limits() -> dict[str, str]:
     return {f"CORONET_{name.upper()}": str(getattr(settings, name) * COMPRESSION) for name in (*per_hour, *per_s)}
 
 
-def _with_names(folder: Path) -> tuple[str, ...]:
-    """Return the words before a command by which its process resolves the names of public channels' sites.
+def _hosts_file_prefix(folder: Path) -> tuple[str, ...]:
+    """Return a command prefix, with which a command resolves the host names of public channels to loopback addresses.
 
-    The process has a mount namespace (Linux) with a hosts file of its own, which is written to ``folder``.
+    The prefix runs the command in its own mount namespace (Linux) with its own hosts file, which is written to
+    ``folder``.
     """
     hosts = folder / "hosts"
     lines = ("127.0.0.1 localhost", *(f"{address} {name}" for name, address in SITES.items()))
@@ -250,7 +252,7 @@ def _cpu_s(child: Child) -> float:
 async def _read_version_times(store: Store, channels: Sequence[ChannelId]) -> VersionTimes:
     """Return, for each channel, the times at which the versions of its entries were queued for delivery.
 
-    They are read from the outbox of the user "observer", who is subscribed to all channels.
+    The times are read from the outbox of the user "observer", who is subscribed to all channels.
     """
     number_of = {cid.encode(): number for number, cid in enumerate(channels)}
     queued = await store.redis.call("XRANGE", keys.outbox(keys.user_id(OBSERVER)), "-", "+")

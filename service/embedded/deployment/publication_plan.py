@@ -67,7 +67,7 @@ HOSTS = tuple(f"127.0.1.{number}" for number in range(1, 101))
 
 
 SITES = {f"site-{number}.example": host for number, host in enumerate(HOSTS)}
-"""The hosts by the names that they have in URLs of public channels; each is a site with a request budget of its own."""
+"""The addresses in ``HOSTS``, by their host names in URLs of public channels; each is a site with its own budget."""
 
 
 def channel_url(channel: int, port: int, *, public: bool) -> str:
@@ -117,10 +117,11 @@ RECOVERED_SHARE, RECOVERED_FOR_S = 0.95, 5.0
 
 
 def recovery_s(served: Sequence[tuple[float, int]], killed_s: float) -> float | None:
-    """Return how long after ``killed_s`` the rate of polls recovered, in seconds; None if it did not.
+    """Return the seconds from the time ``killed_s`` until the rate of requests recovered; None if it did not.
 
-    It has recovered when five seconds begin in which it is at least 95 % of its mean before ``killed_s``. ``served``
-    has pairs of a time in seconds and the number of requests until then, in ascending order.
+    ``served`` has pairs of a time and the number of requests served until then, in ascending order. Times are Unix
+    seconds. The recovery is the start of the first five seconds in which the rate is at least 95 % of its mean before
+    ``killed_s``.
     """
     before = [sample for sample in served if sample[0] <= killed_s]
     if len(before) < 2:  # noqa: PLR2004 - no rate without two samples
@@ -139,8 +140,8 @@ def detection_delays(
     """Return the delays (measured s) and the weights of the detected entries, and the number of undetected entries.
 
     Only entries published from ``from_s`` until ``until_s`` are included. ``versioned`` has the time at which each
-    entry's version was queued. A channel's weight is its number of subscribers, which its entries share, so that
-    channels with many entries do not weigh more (Corona §3.1).
+    entry's version was queued. The weight of a channel, its number of subscribers, is divided among its detected
+    entries, so that channels with many entries do not weigh more (Corona §3.1).
     """
     delays: list[float] = []
     weights: list[float] = []
