@@ -1,8 +1,8 @@
 """Corrections (XEP-0308): finds the earlier message that a batch of edits replaces.
 
 A batch of edits replaces the newest message that contains one of the edited entries, if that message is among the
-user's last 20, all its entries are still in the channels' logs, and the user has left none of its channels. The whole
-earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
+user's last 20, all its entries are still in the channels' logs, and the user still subscribes to its channels. The
+whole earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
 
 If no message can be corrected, the batch remains a short message "Edited: …"; this also ends a chain of corrections
 that has become too long. Clients without support for corrections show a correction as a new message, so its text must

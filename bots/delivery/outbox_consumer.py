@@ -33,9 +33,9 @@ from service.store.delivery.outbox import MessageId
 from service.tasks import cancel_and_wait, run_until_one_ends
 
 USERS_PER_BURST: Final = 100
-"""One Redis pipeline claims batches for so many users, one write sends their stanzas, one pipeline completes them."""
+"""Maximum users of a burst: one Redis pipeline claims their batches, one write sends, one pipeline completes them."""
 MAX_BURSTS: Final = 12
-"""Concurrent bursts: while some wait for the XMPP server, others claim and render, so that it is never idle."""
+"""Maximum number of concurrent bursts: some wait for the XMPP server, while others claim and render."""
 
 _SWEEP_INTERVAL_S = 60.0
 _DEPTH_INTERVAL_S = 5.0
@@ -62,12 +62,12 @@ class OutboxConsumer:
         self._scheduler = DeliveryScheduler(messages_per_s, assigned_users.includes)
         self._scheduler_changed = asyncio.Event()
         self._user_released = asyncio.Condition()
-        self._bursts: dict[asyncio.Task[None], float] = {}  # when each began (monotonic s)
+        self._bursts: dict[asyncio.Task[None], float] = {}  # task of each burst: its start (monotonic s)
         self._session_since_s = 0.0
         self._is_new_session = False
         self._gained_partitions: set[int] = set()
         self._recovery_needed = asyncio.Event()  # batches of other sessions or processes may be in flight
-        self._arrived: list[tuple[UserId, MessageId, bool]] = []  # receipts; whether each is the user's first
+        self._arrived: list[tuple[UserId, MessageId, bool]] = []  # receipts: user, message, is the user's first
         self._receipts_arrived = asyncio.Event()
         self._sender = BatchSender(store, xmpp, clock, assigned_users, self._scheduler)
         self._recipients, self._receipts = self._sender.recipients, self._sender.receipts
@@ -289,7 +289,7 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     async def _burst(self, user_ids: Sequence[UserId]) -> None:
-        """Send to locked users, unlock them, and schedule those who may have more to receive again."""
+        """Send due messages to locked users, unlock the users, and reschedule users who may have more to receive."""
         again: Collection[UserId] = user_ids
         try:
             again = await self._try_send(user_ids)
@@ -297,7 +297,7 @@ class OutboxConsumer:
             await self._release(user_ids, again)
 
     async def _try_send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
-        """Send to locked users; return the users who may have more to receive.
+        """Send due messages to locked users; return the users who may have more to receive.
 
         After an unexpected exception, sends to each user separately, so that it affects only the user whose batch
         caused it.
