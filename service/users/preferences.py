@@ -51,8 +51,8 @@ FOR_ALL: Final = 0
 MIN_INTERVAL_S: Final = 60
 MAX_INTERVAL_S: Final = 7 * 86_400
 DIGEST_TOLERANCE_S: Final = 600
-"""Tolerance that is subtracted from the interval between messages of a user with digests, so that after a digest that was
-sent a few minutes late, the next one is not too early."""
+"""Subtracted from the interval between messages of a user with digests, so that the digest that follows a slightly late
+one is not too early."""
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 _COLUMNS: Final = 140
 _LINES: Final = 48
-"""A window large enough for a whole first chat without wrapped lines."""
+"""Height of the window, which shows a complete first chat without scrolling."""
 
 
 class Terminal:
