@@ -31,9 +31,9 @@ from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, ClaimRules, MessageId
 
 MAX_ITEMS: Final = 60
-"""Versions that are coalesced into one message."""
+"""Maximum number of outbox items that are coalesced into one message."""
 MAX_SENDS: Final = 3
-"""How often a batch is sent without a receipt while the user is online: a client may send none."""
+"""Maximum number of times that a batch is sent to an online user without a receipt, because clients may send none."""
 
 _log = structlog.get_logger()
 

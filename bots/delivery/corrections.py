@@ -21,9 +21,9 @@ from service.store import Store
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
 
 MAX_ITEMS_CORRECTED: Final = 40
-"""Items of a message with all its corrections."""
+"""Maximum number of items of a message with all its corrections."""
 MAX_CACHED_ITEMS: Final = 512
-"""Items whose entries are cached."""
+"""Maximum number of items whose entry keys are cached."""
 
 _EntryKeys = frozenset[tuple[ChannelId, str]]
 

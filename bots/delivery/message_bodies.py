@@ -48,7 +48,7 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
-    """Return the versions of an item: one version, or all versions that were withheld during a pause.
+    """Return the channel's versions that ``item`` refers to: one, or all that were withheld during a pause.
 
     Raises StoreUnavailable.
     """

@@ -267,7 +267,7 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
 
 
 def announcement_text(texts: Sequence[str], translator: Translator) -> str:
-    """Return the text of a message with announcements. ``texts`` are the admins' words, oldest first."""
+    """Return the text of a message with announcements. ``texts`` are the texts that admins wrote, oldest first."""
     sender = translator.gettext(
         "This is an announcement from the operators of this service. `announcements off`: get no more of them."
     )

@@ -74,7 +74,7 @@ class OutboxConsumer:
         self._windows = self._sender.windows
 
     async def run(self) -> None:
-        """Deliver until cancelled; then wait up to 2 s for the bursts in progress."""
+        """Deliver until cancelled; then wait up to 2 s for deliveries in progress."""
         try:
             await run_until_one_ends(
                 self._complete_received(), self._listen(), self._recover(), self._start_bursts(), self._measure_depth()
@@ -109,11 +109,11 @@ class OutboxConsumer:
         self._receipts.retain(self._assigned_users.includes)
 
     def on_lease_renewed(self) -> None:
-        """Start bursts again after the lease of ``assigned_users`` had expired."""
+        """Resume deliveries after the lease of ``assigned_users`` had expired and is renewed."""
         self._scheduler_changed.set()
 
     async def drain(self) -> None:
-        """Wait until no burst or command is in progress for users whom this process no longer serves."""
+        """Wait until no delivery or command is in progress for users whom this process no longer serves."""
         async with self._user_released:
             await self._user_released.wait_for(lambda: not self._scheduler.has_locked_unassigned())
 

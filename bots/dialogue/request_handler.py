@@ -239,7 +239,7 @@ class RequestHandler(ReadRequests):
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         """Resume channels, and all saved searches if ``watches``.
 
-        Return the number of versions withheld by the pause.
+        Return the numbers of versions of channels and of matches of saved searches withheld during the pause.
         """
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 

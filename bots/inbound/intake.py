@@ -259,7 +259,7 @@ class Intake:
             after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
 
     async def _handle_notices(self, after_id: str) -> str:
-        """Handle the notices after the one with the id ``after_id``, and return the id of the last one."""
+        """Handle the notices of other bots after the notice with the id ``after_id``; return the id of the last one."""
         notices = await self._inbound_log.read_notices(after_id)
         assigned = await self._pass_unanswered({each.uid for each in notices.values()})
         own = {ident: each for ident, each in notices.items() if each.uid in assigned}

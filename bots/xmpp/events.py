@@ -14,7 +14,7 @@ class RoomInvitation(msgspec.Struct, frozen=True):
     room: str
     """Bare JID of the room."""
     inviter: str
-    """Bare JID of the inviter; the JID of the room if the room hides it."""
+    """Bare JID of the inviter; the JID of the room if the room does not disclose the inviter."""
     password: str
     relayed_inviter: str = ""
     """JID of the inviter as the room states it (mediated invitation); "" if the inviter sent the invitation itself."""
@@ -51,7 +51,7 @@ class MessageReceived(msgspec.Struct, frozen=True):
     can_manage: bool = True
     """Whether the sender may change the room's subscriptions."""
     dedup_key: str = ""
-    """Key that is the same in each process to which the server delivers this message; "" if only this one gets it."""
+    """Key that is the same in each process that gets this message from the server; "" if only this process gets it."""
     occupant_id: str = ""
     """Id that the room gives the sender whatever the nick (XEP-0421), else the nick."""
     wants_marker: bool = False
