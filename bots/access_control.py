@@ -49,7 +49,7 @@ class CommandRefused(msgspec.Struct, frozen=True):
     per_minute: int
 
     def text(self, translator: Translator) -> str:
-        """Return the reply to the sender."""
+        """Return the reply to the sender in the language of ``translator``."""
         if self.limit:
             return too_many_commands_text(self.per_minute, translator)
         return translator.gettext(ACCESS_DENIED)
@@ -117,7 +117,10 @@ class AccessControl:
 
 
 def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the rate limits that apply to a message, in the form that :meth:`AccessControl.count_command` accepts."""
+    """Return the names of the rate limits that apply to ``message``, with the factor of each.
+
+    A user's commands per minute are multiplied by this factor (see :meth:`AccessControl.count_command`).
+    """
     if not message.occupant_id:
         return COMMAND_LIMITS
     occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]

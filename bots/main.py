@@ -15,7 +15,7 @@ from service.tasks import run_until_one_ends
 
 
 class BotProgram(HostedProgram):
-    """The bot as a part of a process."""
+    """The bot as a program that can share its process with other programs."""
 
     name = "bot"
 

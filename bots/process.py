@@ -83,7 +83,7 @@ class Process(abc.ABC):
                 await self._release_leases()
 
     def check_ready(self) -> None:
-        """Return if the process serves users, or is standing by. Raises XmppSessionLost if it cannot serve yet."""
+        """Check that the process serves users or stands by. Raises XmppSessionLost if it cannot serve yet."""
         if self._valid_until_s == -math.inf:
             raise XmppSessionLost(
                 "The partitions of this process are not known yet. Do Redis and the XMPP server respond?"

@@ -14,9 +14,9 @@ _log = structlog.get_logger()
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[_T]], *, logs_reason: bool = False) -> _T:
-    """Return the result of ``work``, which is repeated until the store is available.
+    """Await ``work()``, repeatedly while it raises StoreUnavailable, and return its result.
 
-    With ``logs_reason``, the reason why it is unavailable is logged.
+    With ``logs_reason``, the reason why the store is unavailable is logged.
     """
     last_reason = ""
     while True:

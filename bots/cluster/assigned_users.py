@@ -66,7 +66,7 @@ class AssignedUsers:
         return partition_of(user_id) in self.partitions
 
     async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Return the users who are assigned to this bot, in the same order. Raises StoreUnavailable."""
+        """Return those of ``user_ids`` that are assigned to this bot, in the same order. Raises StoreUnavailable."""
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included

@@ -35,8 +35,8 @@ class Partitions(msgspec.Struct, frozen=True):
     def after_heartbeat(self, leased: frozenset[int], fair_share: int, returned: Collection[int]) -> "Partitions":
         """Return the states after a heartbeat, by which the process has renewed its leases.
 
-        ``leased`` are the partitions whose leases the process now holds, and ``returned`` those whose leases it has
-        given back. ``fair_share`` is the number of partitions that it may serve.
+        ``leased`` are the partitions whose leases the process now holds, and ``returned`` the drained partitions whose
+        leases it has returned. ``fair_share`` is the number of partitions that the process may serve.
 
         New partitions are served. Partitions whose lease was lost, and those beyond ``fair_share``, are drained. A
         drained partition is served again only after it was returned and leased again.

@@ -1,9 +1,9 @@
-"""The steps of a burst: claims, renders, sends and records the batches of some users.
+"""Sender of batches of notifications: claims, renders, sends and records them for several users at a time.
 
 A batch gets its message id when it is claimed. It is complete when its receipt arrives, or, for users whose client
 sends no receipts, when the XMPP server has acknowledged it. Until then it is in flight: a later session, or the process
-that takes over, finds it in the store and sends it again under the same id (guarantee I2). This process does the same
-when the user comes online with an additional client.
+that takes over, finds the batch in the store and sends it again under the same id (guarantee I2). This process does the
+same when the user comes online with an additional client.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,9 +31,9 @@ from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, ClaimRules, MessageId
 
 MAX_ITEMS: Final = 60
-"""Versions that are coalesced into one message."""
+"""Maximum number of outbox items that are coalesced into one message."""
 MAX_SENDS: Final = 3
-"""How often a batch is sent without a receipt while the user is online: a client may send none."""
+"""Maximum number of times that a batch is sent to an online user without a receipt, because clients may send none."""
 
 _log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class BatchSender:
         self._selector = ItemSelector(store)
         self._corrections = CorrectionFinder(store)
         self._bodies = BodyRenderer(store)
-        self._has_response: dict[MessageId, bool] = {}  # of messages being sent: whether one bounced or was received
+        self._has_response: dict[MessageId, bool] = {}  # message being sent: has bounced or has its receipt
 
     async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
         """Send these users the notifications that are due; return the users who may have more to receive.
@@ -110,7 +110,7 @@ class BatchSender:
     def on_response(self, message_id: MessageId) -> None:
         """Record that a message has bounced or has its receipt.
 
-        :meth:`send` may still be waiting for its acknowledgement.
+        :meth:`send` may still be waiting for the server to acknowledge this message.
         """
         if message_id in self._has_response:
             self._has_response[message_id] = True
@@ -118,8 +118,8 @@ class BatchSender:
     async def complete(self, **pairs: Sequence[tuple[UserId, MessageId]]) -> None:
         """Record the progress of batches in the store; if the store is unavailable, wait and retry.
 
-        ``pairs`` are the arguments of ``Outbox.complete``: pairs (user id, message id). If the progress of a sent batch
-        were not recorded, the batch would be sent twice.
+        ``pairs`` are the keyword arguments ``acked``, ``done`` and ``received`` of ``Outbox.complete``, each with pairs
+        (user id, message id). If the progress of a sent batch were not recorded, the batch would be sent twice.
         """
         await retry_while_unavailable(lambda: self._store.outbox.complete(**pairs))
 
@@ -128,7 +128,7 @@ class BatchSender:
     async def _find_resends(
         self, user_ids: Sequence[UserId], recipients: Mapping[UserId, Recipient]
     ) -> dict[UserId, Sequence[Batch]]:
-        """Return, by user, the batches that have to be sent again now, oldest first."""
+        """Return, by user, the batches in flight that have to be sent again now, oldest first."""
         resends: dict[UserId, Sequence[Batch]] = {}
         recovering = [user_id for user_id in user_ids if self._scheduler.needs_recovery(user_id)]
         if not recovering:
@@ -239,10 +239,10 @@ class BatchSender:
         return stanzas.message(self._xmpp.address, jid, batch.message_id, content)
 
     async def _write(self, messages: Sequence[_Message]) -> list[_Message]:
-        """Send messages.
+        """Send ``messages`` and wait until the server acknowledges them; return the messages to record as accepted.
 
-        Return those that were acknowledged, without messages that bounced or whose receipt arrived before. Raises
-        XmppSessionLost if the session ends, or if another process may now serve these users.
+        Messages that have bounced, or whose receipt has arrived already, are left out. Raises XmppSessionLost if the
+        session ends, or if another process may now serve these users.
         """
         if not self._assigned_users.is_lease_valid():
             raise XmppSessionLost("Another bot may have taken these people over.")
@@ -267,7 +267,7 @@ class BatchSender:
         return accepted
 
     async def _record(self, accepted: Sequence[_Message], empty: Sequence[tuple[UserId, MessageId]]) -> None:
-        """Complete batches, or await their receipts if they requested receipts.
+        """Complete the batches of accepted messages, or await receipts for messages that requested one.
 
         ``accepted`` are the messages that the server has acknowledged. ``empty`` are pairs (user id, message id) of
         batches that were not sent because they have no content.

@@ -1,8 +1,8 @@
 """Corrections (XEP-0308): finds the earlier message that a batch of edits replaces.
 
 A batch of edits replaces the newest message that contains one of the edited entries, if that message is among the
-user's last 20, all its entries are still in the channels' logs, and the user has left none of its channels. The whole
-earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
+user's last 20, all its entries are still in the channels' logs, and the user still subscribes to its channels. The
+whole earlier text is sent again with the entries' present state; edits of entries of other messages are included in it.
 
 If no message can be corrected, the batch remains a short message "Edited: …"; this also ends a chain of corrections
 that has become too long. Clients without support for corrections show a correction as a new message, so its text must
@@ -21,9 +21,9 @@ from service.store import Store
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage
 
 MAX_ITEMS_CORRECTED: Final = 40
-"""Items of a message with all its corrections."""
+"""Maximum number of items of a message with all its corrections."""
 MAX_CACHED_ITEMS: Final = 512
-"""Items whose entries are cached."""
+"""Maximum number of items whose entry keys are cached."""
 
 _EntryKeys = frozenset[tuple[ChannelId, str]]
 

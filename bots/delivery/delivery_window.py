@@ -14,13 +14,13 @@ from service.store import Store
 from service.users.quiet_hours import UserSettings, earliest_delivery_s
 
 PRESENCE_RECHECK_S: Final = 3_600.0
-"""How often a user who is away is examined again. Changes of presence are events, so this only replaces a lost one."""
+"""Interval between checks of a user who is away. Changes of presence are events; the checks replace lost events."""
 PRESENCE_TIMEOUT_S: Final = 30.0
-"""After a probe without an answer for so long, the user counts as one who does not share their presence."""
+"""Time without a response to a presence probe after which the user counts as not sharing presence."""
 
 
 class DeliveryWindows:
-    """The delivery windows of the users of one process. Presence is remembered for one XMPP session."""
+    """The delivery windows of the users of one process. Presences are kept for one XMPP session."""
 
     def __init__(self, store: Store, xmpp: XmppSender, clock: Clock) -> None:
         """Create the windows; ``store`` has the users' queues, and ``xmpp`` sends presence probes."""
@@ -31,7 +31,7 @@ class DeliveryWindows:
         self._probed_s: dict[UserId, float] = {}
 
     def on_session_started(self) -> None:
-        """Forget all presences, because they belong to the previous session."""
+        """Clear all presences, because they belong to the previous session."""
         self._is_available.clear()
         self._probed_s.clear()
 

@@ -28,9 +28,9 @@ from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
 from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effective_template
 
 MAX_CACHED_BODIES: Final = 512
-"""Each is at most about 4 kB."""
+"""Maximum number of cached bodies, each of at most about 4 kB."""
 MAX_VERSIONS: Final = 100
-"""Versions that are read for one item. After a longer pause, the latest are rendered and the others counted."""
+"""Maximum number of versions read for one item. After a longer pause, the latest are rendered, the others counted."""
 
 _Items = tuple[OutboxItem, ...]
 """Items without the time they were queued, which differs between users."""
@@ -48,7 +48,7 @@ class ItemVersions(msgspec.Struct, frozen=True):
 
 
 async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
-    """Return the versions of an item: one version, or all versions that were withheld during a pause.
+    """Return the channel's versions that ``item`` refers to: one, or all that were withheld during a pause.
 
     Raises StoreUnavailable.
     """
@@ -129,7 +129,7 @@ class BodyRenderer:
         return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
 
     async def body(self, batch: Batch, language: str, presentations: Presentations) -> Body:
-        """Return the body of a batch. ``language`` is a language tag (BCP 47)."""
+        """Return the body of a batch in a language (BCP 47 tag), with the user's ``presentations`` of channels."""
         items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
         translator = get_translator(language)
         if items[0].channel == ANNOUNCEMENTS:

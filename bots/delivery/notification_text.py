@@ -28,7 +28,7 @@ SavedSearchMatch = tuple[int, str]
 """A saved search that an entry matches: its number for the user, and its query as text."""
 
 MAX_PREVIEW_BYTES: Final = 2_048
-"""Size of a link preview as XML; a message goes without a larger one."""
+"""Maximum size of a link preview as XML; a larger preview is left out of the message."""
 
 _NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
 _NO_TEMPLATES: Final[Mapping[ChannelId, EntryTemplate]] = {}
@@ -138,7 +138,7 @@ def _section(
 ) -> str:
     """Return the part of the text about one channel: its notices, then its title, entries and lines.
 
-    ``notes`` are the lines below some entries.
+    ``notes`` maps entries to the lines that are shown below them.
     """
     notices = [_notice(channel, notice, translator) for notice in update.notices]
     blocks = [_missing(update.missing_count, translator)] if update.missing_count else []
@@ -267,7 +267,7 @@ def _notice(channel: Channel, notice: Notice, translator: Translator) -> str:
 
 
 def announcement_text(texts: Sequence[str], translator: Translator) -> str:
-    """Return the text of a message with announcements. ``texts`` are the admins' words, oldest first."""
+    """Return the text of a message with announcements. ``texts`` are the texts that admins wrote, oldest first."""
     sender = translator.gettext(
         "This is an announcement from the operators of this service. `announcements off`: get no more of them."
     )

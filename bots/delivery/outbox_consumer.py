@@ -33,9 +33,9 @@ from service.store.delivery.outbox import MessageId
 from service.tasks import cancel_and_wait, run_until_one_ends
 
 USERS_PER_BURST: Final = 100
-"""One Redis pipeline claims batches for so many users, one write sends their stanzas, one pipeline completes them."""
+"""Maximum users of a burst: one Redis pipeline claims their batches, one write sends, one pipeline completes them."""
 MAX_BURSTS: Final = 12
-"""Concurrent bursts: while some wait for the XMPP server, others claim and render, so that it is never idle."""
+"""Maximum number of concurrent bursts: some wait for the XMPP server, while others claim and render."""
 
 _SWEEP_INTERVAL_S = 60.0
 _DEPTH_INTERVAL_S = 5.0
@@ -62,19 +62,19 @@ class OutboxConsumer:
         self._scheduler = DeliveryScheduler(messages_per_s, assigned_users.includes)
         self._scheduler_changed = asyncio.Event()
         self._user_released = asyncio.Condition()
-        self._bursts: dict[asyncio.Task[None], float] = {}  # when each began (monotonic s)
+        self._bursts: dict[asyncio.Task[None], float] = {}  # task of each burst: its start (monotonic s)
         self._session_since_s = 0.0
         self._is_new_session = False
         self._gained_partitions: set[int] = set()
         self._recovery_needed = asyncio.Event()  # batches of other sessions or processes may be in flight
-        self._arrived: list[tuple[UserId, MessageId, bool]] = []  # receipts; whether each is the user's first
+        self._arrived: list[tuple[UserId, MessageId, bool]] = []  # receipts: user, message, is the user's first
         self._receipts_arrived = asyncio.Event()
         self._sender = BatchSender(store, xmpp, clock, assigned_users, self._scheduler)
         self._recipients, self._receipts = self._sender.recipients, self._sender.receipts
         self._windows = self._sender.windows
 
     async def run(self) -> None:
-        """Deliver until cancelled; then wait up to 2 s for the bursts in progress."""
+        """Deliver until cancelled; then wait up to 2 s for deliveries in progress."""
         try:
             await run_until_one_ends(
                 self._complete_received(), self._listen(), self._recover(), self._start_bursts(), self._measure_depth()
@@ -109,11 +109,11 @@ class OutboxConsumer:
         self._receipts.retain(self._assigned_users.includes)
 
     def on_lease_renewed(self) -> None:
-        """Start bursts again after the lease of ``assigned_users`` had expired."""
+        """Resume deliveries after the lease of ``assigned_users`` had expired and is renewed."""
         self._scheduler_changed.set()
 
     async def drain(self) -> None:
-        """Wait until no burst or command is in progress for users whom this process no longer serves."""
+        """Wait until no delivery or command is in progress for users whom this process no longer serves."""
         async with self._user_released:
             await self._user_released.wait_for(lambda: not self._scheduler.has_locked_unassigned())
 
@@ -289,7 +289,7 @@ class OutboxConsumer:
         self._scheduler_changed.set()
 
     async def _burst(self, user_ids: Sequence[UserId]) -> None:
-        """Send to locked users, unlock them, and schedule those who may have more to receive again."""
+        """Send due messages to locked users, unlock the users, and reschedule users who may have more to receive."""
         again: Collection[UserId] = user_ids
         try:
             again = await self._try_send(user_ids)
@@ -297,7 +297,7 @@ class OutboxConsumer:
             await self._release(user_ids, again)
 
     async def _try_send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
-        """Send to locked users; return the users who may have more to receive.
+        """Send due messages to locked users; return the users who may have more to receive.
 
         After an unexpected exception, sends to each user separately, so that it affects only the user whose batch
         caused it.

@@ -13,10 +13,10 @@ from service.observability.tracing import TRACING
 from service.store.delivery.outbox import MessageId
 
 MAX_AWAITED: Final = 20
-"""Receipts that are awaited of one user at a time; it bounds what a later session sends again. After as many batches
-without any receipt, no more are awaited until one comes."""
+"""Maximum number of receipts awaited from one user, which limits the batches that a later session sends again. After as
+many batches without any receipt, no further receipts are awaited until one arrives."""
 _MAX_TIMED: Final = 10_000
-"""Messages whose time until the receipt is measured."""
+"""Maximum number of messages whose time until the receipt is measured."""
 
 
 class ReceiptTracker:
@@ -47,7 +47,7 @@ class ReceiptTracker:
                 TRACING.record_step(trace, "received", sent_s, message=message_id)
 
     def has_awaited(self, user_id: UserId) -> bool:
-        """Whether a receipt of a message to this user is awaited."""
+        """Return whether a receipt of any message to this user is awaited."""
         return user_id in self._awaited
 
     def expect(self, user_id: UserId, message_id: MessageId, *, is_resend: bool) -> list[MessageId] | None:
@@ -82,7 +82,7 @@ class ReceiptTracker:
             self._awaited.pop(user_id, None)
 
     def remove(self, user_id: UserId) -> None:
-        """Remove everything about a user, including the timers of messages."""
+        """Remove all data about a user, including the timers of messages."""
         self._remove(user_id)
         for message_id in [message_id for message_id in self._sent if is_batch_id(user_id, message_id)]:
             del self._sent[message_id]

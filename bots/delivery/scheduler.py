@@ -31,17 +31,17 @@ from service.model import UserId
 from service.store.delivery.outbox import Batch
 
 RECEIPT_TIMEOUT_S: Final = 10.0
-"""How long a user who was seen online may take to send the receipts of acknowledged batches."""
+"""Time that a user who was seen online may take to send the receipts of acknowledged batches."""
 RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
-"""The same if their presence is unknown. Together with a failing attempt to connect and the longest pause after it
-(15 s), this stays within the 30 s in which a lost session has to heal."""
+"""The same time for a user whose presence is unknown. A failed attempt to connect and the longest pause after it take
+15 s, so that delivery recovers within 30 s after a session is lost."""
 RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
-"""The same after they came online with an additional client: a client gets the messages that its server kept for it as
-soon as it is online, so only the receipts have to travel."""
+"""The same time after a user came online with an additional client. The client gets the messages that its server has
+stored at once, so that only the receipts have to travel."""
 GIVE_UP_AFTER_S: Final = 14 * 86_400.0
-"""How old a batch is when further bounces make it undeliverable."""
+"""Age of a batch from which on a further bounce makes it undeliverable."""
 BURST: Final = 5
-"""Messages that the rate limit lets through at once."""
+"""Maximum number of messages to one user that the rate limit allows at once."""
 ITEMS_AT_USUAL_RATE: Final = 3
 MAX_SLOWDOWN: Final = 6
 """A message of more than ``ITEMS_AT_USUAL_RATE`` items delays the next one longer, up to ``MAX_SLOWDOWN`` times the
@@ -56,7 +56,7 @@ _NO_RECIPIENT: Final = frozenset(
 """Stanza error conditions (RFC 6120 §8.3.3) that a later attempt is unlikely to change."""
 _BACK_OFF_S: Final = (30.0, 3_600.0)
 _BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
-"""The first and the longest back-off after a bounce; each is twice the one before."""
+"""The first and the longest back-off after a bounce with such a condition; each is twice the one before."""
 
 
 class Recovery(IntEnum):
@@ -64,11 +64,11 @@ class Recovery(IntEnum):
 
     NONE = 0
     UNACKNOWLEDGED = 1
-    """Those that the server has not acknowledged."""
+    """The batches that the server has not acknowledged."""
     ALL_AT_RETURN = 2
-    """All of them, only because the user came online with an additional client."""
+    """All batches in flight, only because the user came online with an additional client."""
     ALL = 3
-    """All of them."""
+    """All batches in flight."""
 
 
 class _UserState(msgspec.Struct):
@@ -90,7 +90,7 @@ class _UserState(msgspec.Struct):
 
 
 class DeliveryScheduler:
-    """The states of all users who have items to receive, or had some a moment ago. Times are monotonic s."""
+    """The states of all users who have queued items, or recently had some. Times are monotonic s."""
 
     def __init__(self, messages_per_s: float, is_assigned: Callable[[UserId], bool]) -> None:
         """Create a scheduler without users.
@@ -243,7 +243,7 @@ class DeliveryScheduler:
         return self._heap[0][0] if self._heap else math.inf
 
     def try_acquire(self, user_id: UserId) -> bool:
-        """Lock a user; return False if they are locked already."""
+        """Lock a user; return False if the user is locked already."""
         user = self._state(user_id)
         if user.locked:
             return False
@@ -251,36 +251,36 @@ class DeliveryScheduler:
         return True
 
     def release(self, user_id: UserId, now_s: float, *, again: bool = False) -> None:
-        """Unlock a user, and schedule them ``again`` if there may be more to send."""
+        """Unlock a user, who is scheduled once more if ``again`` states that there may be more to send."""
         user = self._state(user_id)
         user.locked = user.resending_acked = False
         user.ready = user.ready or again
         self._schedule(user_id, user, now_s)
 
     def has_locked_unassigned(self) -> bool:
-        """Whether a user is locked who is no longer assigned to this process."""
+        """Return whether any user is locked who is no longer assigned to this process."""
         return any(user.locked and not self._is_assigned(user_id) for user_id, user in self._users.items())
 
     # Decisions about a locked user.
 
     def defer(self, user_id: UserId, until_s: float) -> None:
-        """Send nothing to a user before ``until_s`` (monotonic s)."""
+        """Delay all messages to a user until ``until_s`` (monotonic s)."""
         user = self._state(user_id)
         user.ready, user.deferred_until_s = True, until_s
 
     def set_next_item(self, user_id: UserId, due_s: float) -> None:
-        """Examine a user's queued items again at ``due_s``, when the next item that is too early now is due.
+        """Schedule the next examination of a user's queued items, at which the next delayed item becomes due.
 
-        Infinity means that there is no such item.
+        ``due_s`` is infinity if no item is delayed.
         """
         self._state(user_id).next_item_s = due_s
 
     def needs_recovery(self, user_id: UserId) -> bool:
-        """Whether batches in flight must be examined before a new batch is claimed."""
+        """Return whether batches in flight to a user must be examined before a new batch is claimed."""
         return self._state(user_id).recovery > Recovery.NONE
 
     def needs_full_recovery(self, user_id: UserId) -> bool:
-        """Whether all batches in flight must be examined, including batches that the server has acknowledged."""
+        """Return whether all batches in flight to a user must be examined, also those that the server acknowledged."""
         return self._state(user_id).recovery >= Recovery.ALL_AT_RETURN
 
     def recover(self, user_id: UserId, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch]:
@@ -298,11 +298,11 @@ class DeliveryScheduler:
         return in_flight if is_full else [batch for batch in in_flight if not batch.acked]
 
     def was_online(self, user_id: UserId) -> bool:
-        """Whether the user has been online since the recovery of acknowledged batches was required."""
+        """Return whether the user has been online since the recovery of acknowledged batches was required."""
         return self._state(user_id).was_online
 
     def is_undeliverable(self, user_id: UserId, claimed_s: float, wall_s: float) -> bool:
-        """Whether the user's batches bounce and this batch is too old to be sent again.
+        """Return whether the user's batches bounce and a batch is too old to be sent again.
 
         ``claimed_s`` is the time at which the batch was claimed, and ``wall_s`` the current time (both Unix s).
         """

@@ -31,11 +31,11 @@ from service.users.preferences import (
 )
 
 MAX_DUE_ITEMS: Final = 100
-"""Due items of one user that are examined before a claim. If all are suppressed, the user is scheduled again."""
+"""Maximum number of a user's due items examined before a claim. If all are suppressed, the user is scheduled again."""
 MAX_PAGES: Final = 10
-"""Pages of ``MAX_DUE_ITEMS`` items that are read in search of due ones; items behind them wait for those in front."""
+"""Maximum number of pages of ``MAX_DUE_ITEMS`` items that are searched for due items; later items have to wait."""
 MAX_CACHED_ITEMS: Final = 256
-"""Items whose changes are cached in the form that filters read."""
+"""Maximum number of items whose changes are cached in the form that filters read."""
 
 _Changes = tuple[tuple[Delta, tuple[SearchableEntry, ...]], ...]
 
@@ -68,7 +68,7 @@ class Selection(msgspec.Struct):
         return self.due_count == MAX_DUE_ITEMS
 
     def take(self, queued: QueuedItem, now_s: float) -> bool:
-        """Return whether an item is due, because its channel's notification interval has passed; if so, count it."""
+        """Return whether an item is due, that is, its channel's notification interval has passed; count due items."""
         channel_id = queued.item.channel
         is_spaced = not queued.item.matches and channel_id != ANNOUNCEMENTS
         spacing_s = 0.0
@@ -130,7 +130,7 @@ class ItemSelector:
     async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
         """Read the numbers of users' subscriptions to the channels of these items, and add them to the selections.
 
-        ``queues`` maps users to the decision about their items, and some of these items.
+        ``queues`` maps each user to the decision about the user's items, and a page of these items.
         """
         missing = {
             (user_id, queued.item.channel): selection

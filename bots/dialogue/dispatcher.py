@@ -191,9 +191,10 @@ async def _answer_reference(
 
 
 def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
-    """Return the command for a message of the bot that was about no channel of the user; None if there is none.
+    """Return the command that refers to a message of the bot about no channel of the user; None if none applies.
 
-    Such a message is an announcement, or was sent because of a saved search. ``template`` is the command for a channel.
+    Such a message is an announcement, or was sent because of a saved search. ``template`` is the command that the user
+    sent, with ``#{}`` in place of a subscription number.
     """
     if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
         return VerbCommand("announcements", words="off")

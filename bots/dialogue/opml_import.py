@@ -54,7 +54,7 @@ async def subscribe_channel(
 
 
 _Outcome = bool | CoronetError
-"""Whether the subscription to a feed is new, or why there is none."""
+"""The outcome for one feed: whether the subscription is new, or the error if subscribing failed."""
 
 
 class OpmlImporter:

@@ -12,7 +12,7 @@ from service.feeds.parsing.html_text import one_line
 
 
 class CommandOutcome(Enum):
-    """What has become of a command."""
+    """How the execution of a command ended."""
 
     DONE = auto()
     """It was executed, or the user is asked a question."""
@@ -33,9 +33,9 @@ class Option(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """The reply to a command.
 
-    ``options`` are the answers to the question in the text, by what the user writes: "yes", "more" or a number. Without
-    a question, there are none. ``further_texts`` are sent as messages of their own; with ``is_file``, they are URLs of
-    files.
+    If ``text`` is a question, ``options`` maps each text with which the user can answer ("yes", "more" or a number) to
+    the option; otherwise it is empty. ``further_texts`` are sent as separate messages; with ``is_file``, they are URLs
+    of files.
     """
 
     text: str

@@ -150,7 +150,7 @@ class ReadRequests:
         return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
 
     def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
-        """Return search results without the numbers of subscribers that are too small to be told."""
+        """Return search results, from which numbers of subscribers that are too small to be disclosed are removed."""
         least = self.settings.public_from_subscribers
         return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
 
@@ -239,7 +239,7 @@ class RequestHandler(ReadRequests):
     async def resume(self, cids: tuple[ChannelId, ...], *, watches: bool) -> ResumeResult:
         """Resume channels, and all saved searches if ``watches``.
 
-        Return the number of versions withheld by the pause.
+        Return the numbers of versions of channels and of matches of saved searches withheld during the pause.
         """
         return await self._store.pauses.resume(self._jid, cids, saved_searches=watches)
 

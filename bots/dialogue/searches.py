@@ -27,13 +27,13 @@ from service.feeds.urls import looks_like_url, selector_of, without_selector
 from service.model import ChannelId
 
 RESULTS_AT_ONCE: Final = 5
-"""Results in one message, unless the user asks for another number."""
+"""Number of results in one message, unless the user requests another number."""
 NEW_AT_ONCE: Final = 3
-"""New channels that are listed below the popular ones."""
+"""Number of new channels that are listed below the popular ones."""
 PREVIEW_DAYS: Final = 3
-"""Days for which entries can be found."""
+"""Number of days for which entries can be found."""
 MANY_MATCHES_PER_DAY: Final = 30
-"""More matches of a saved search are many: the user is asked before it is saved."""
+"""Matches of a search per day above which the user has to confirm that it is saved."""
 PREVIEW_EXAMPLES: Final = 3
 
 _NEW_WORDS: Final = frozenset(("new", "newest", "latest", "neu", "neue", "nouveau", "nouveaux", "nuevo", "nuevos"))
@@ -44,7 +44,7 @@ _LANGUAGE_FIELDS: Final = frozenset(("lang", *(each for each, name in FIELD_SYNO
 
 
 async def find(requests: Requests, command: VerbCommand) -> Reply:
-    """Search for channels, and for entries if no channel matches and the search makes sense for entries, too.
+    """Search for channels, and for entries if no channel matches and the query can be applied to entries.
 
     Channels with only some of the words are shown if no entry has all of them.
     """
@@ -204,7 +204,7 @@ async def unwatch(requests: Requests, command: VerbCommand) -> Reply:
 
 
 async def _preview(requests: Requests, condition: SearchCondition) -> texts.SearchPreview | None:
-    """Return what a saved search would have found in the last days; None if this cannot be told."""
+    """Return what a saved search would have found in the last days; None if this is unknown."""
     if not isinstance(condition, QueryCondition):
         return None  # there is no index for regular expressions
     query = Query("entry", condition.all_of, condition.none_of, limit=MANY_MATCHES_PER_DAY * PREVIEW_DAYS + 1)
@@ -217,7 +217,7 @@ async def _preview(requests: Requests, condition: SearchCondition) -> texts.Sear
 
 
 def _about_entries(query: Query) -> Query | None:
-    """Return the same query for entries; None if it is for entries already, or has conditions for channels only."""
+    """Return ``query`` as a query for entries; None if it is one already, or has conditions for channels only."""
     pairs = [each.pair for group in (*query.all_of, query.none_of) for each in group if isinstance(each, PairCondition)]
     if query.about == "entry" or any("entry" not in ATTRIBUTES[attribute_of(pair)].kinds for pair in pairs):
         return None
@@ -228,9 +228,9 @@ _ANY: Final = "*"
 
 
 def _discover_arguments(text: str) -> tuple[DiscoverOrder, str, str, bool]:
-    """Return the order, the language (``_ANY`` for all, "" if none is named), the topic, and whether nothing is named.
+    """Parse the arguments of `discover`: an order, a language (its name, or ``lang:de``) and a topic, in any sequence.
 
-    The words are the order, a language (its name, or ``lang:de``), and a topic, in any order.
+    Return the order, the language (``_ANY`` for all, "" if none is named), the topic, and whether ``text`` is empty.
     """
     order: DiscoverOrder = "popular"
     language, topic = "", list[str]()

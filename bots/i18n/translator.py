@@ -176,7 +176,7 @@ def supported_language(tag: str) -> str:
 def find_language(words: str) -> str:
     """Return the language in ``LANGUAGES`` that has the name or tag ``words``, or "".
 
-    The name may be in any of the languages.
+    The name may be in any language of ``LANGUAGES``.
     """
     return _languages_by_name().get(normalize_words(words)) or supported_language(words.strip())
 

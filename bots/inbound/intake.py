@@ -42,7 +42,7 @@ BATCH_SIZE: Final = 500
 CHECKPOINT_INTERVAL_S: Final = 5.0
 _MAX_QUEUED: Final = 10_000
 _MAX_QUEUED_PER_SITE: Final = 5_000
-"""Maximum for the users of one site (registrable domain); a server cannot fill the queue with invented JIDs (I7)."""
+"""Maximum for the users of one site (registrable domain), so that no server fills the queue with invented JIDs (I7)."""
 _CATCH_UP_TIMEOUT_S: Final = 120.0
 """Maximum time for which messages of a new session wait until the archive is read."""
 _SWEEP_INTERVAL_S: Final = 10.0
@@ -142,7 +142,7 @@ class Intake:
         self._has_work.set()
 
     def on_partitions_gained(self) -> None:
-        """Request that the unanswered messages of newly assigned users are answered."""
+        """Request that unanswered messages are read from the store again, for users who are newly assigned."""
         self._is_sweep_due.set()
 
     async def store_archived(self, pages: AsyncIterator[Sequence[MessageReceived]]) -> int:
@@ -231,9 +231,9 @@ class Intake:
         return len(new)
 
     async def _pass_unanswered(self, user_ids: Collection[UserId]) -> list[UserId]:
-        """Pass the unanswered messages of those of these users who are assigned to this bot to their sessions.
+        """Pass unanswered messages to the sessions of the users in ``user_ids`` who are assigned to this bot.
 
-        Return the assigned users.
+        Return these users.
         """
         assigned = await self._assigned_users.select(user_ids)
         self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
@@ -259,7 +259,7 @@ class Intake:
             after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
 
     async def _handle_notices(self, after_id: str) -> str:
-        """Handle the notices after the one with the id ``after_id``, and return the id of the last one."""
+        """Handle the notices of other bots after the notice with the id ``after_id``; return the id of the last one."""
         notices = await self._inbound_log.read_notices(after_id)
         assigned = await self._pass_unanswered({each.uid for each in notices.values()})
         own = {ident: each for ident, each in notices.items() if each.uid in assigned}
@@ -272,7 +272,7 @@ class Intake:
         return next(reversed(notices), after_id)
 
     async def _sweep(self) -> None:
-        """Handle all unanswered messages of assigned users, periodically and when users are added."""
+        """Handle all unanswered messages of assigned users, periodically and when users are newly assigned."""
 
         async def pass_all() -> None:
             await self._pass_unanswered(await self._inbound_log.unanswered_users())

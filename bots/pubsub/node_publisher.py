@@ -5,7 +5,7 @@ all channels and nodes are scanned periodically, so that a lost report only dela
 time, so that a slow service does not delay deliveries to users (guarantee I7).
 
 The stored position of a node advances once the service has all versions up to it; an interrupted step is repeated.
-Before an item is published, the publisher asks the service whether it has the same item, because subscribers are
+Before an item is published, the publisher queries whether the service has the same item, because subscribers are
 notified of each publication. The position is stored before the node is created, so that the node is deleted in any case
 when the channel ceases to be public (guarantee I10).
 """
@@ -85,7 +85,7 @@ class NodePublisher:
         await run_until_one_ends(self._follow_reports(), self._scan(), self._update_due())
 
     async def drain(self) -> None:
-        """Wait until no step is in progress, so that another bot may publish."""
+        """Wait until no update of a node is in progress, so that another bot may publish."""
         async with self._step_lock:
             pass
 

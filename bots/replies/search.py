@@ -85,11 +85,11 @@ def search_results(
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a listing of public channels is narrowed to, and what it can be narrowed to.
+    """The filters that are applied to a listing of public channels, and the filters that the user can add.
 
-    ``language`` and ``topic`` are what it is narrowed to, "" if it is not. With ``is_own_language``, ``language`` is
-    the user's, who has named none. ``languages`` and ``topics`` are those to which it can be narrowed. The last
-    ``new_count`` channels on the first page are new ones below popular ones.
+    ``language`` and ``topic`` are the applied filters, "" if there is none. With ``is_own_language``, ``language`` is
+    the user's own language, because the command names none. The user can choose from ``languages`` and ``topics``. The
+    last ``new_count`` channels on the first page are new channels, below popular ones.
     """
 
     order: DiscoverOrder
@@ -107,7 +107,7 @@ def listing_text(
     """Return the text with public channels to browse.
 
     ``hits`` are all channels shown so far; earlier replies have shown the first ``shown_before`` of them. ``has_more``
-    states whether there are further ones.
+    states whether there are further channels.
     """
     ways = [] if shown_before else _narrowing_hints(listing, translator)
     if not hits:
@@ -191,14 +191,14 @@ def _narrowing_hints(listing: Listing, translator: Translator) -> list[str]:
 
 
 class SearchPreview(msgspec.Struct, frozen=True):
-    """What a saved search would have found in the last ``days`` days: ``count`` entries, some of them as examples."""
+    """The entries of the last ``days`` days that match a search: their number ``count``, and some ``examples``."""
 
     count: int
     days: int
     examples: tuple[SearchHit, ...]
 
     def example_rows(self) -> list[str]:
-        """Return a line for each example: its title, and that of its channel."""
+        """Return a line for each example, with the titles of the entry and of its channel."""
         return [
             f"• {_bold(one_line(hit.entry.title or hit.entry.link, 200))} · {title(hit.channel)}"
             for hit in self.examples
@@ -207,7 +207,7 @@ class SearchPreview(msgspec.Struct, frozen=True):
 
 
 def search_saved_text(saved: SavedSearch, preview: SearchPreview | None, translator: Translator) -> str:
-    """Return the text that says that a search was saved, and what it would have found; None if that is unknown."""
+    """Return the text that says that a search was saved, and what it would have found (None: unknown)."""
     number = str(saved.number)
     head = translator.gettext("Saved as search #{number}: {query}", query=one_line(saved.text, 300), number=number)
     last = translator.gettext(
@@ -303,7 +303,7 @@ def _subscribe_offer(hits: Sequence[SearchHit], translator: Translator) -> str:
 
 
 def _hit(hit: SearchHit, translator: Translator) -> str:
-    """Return a hit as a few lines: the title and where it is from, the snippet, and the link of an entry."""
+    """Return a hit as a few lines: the title and the channel, the snippet, and the link of an entry."""
     if hit.entry is None:
         facts = [_bold(title(hit.channel)), _short_address(hit.channel.url)]
         if hit.own:

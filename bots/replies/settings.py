@@ -96,7 +96,7 @@ def preferences_text(
 ) -> str:
     """Return the settings of one subscription, or of all subscriptions if ``target`` is None.
 
-    If the command has changed them, ``note`` is a line to add, or ""; None means that it only shows them.
+    If the command has changed the settings, ``note`` is a line to add, or "". Otherwise ``note`` is None.
     """
     rows = _settings(preferences, translator, for_all=target is None)
     if note is not None:
@@ -117,7 +117,7 @@ def preferences_text(
 
 
 def interval_note(interval_s: int | None, poll_interval_s: float, number: int, translator: Translator) -> str:
-    """Return the sentence that compares the interval between deliveries with the interval between polls (s).
+    """Return the sentence that compares the interval between deliveries with the one between polls (both in s).
 
     ``number`` is the number of the subscription.
     """
@@ -139,7 +139,7 @@ def interval_note(interval_s: int | None, poll_interval_s: float, number: int, t
 def _settings(preferences: Preferences, translator: Translator, *, for_all: bool) -> list[str]:
     """Return one line for each setting, with the name of the setting and its value.
 
-    ``for_all`` tells whether the preferences are for all subscriptions.
+    ``for_all`` states whether the preferences are for all subscriptions.
     """
     on, off, default = translator.gettext("on"), translator.gettext("off"), translator.gettext("default")
     default_title, default_format = translator.gettext("the publisher's title"), translator.gettext("built-in")
@@ -172,9 +172,9 @@ def changed_settings(preferences: Preferences, translator: Translator) -> list[s
 
 
 def invalid_setting_text(key: str, value: str, translator: Translator, *, number: int) -> str:
-    """Return the text that says which values the setting ``key`` has, and that ``value`` is none of them.
+    """Return the text that says which values the setting ``key`` can have, and that ``value`` is invalid.
 
-    The latter is left out if ``value`` is "". ``number`` is the number of the subscription in the examples.
+    If ``value`` is "", the text only names the values. ``number`` is the number of the subscription in the examples.
     """
     value = one_line(value, 60)
     refusal = translator.gettext("“{words}” isn't a valid value.", words=value) if value else ""
@@ -278,7 +278,7 @@ def delivery_times_text(
 ) -> str:
     """Return the text that says when new entries are delivered to the user.
 
-    ``changed`` tells whether the command has changed the settings; ``now_s`` is the current Unix time.
+    ``changed`` states whether the command has changed the settings; ``now_s`` is the current Unix time.
     """
     quiet, digest = user_settings.quiet, user_settings.digest
     sentences = [_delivery_sentence(user_settings, translator, changed=changed)]

@@ -24,7 +24,7 @@ from service.users.preferences import Preferences
 NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
 _MAX_PROBLEMS = 10
 _NOTABLE_SPEED: Final = 1.5
-"""Factor by which polls at this hour differ from the average of the week if a reply mentions it."""
+"""Factor between polls at this hour and the average of the week from which on a reply mentions the difference."""
 
 _REASON_OF_CONSTRAINT: Final = {
     BindingConstraint.NONE: gettext_noop(
@@ -61,7 +61,7 @@ def subscribed_text(
 
     Args:
         subscription: The subscription.
-        latest: These entries, newest first; None if the user does not want to see any.
+        latest: The latest entries of the channel, newest first; None if the user does not want to see any.
         preferences: The settings in the command.
         translator: The translator into the user's language.
         is_new: Whether the user was not subscribed before.
@@ -96,7 +96,7 @@ def subscribed_text(
 
 
 def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator) -> str:
-    """Return the text that says which subscription was ended."""
+    """Return the text that says which subscriptions were ended."""
     if len(ended) == 1:
         return translator.gettext(
             "Unsubscribed from *{title}* (#{number}). To undo, send: subscribe {url}",
@@ -223,7 +223,7 @@ def poll_explanation_text(
 
 
 def _reason(explanation: PollExplanation, translator: Translator, failing_s: float | None) -> str:
-    """Return the sentence on what limits the polls; ``failing_s`` is for how long they have been failing, or None."""
+    """Return the sentence on what limits the polls; ``failing_s`` is the time since the first failed poll, or None."""
     match explanation.bound:
         case BindingConstraint.CHANNEL_BUDGET:
             return translator.ngettext(

@@ -40,7 +40,7 @@ from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessag
 from service.tasks import cancel_and_wait
 
 MAX_INVITATIONS_PER_HOUR: Final = 10
-"""Maximum number of invitations of one address, be it a user or a room."""
+"""Maximum number of invitations from one address, which is a user or a room."""
 MAX_INVITATIONS_PER_HOUR_PER_SITE: Final = 100
 DISCOVERY_TIMEOUT_S: Final = 20.0
 """Time after which a missing response to service discovery counts as unclear."""
@@ -52,7 +52,7 @@ _INVITATION_WINDOW_S: Final = 3_600.0
 _MAX_QUEUED: Final = 1_000
 _MAX_QUEUED_PER_SITE: Final = 100
 _MAX_TASKS: Final = 2_000
-"""Maximum number of pending requests to other servers up to which invitations cause further ones."""
+"""Number of pending requests to other servers from which on invitations cause no further requests."""
 _NS_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
 _BOOKMARK_OPTIONS: Final = {
     "persist_items": "true", "max_items": "max", "send_last_published_item": "never", "access_model": "whitelist",
@@ -252,7 +252,8 @@ class RoomClient:
     async def _check_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         """Accept, decline or ignore an invitation of ``sender``. It is ignored if the sender has exceeded the quotas.
 
-        ``entry_id`` is its id in the inbound log, from which it is then removed; "" if it is not stored.
+        ``entry_id`` is the id of the invitation in the inbound log, from which it is removed afterwards; "" if it is
+        not stored.
         """
         if entry_id and not self._services.assigned_users.includes(user_id(sender)):
             return  # the bot that serves the sender now has read the message
@@ -292,7 +293,7 @@ class RoomClient:
         return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
     async def _verify_service(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
-        """Ask the service that relayed an invitation whether it is a group chat service; then accept or decline.
+        """Query whether the service that relayed an invitation is a group chat service; then accept or decline.
 
         The arguments are those of :meth:`_check_invitation`.
         """
@@ -349,7 +350,7 @@ class RoomClient:
     # Requests to other servers.
 
     async def _check_address(self, room: str) -> None:
-        """Ask an address whether it is a group chat. If the response is unclear, ask the domain of the address."""
+        """Query whether an address is a group chat. If the response is unclear, query the domain of the address."""
         is_group_chat = await self._is_group_chat(room)
         if is_group_chat is None and await self._is_group_chat(room.rpartition("@")[2]) is False:
             is_group_chat = False
@@ -385,7 +386,7 @@ class RoomClient:
     # Confirming and deleting rooms.
 
     async def _is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:
-        """Return whether at least one of these users is suspended; "" stands for an unknown user and is ignored."""
+        """Return whether at least one of these users is suspended; the id "" of an unknown user is ignored."""
         return bool(await self._store.users.suspended_users(set(user_ids) - {""}))
 
     async def _leave_suspended(self) -> None:

@@ -1,10 +1,10 @@
 """The state machine of the bot's rooms, which turns events into actions without I/O; times (monotonic s) are arguments.
 
-A room becomes known by an invitation, or is loaded from the store. Before each join, the bot asks the address whether
-it is a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110) shows
-that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the address
-of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked that
-none of them is suspended, it is *inside*, and handles messages in the room.
+A room becomes known by an invitation, or is loaded from the store. Before each join, the bot queries whether the
+address is a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110)
+shows that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the
+address of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked
+that none of them is suspended, it is *inside*, and handles messages in the room.
 
 After a ban, a kick, or the destruction of the room, the bot does not join it again. After any other loss the bot joins
 again, with increasing delays.
@@ -50,7 +50,7 @@ _MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
 class CheckAddress(msgspec.Struct, frozen=True):
-    """Action: ask the address whether it is a group chat, and call :meth:`RoomStates.on_address_checked`."""
+    """Action: query whether the address is a group chat, and call :meth:`RoomStates.on_address_checked`."""
 
     room: str
 
@@ -142,7 +142,7 @@ class _RoomState:
         self.reset(next_attempt_s)
 
     def reset(self, next_attempt_s: float) -> None:
-        """Record that the bot is not in the room, and tries to join at ``next_attempt_s`` (monotonic s)."""
+        """Record that the bot is not in the room; the next attempt to join is at ``next_attempt_s`` (monotonic s)."""
         self.phase = RoomPhase.OUTSIDE
         self.next_attempt_s = next_attempt_s
         self.occupants: dict[str, tuple[str, UserId]] = {}
@@ -154,7 +154,7 @@ class _RoomState:
         return self.phase in (RoomPhase.ADMITTED, RoomPhase.INSIDE)
 
     def update_occupant(self, event: OccupantPresence) -> None:
-        """Track an occupant who joined or changed; forget an occupant who left.
+        """Track an occupant who joined or changed; remove an occupant who left.
 
         Only owners, admins and occupants with a known JID are tracked, and only a limited number of them.
         """
@@ -167,7 +167,7 @@ class _RoomState:
             self.occupants[nick] = (event.affiliation, occupant_user_id)
 
     def with_sender(self, message: MessageReceived) -> MessageReceived:
-        """Return a message with what is known of its sender: the user id, and whether it is an owner or admin."""
+        """Return ``message`` with its sender's user id, if known, and whether the sender is an owner or admin."""
         affiliation, occupant_user_id = self.occupants.get(user_id(message.resource), ("", ""))
         can_manage = affiliation in _MANAGER_AFFILIATIONS
         return msgspec.structs.replace(message, can_manage=can_manage, occupant_user_id=occupant_user_id)
@@ -428,8 +428,8 @@ class RoomStates:
 def can_vouch(room: str, jid: str) -> bool:
     """Return whether a room's statement about the identity of the user with this bare JID can be trusted.
 
-    It can if the room is on a service of the user's own server. The service's domain must be below the server's domain,
-    which itself has accounts. It must belong to the same site, because anybody can have a domain below a public suffix.
+    The room must be on a service of the user's own server: the service's domain is a subdomain of the user's domain,
+    and belongs to the same site (registrable domain), because anybody can have a domain below a public suffix.
     """
     service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
     return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))

@@ -157,7 +157,7 @@ class ChatSessions:
             del self._sessions[key]
 
     async def _answer(self, key: str, session: _Session, message: MessageReceived) -> Reply:
-        """Execute the command in a message, and return the reply; one without text if the bot is silent.
+        """Execute the command in a message, and return the reply, which has no text if the bot is silent.
 
         An unexpected exception is logged, and the reply says that there was an internal error.
         """

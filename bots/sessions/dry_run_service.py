@@ -34,7 +34,7 @@ _log = structlog.get_logger()
 
 
 class DryRunService:
-    """Replies to the console's requests for dry runs while :meth:`run` is running; the store passes on the messages."""
+    """Replies to the console's requests for dry runs while :meth:`run` is running, through queues in the store."""
 
     def __init__(self, services: BotServices) -> None:
         self._services = services

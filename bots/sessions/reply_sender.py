@@ -38,8 +38,8 @@ class ReplySender:
     async def send(self, message: UnansweredMessage) -> None:
         """Send the reply in ``message`` from the address of the bot to which the user has written.
 
-        The id of the entry is "" if the user's message is not stored. The method returns when the server has received
-        the reply and it cannot be sent again, or when the user is assigned to another process.
+        ``message.entry_id`` is "" if the user's message is not stored. The method returns when the server has received
+        the reply and no process can send it again, or when the user is assigned to another process.
         """
         while True:
             await self._xmpp.connected.wait()
@@ -58,7 +58,7 @@ class ReplySender:
     async def close(self) -> None:
         """Wait until the server has received the replies that are being sent, for at most ``CLOSE_TIMEOUT_S``.
 
-        Without this wait, another process would send them a second time.
+        Without this wait, another process would send these replies a second time.
         """
         if self._sending:
             await asyncio.wait(self._sending, timeout=CLOSE_TIMEOUT_S)
@@ -67,7 +67,8 @@ class ReplySender:
     async def _deliver(self, message: UnansweredMessage) -> None:
         """Store a reply, send it, and remove the user's message from the inbound log. Raises XmppSessionLost.
 
-        Without the last two writes to the store, the reply would be lost or sent twice.
+        The last two writes to the store are repeated until they succeed; otherwise the reply would be lost or sent
+        twice.
         """
         log, pair = self._inbound_log, (message.uid, message.entry_id)
         if message.entry_id:

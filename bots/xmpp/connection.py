@@ -38,7 +38,7 @@ CHUNK_BYTES: Final = 32_768
 CONNECT_TIMEOUT_S: Final = 10.0
 PING_INTERVAL_S: Final = 5.0
 SLOW_BYTES_PER_S: Final = 20_000
-"""A server that accepts less limits the send rate; Prosody in Debian's configuration allows clients 10 kB/s."""
+"""Rate below which the server is assumed to limit the client; Prosody as configured by Debian allows 10 kB/s."""
 SILENCE_TIMEOUT_S: Final = 15.0
 """Time without any incoming stanza, despite pings, after which the connection is dropped."""
 
@@ -162,7 +162,7 @@ class Connection:
         return await self._send_request(to, kind, content)
 
     def _send_request(self, to: str, kind: str, content: str) -> ResponseFuture:
-        """Send a request with a random id; only a response from ``to`` completes the future."""
+        """Send a request with a random id; return its future response, which only ``to`` can complete."""
         ident = secrets.token_hex(8)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         self._requests[ident] = (to, response)
@@ -171,7 +171,10 @@ class Connection:
         return response
 
     def _on_request_done(self, ident: str, response: ResponseFuture) -> None:
-        """Remove a request, also when its caller is cancelled; nobody may wait for a keep-alive ping."""
+        """Remove a pending request when its response has arrived or its caller was cancelled.
+
+        The exception is retrieved, because nothing awaits the responses to keep-alive pings.
+        """
         self._requests.pop(ident, None)
         if not response.cancelled():
             response.exception()

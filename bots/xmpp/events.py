@@ -14,7 +14,7 @@ class RoomInvitation(msgspec.Struct, frozen=True):
     room: str
     """Bare JID of the room."""
     inviter: str
-    """Bare JID of the inviter; the JID of the room if the room hides it."""
+    """Bare JID of the inviter; the JID of the room if the room does not disclose the inviter."""
     password: str
     relayed_inviter: str = ""
     """JID of the inviter as the room states it (mediated invitation); "" if the inviter sent the invitation itself."""
@@ -51,7 +51,7 @@ class MessageReceived(msgspec.Struct, frozen=True):
     can_manage: bool = True
     """Whether the sender may change the room's subscriptions."""
     dedup_key: str = ""
-    """Key that is the same in each process to which the server delivers this message; "" if only this one gets it."""
+    """Key that is the same in each process that gets this message from the server; "" if only this process gets it."""
     occupant_id: str = ""
     """Id that the room gives the sender whatever the nick (XEP-0421), else the nick."""
     wants_marker: bool = False
@@ -88,7 +88,7 @@ class OccupantPresence(msgspec.Struct, frozen=True):
 
 
 class RoomJoinRefused(msgspec.Struct, frozen=True):
-    """A room did not admit the bot; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
+    """The refusal of a room to admit the bot; ``condition`` is the name of the error (RFC 6120 §8.3.3)."""
 
     room: str
     condition: str
@@ -124,7 +124,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 class MessageBounced(msgspec.Struct, frozen=True):
-    """A message of the bot was returned with an error; ``condition`` is the name of the error (RFC 6120 §8.3.3).
+    """The return of a message of the bot with an error; ``condition`` is the name of the error (RFC 6120 §8.3.3).
 
     ``resource`` is the resource of the JID that returned the message. In a room, it is the nick of an occupant.
     """
@@ -136,7 +136,7 @@ class MessageBounced(msgspec.Struct, frozen=True):
 
 
 class UserPresence(msgspec.Struct, frozen=True):
-    """At least one client of a user is online, or the last one went offline."""
+    """A change of a user's presence: at least one client is online, or the last one went offline."""
 
     jid: str
     is_online: bool = True
@@ -147,7 +147,7 @@ class UserPresence(msgspec.Struct, frozen=True):
 
 
 class PresenceChanged(msgspec.Struct, frozen=True):
-    """A client came online, changed its presence, or went offline; an empty ``resource`` means all clients."""
+    """A change of a client's presence, or, if ``resource`` is empty, of all clients of ``jid``."""
 
     jid: str
     resource: str
@@ -157,7 +157,7 @@ class PresenceChanged(msgspec.Struct, frozen=True):
 
 
 class SessionStarted(msgspec.Struct, frozen=True):
-    """A new session has begun, because the previous session was not resumed.
+    """The start of a new session, because the previous session was not resumed.
 
     Stanzas that the server did not confirm in the previous session may be lost.
     """

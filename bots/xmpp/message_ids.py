@@ -16,13 +16,13 @@ def new_message_id(user_id: UserId) -> MessageId:
     return f"{user_id}.{secrets.token_hex(8)}"
 
 
-def reply_id(user_id: UserId, place: EntryId, index: int) -> MessageId:
+def reply_id(user_id: UserId, entry_id: EntryId, index: int) -> MessageId:
     """Return the id of one part of the reply to a stored message.
 
-    ``place`` is the id of the message in the inbound log; ``index`` counts the parts of the reply. Every process
+    ``entry_id`` is the id of the message in the inbound log; ``index`` counts the parts of the reply. Every process
     computes the same id, so that clients recognise a reply that is sent twice (guarantee I2).
     """
-    return f"{user_id}.{place}.{index}"
+    return f"{user_id}.{entry_id}.{index}"
 
 
 def is_message_to(user_id: UserId, message_id: MessageId) -> bool:

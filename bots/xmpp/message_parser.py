@@ -5,7 +5,7 @@ reply (XEP-0461) names the message to which it refers, and the quotation for old
 file (XEP-0066) is converted to the command that imports it.
 
 An account's server can deliver the same message to several sessions, and again from its archive. :func:`dedup_key`
-gives a message the same key each time.
+returns the same key for a message each time.
 """
 
 import datetime as dt
@@ -99,9 +99,9 @@ def dedup_key(stanza: Element, account: str, now_s: float) -> str:
     """Return a key that identifies a message to an account in all sessions that receive it.
 
     ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix s). The key is the message's id in
-    the account's archive, which only the account's own server can set (XEP-0359). A message without this id has a hash
-    of its sender, its text, and the id that the sender gave it, or of the time if the sender gave it no id. For a
-    message that the server delivers late, this is the time when the server stored it.
+    the account's archive, which only the account's own server can set (XEP-0359). For a message without
+    this id, the key is a hash of the sender, the text and the sender's message id. If the sender gave no message id,
+    the hash contains the time instead; for a delayed message, this is the time when the server stored it.
     """
     archive_ids = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
     archive_id = next(archive_ids, "")

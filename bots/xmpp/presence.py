@@ -42,7 +42,7 @@ class PresenceTracker:
         self._has_pending = asyncio.Event()
 
     def on_session_started(self) -> None:
-        """Forget all presences, because the server sends them again in a new session."""
+        """Clear all presences, because the server sends them again in a new session."""
         self.clients.clear()
         self.pending.clear()
         self._pending_per_jid.clear()
@@ -60,7 +60,7 @@ class PresenceTracker:
             self._has_pending.set()
 
     def on_client_active(self, jid: str, resource: str) -> None:
-        """Report a user as online who has sent something, even if the bot does not receive the user's presence."""
+        """Report that a user is online, because the user's client has sent a stanza, even without a presence."""
         self._on_event(UserPresence(jid, is_new_client=resource not in self.clients.get(jid, ())))
 
     async def run(self) -> None:

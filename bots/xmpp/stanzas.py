@@ -98,7 +98,7 @@ def message(sender: str, to: str, message_id: str, content: str, thread: str = "
 
 
 def receipt(sender: str, to: str, message_id: str) -> str:
-    """Return a delivery receipt for a received message (XEP-0184)."""
+    """Return a delivery receipt for the received message with this id (XEP-0184)."""
     return _message_without_id(sender, to, f"<received xmlns='{NS_RECEIPTS}' id={quoteattr(message_id)}/>")
 
 
@@ -115,7 +115,7 @@ def composing(sender: str, to: str) -> str:
 
 
 def invitation_decline(sender: str, room: str, to: str, reason: str) -> str:
-    """Return the message by which a room tells the inviter ``to`` that the bot declines (XEP-0045 §7.8.3)."""
+    """Return the message to ``room`` that declines the invitation of ``to`` for a ``reason`` (XEP-0045 §7.8.3)."""
     decline = f"<decline to={quoteattr(to)}><reason>{escape(remove_invalid_chars(reason))}</reason></decline>"
     return f"<message from={quoteattr(sender)} to={quoteattr(room)}><x xmlns='{NS_MUC}#user'>{decline}</x></message>"
 

@@ -51,8 +51,8 @@ FOR_ALL: Final = 0
 MIN_INTERVAL_S: Final = 60
 MAX_INTERVAL_S: Final = 7 * 86_400
 DIGEST_TOLERANCE_S: Final = 600
-"""Subtracted from the interval between messages of a user with digests: a digest that was sent a few minutes late must
-not make the next one too early for the interval."""
+"""Subtracted from the interval between messages of a user with digests, so that the digest that follows a slightly late
+one is not too early."""
 
 
 class Preferences(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -132,8 +132,8 @@ def suppressed_positions(
     """Return the positions of the changes that must not be delivered; None if no change may be delivered.
 
     ``versions`` are the deltas of one outbox item, each with the texts of its changes from :func:`build_subjects`.
-    Positions count through the changes of all deltas, from 0. ``edits`` states whether the item has the edits or the
-    other changes of these deltas. Notices are not filtered, but a muted subscription delivers none.
+    Positions count through the changes of all deltas, from 0. The item has only the edits of these deltas if ``edits``
+    is true, otherwise only the other changes. Notices are not filtered, but a muted subscription delivers none.
     """
     both = _both(preferences, number)
     if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):

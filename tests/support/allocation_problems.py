@@ -37,10 +37,10 @@ def heterogeneous(channels: int, seed: int) -> AllocationProblem:
 
 
 def corona_fleet(channels: int = 100_000, subscriptions: float = 5e6, seed: int = 1) -> tuple[Floats, Floats]:
-    """Return subscribers and update intervals (seconds) of the paper's simulation.
+    """Return the subscribers and the update interval (s) of each channel in the simulation of Corona's paper.
 
-    Popularity is Zipf with exponent 0.5. Update intervals have nothing to do with it: 10 % log-uniform from
-    10 minutes to an hour, 40 % from an hour to 120 hours, 50 % a week.
+    Popularity is Zipf-distributed with exponent 0.5. Update intervals are independent of it: 10 % are log-uniform
+    from 10 minutes to an hour, 40 % from an hour to 120 hours, and 50 % are a week.
     """
     random = np.random.default_rng(seed)
     popularity = np.arange(1, channels + 1) ** -0.5
@@ -58,7 +58,7 @@ def select(problem: AllocationProblem, chosen: NDArray[np.bool_]) -> AllocationP
 
 
 def delay(problem: AllocationProblem, size: Floats) -> float:
-    """Return Σ w/n, over channels that weigh anything."""
+    """Return Σ weight/size over the channels with positive weight: the mean detection delay up to a factor."""
     heavy = problem.weights > 0
     with np.errstate(divide="ignore", over="ignore"):
         return float((problem.weights[heavy] / size[heavy]).sum())

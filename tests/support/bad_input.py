@@ -32,7 +32,7 @@ PUBLIC, PUBLIC6 = "93.184.216.34", "[2606:4700::1111]"
 
 
 class Case(NamedTuple):
-    """A URL, the publisher's response, and the expected answers: ``told`` first, ``then`` after "yes".
+    """A URL, the publisher's response, and patterns of the bot's replies: ``told`` to the URL, ``then`` to "yes".
 
     ``{port}`` in the URL is the publisher's port; ``{unique}`` makes accepted URLs unique, because ports are reused.
     """

@@ -1,4 +1,4 @@
-"""Bots in the test's own process."""
+"""Bots that run in the process of the test."""
 
 import asyncio
 import contextlib
@@ -71,7 +71,7 @@ async def run_bot(settings: Settings) -> None:
 
 
 async def tell(store: Store, people: Sequence[ChatClient], channel: Channel, *keys: str, base: int = 1) -> Delta:
-    """Publish entries with these keys as one version of a channel, and queue it for users."""
+    """Publish entries with these keys as one version of a channel, and queue the version in the outboxes of people."""
     delta = await publish(store, channel, *keys, base=base)
     await store.outbox.enqueue(
         [user_id(person.jid) for person in people], channel.id, delta.version, 2_000.0, VersionParts()
@@ -101,7 +101,7 @@ async def logging_in(server: Server, login: str, redis_url: str) -> Settings:
 
 
 async def moved(settings: Settings, prosody: PrivateProsody) -> Settings:
-    """Return the settings of the same bot at another Prosody, which need not be running."""
+    """Return the settings of the same bot at another Prosody, which may be stopped."""
     await prosody.program()
     if settings.xmpp_login == "component":
         jid, password, port = prosody.component_jid, prosody.component_secret, prosody.component_port
@@ -118,12 +118,12 @@ def bounced(logs: Sequence[MutableMapping[str, Any]], uid: UserId) -> bool:
 
 
 async def knows_receipts(store: Store, person: ChatClient) -> bool:
-    """Return whether the bot knows that this user's client sends receipts."""
+    """Return whether the store has recorded that this user's client sends receipts."""
     return (await store.users.get(person.jid)).receipts
 
 
 async def reach(client: ChatClient) -> None:
-    """Send commands until the bot answers, because servers drop messages to a disconnected component."""
+    """Send commands until the bot replies, because servers drop messages to a disconnected component."""
 
     async def answered() -> bool:
         with contextlib.suppress(TimeoutError):

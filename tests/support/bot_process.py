@@ -12,7 +12,7 @@ from service.settings import Settings
 
 def environment(settings: Settings) -> dict[str, str]:
     """Return the environment variables for a program with these settings."""
-    told = {
+    values = {
         "PRESET": settings.preset,
         "REDIS_URL": settings.redis_url,
         "XMPP_LOGIN": settings.xmpp_login,
@@ -26,11 +26,11 @@ def environment(settings: Settings) -> dict[str, str]:
         "MESSAGES_PER_S_PER_USER": str(settings.messages_per_s_per_user),
         "MAX_COMMANDS_PER_MINUTE": str(settings.max_commands_per_minute),
     }
-    return {f"CORONET_{name}": value for name, value in told.items()}
+    return {f"CORONET_{name}": value for name, value in values.items()}
 
 
 class BotProcess:
-    """One `coronet bot`."""
+    """One running process of `coronet bot`."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -65,8 +65,8 @@ async def bots(settings: Settings, directory: Path, count: int) -> AsyncIterator
     """Run ``count`` bots with these settings; their logs are in ``directory``."""
     running: list[BotProcess] = []
     try:
-        told, logs = environment(settings), [directory / f"bot-{number}.log" for number in range(count)]
-        running += await asyncio.gather(*(BotProcess.start(told, log) for log in logs))
+        environ, logs = environment(settings), [directory / f"bot-{number}.log" for number in range(count)]
+        running += await asyncio.gather(*(BotProcess.start(environ, log) for log in logs))
         yield running
     finally:
         for bot in running:

@@ -17,7 +17,7 @@ CHROMIUM = [
     "--disable-sync",
     "--no-first-run",
 ]
-"""Arguments with which Chromium makes no requests of its own."""
+"""Arguments that prevent Chromium from sending requests that no page causes."""
 
 _PASSWORD = "correct horse battery"
 
@@ -28,7 +28,7 @@ _RUN = """async ([only, but]) =>
 
 
 async def violations(page: Page, rules: Sequence[str] = WCAG_AA, but: str = "") -> list[str]:
-    """Return axe's violations of a page, except in elements that match the selector ``but``."""
+    """Return the violations of ``rules`` that axe finds in a page, except in elements that match ``but`` (CSS)."""
     await page.evaluate(_AXE)
     found: list[str] = await page.evaluate(_RUN, [list(rules), but])
     return found
@@ -48,7 +48,7 @@ async def create_account_and_log_in(page: Page, link: str) -> None:
 
 
 async def enter_as(somebody: Visitor, page: Page | BrowserContext) -> None:
-    """Give the browser the cookies of a logged-in visitor."""
+    """Add the cookies of a logged-in visitor to the browser."""
     context = page.context if isinstance(page, Page) else page
     for cookie in somebody.http.cookie_jar:
         await context.add_cookies([{"name": cookie.key, "value": cookie.value, "url": somebody.origin}])

@@ -33,7 +33,7 @@ async def make_channel(
 
 
 async def polled(store: Store, cid: ChannelId, result: PollResult, permanent_url: str = "") -> ChannelHealth | None:
-    """Record a poll's result; return the channel's health to judge, if any."""
+    """Record the result of a poll; return the data from which its health is judged, None if no judgement is due."""
     channel = await store.channels.get(cid)
     report = PollReport(result, symptom_of(channel.url if channel else "", result, permanent_url))
     return (await store.channels.record_polls([(cid, report)]))[0]

@@ -22,10 +22,11 @@ _DELAY = "{urn:xmpp:delay}delay"
 
 @dataclass(frozen=True)
 class Received:
-    """A received message with a body; ``at_s`` is the Unix time of arrival, ``replaces`` the id that it corrects.
+    """A received message with a body; ``at_s`` is the Unix time of arrival.
 
-    ``resource`` is the resource of the sender, ``file`` the URL of an attached file (XEP-0066), ``stamp`` the time at
-    which the message was first sent (XEP-0203), "" without one.
+    ``replaces`` is the id of the message that this message corrects (XEP-0308), ``file`` the URL of an attached file
+    (XEP-0066), and ``stamp`` the time at which the message was first sent (XEP-0203); each is "" if absent.
+    ``resource`` is the resource of the sender.
     """
 
     id: str
@@ -60,16 +61,16 @@ class ChatClient:
     def _stream(self, full_jid: str, password: str) -> ClientXMPP:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without this machine's authorities, which take time to load
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # the private server's certificate is its own
+        context.verify_mode = ssl.CERT_NONE  # the private server's certificate is self-signed
         stream = ClientXMPP(full_jid, password, ssl_context=context)
         stream.enable_direct_tls = False
         for plugin in ("xep_0030", "xep_0184", "xep_0198", "xep_0199", "xep_0308"):
             stream.register_plugin(plugin)
-        stream.add_event_handler("session_start", self._started)
-        stream.add_event_handler("session_resumed", self._resumed)
+        stream.add_event_handler("session_start", self._on_session_started)
+        stream.add_event_handler("session_resumed", self._on_session_resumed)
         for event in ("disconnected", "connection_failed", "failed_all_auth"):
-            stream.add_event_handler(event, self._lost)
-        stream.add_event_handler("message", self._heard)
+            stream.add_event_handler(event, self._on_disconnected)
+        stream.add_event_handler("message", self._on_message)
         return stream
 
     @property
@@ -142,7 +143,7 @@ class ChatClient:
         return (await self.wait_for(lambda message: message.thread == thread, timeout_s)).body
 
     async def wait_for(self, wanted: Callable[[Received], bool], timeout_s: float = 20.0) -> Received:
-        """Return the first past or future message for which ``wanted`` holds; raise TimeoutError with the last ones."""
+        """Return the first past or future message for which ``wanted`` is true; raise TimeoutError if none arrives."""
         try:
             async with asyncio.timeout(timeout_s), self._news:
                 while True:
@@ -163,29 +164,30 @@ class ChatClient:
             self._xmpp.cancel_connection_attempt()
             await asyncio.sleep(RECONNECT_S)
 
-    def _started(self, _event: Any) -> None:
+    def _on_session_started(self, _event: Any) -> None:
         self._xmpp.send_presence()
         self._xmpp.get_roster()
         self.online.set()
 
-    def _resumed(self, _event: Any) -> None:
+    def _on_session_resumed(self, _event: Any) -> None:
         self.online.set()
 
-    def _lost(self, _event: Any) -> None:
+    def _on_disconnected(self, _event: Any) -> None:
         self._offline.set()
 
-    def _is_bots(self, delay: Any) -> bool:
+    def _is_of_bot(self, delay: Any) -> bool:
         return str(delay.get("from", "")).partition("/")[0] == self.bot_jid
 
-    async def _heard(self, message: Any) -> None:
+    async def _on_message(self, message: Any) -> None:
         if message["type"] not in ("chat", "normal"):
             return
         sender, body = message["from"].bare, message["body"]
         replaced, resource = message["replace"]["id"], message["from"].resource
         file = message.xml.findtext("{jabber:x:oob}x/{jabber:x:oob}url", "")
-        stamp = next((each.get("stamp", "") for each in message.xml.iterfind(_DELAY) if self._is_bots(each)), "")
-        said = Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource, file, stamp)
-        self.received.append(said)
+        stamp = next((each.get("stamp", "") for each in message.xml.iterfind(_DELAY) if self._is_of_bot(each)), "")
+        self.received.append(
+            Received(message["id"], sender, body, time.time(), message["thread"], replaced, resource, file, stamp)
+        )
         async with self._news:
             self._news.notify_all()
 

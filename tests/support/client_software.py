@@ -9,14 +9,14 @@ PLUGINS = ("xep_0004", "xep_0030", "xep_0050", "xep_0054", "xep_0060", "xep_0084
 
 
 def software(client: ChatClient) -> Any:
-    """Return the client's stream with the plugins for these requests."""
+    """Return the client's slixmpp stream with the plugins for service discovery, vCards and ad-hoc commands."""
     for plugin in PLUGINS:
         client._xmpp.register_plugin(plugin)
     return client._xmpp
 
 
 def where(bot: Bot) -> str:
-    """Return the bot's full address, which handles requests also for a client account."""
+    """Return the JID of the bot's session, to which requests are sent whether it is an account or a component."""
     return bot.connection.session_jid
 
 
@@ -44,5 +44,5 @@ class Errand:
 
     @staticmethod
     def note(command: Any) -> tuple[str, str]:
-        """Return the type and text of the first note."""
+        """Return the type and text of the first note of a command element; ("", "") if it has no note."""
         return next(iter(command["notes"]), ("", ""))

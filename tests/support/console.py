@@ -61,12 +61,12 @@ Asked = (
     | ShareRequest
     | ContentRequest
 )
-"""What a scripted worker is asked besides why."""
+"""The requests that a scripted worker answers, besides requests to explain the polling of a channel."""
 
 
 @asynccontextmanager
 async def console(store: Store, public_url: str = "", **chosen: object) -> AsyncIterator[tuple[str, web.Application]]:
-    """A console on a port of its own, with these other settings: its URL, and its application."""
+    """Run a console on a free port with the settings ``chosen``; yield its URL and its application."""
     settings = load({}, console_admin_token=TOKEN, console_public_url=public_url, **chosen)
     app = make_app(settings, store)
     async with serve_http(app, "127.0.0.1", 0, trusted_proxies=settings.trusted_proxies) as server:
@@ -75,7 +75,7 @@ async def console(store: Store, public_url: str = "", **chosen: object) -> Async
 
 @dataclass
 class Visitor:
-    """A client of the console. ``csrf`` is the token in its pages."""
+    """A client of the console. ``csrf`` is the CSRF token in the forms of its pages."""
 
     http: aiohttp.ClientSession
     origin: str
@@ -96,7 +96,7 @@ class Visitor:
 async def visitor(
     url: str, cookie: str, value: str, *, address: str = "127.0.0.1", trust: ssl.SSLContext | None = None
 ) -> AsyncIterator[Visitor]:
-    # Cookies for an address of numbers are kept only by an unsafe jar; ours listens on 127.0.0.1.
+    # Only an unsafe jar keeps cookies for an IP address; the console listens on 127.0.0.1.
     jar = aiohttp.CookieJar(unsafe=True)
     jar.update_cookies({cookie: value}, URL(url))
     connector = aiohttp.TCPConnector(local_addr=(address, 0), ssl=trust or True)
@@ -134,7 +134,7 @@ async def logged_in(
 async def rehearsing(
     store: Store, answer: Callable[[DryRunRequest | MessagePreviewRequest], DryRunReply | MessagePreviewReply]
 ) -> AsyncIterator[None]:
-    """Run a bot that only answers requests of the console."""
+    """Run a bot that only replies to requests of the console, by ``answer``."""
 
     async def answering() -> None:
         while True:
@@ -155,7 +155,7 @@ async def rehearsing(
 
 
 def explained(cid: ChannelId, polling_set: Sequence[NodeId], *, ring_nodes: int, now_s: float = 0.0) -> PollExplanation:
-    """Why a channel is polled by these of so many nodes, each every 10 minutes from the Unix epoch on."""
+    """Return the explanation for a channel that each node of ``polling_set`` polls every 10 minutes."""
     return explanation(cid, polling_set, 0.0, 600.0, BindingConstraint.NODES, now_s=now_s, ring_nodes=ring_nodes)
 
 
@@ -170,10 +170,10 @@ async def worker(
     reason: PollExplanation | None = None,
     steps: Sequence[ProgressReply] = (),
 ) -> AsyncIterator[NodeInfo]:
-    """A node at this place of the ring (in turns) that answers requests and does nothing else.
+    """Run a node that only replies to requests of bots and the console, by ``answer``.
 
-    ``reason`` is its answer to every why; without one, that is not settled yet. ``steps``
-    are sent before every other answer.
+    ``place`` is the node's position in the ring, from 0 to 1. ``reason`` is the reply to requests to explain polling;
+    if it is None, the reply is the error NoWorker. The progress replies ``steps`` precede every reply.
     """
 
     def explained() -> WorkerReply:

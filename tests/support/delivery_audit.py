@@ -22,13 +22,13 @@ Tag = tuple[int, int]
 
 
 def tagged(feed: int, number: int) -> str:
-    """Return the title of an entry that the ledger can find."""
+    """Return the title of entry ``number`` of a feed, with the tag by which the audit identifies the entry."""
     return f"News [{feed}/{number}]"
 
 
 @dataclass(frozen=True)
 class Subscribed:
-    """One person's acknowledged subscription; times are when the answer was read (Unix s)."""
+    """One user's subscription to a feed, from its confirmation by the bot until the confirmed end (Unix s)."""
 
     jid: str
     feed: int
@@ -38,7 +38,12 @@ class Subscribed:
 
 @dataclass
 class Verdict:
-    """What was found. ``broken`` maps a guarantee to one sentence per breach."""
+    """The result of an audit.
+
+    ``published`` counts published entries. ``owed`` counts the pairs of entry and user that have to be delivered,
+    ``received`` those that were received, and ``resent`` the messages received again under the same id. ``broken`` maps
+    each breached guarantee to one sentence per breach.
+    """
 
     published: int = 0
     owed: int = 0
@@ -47,7 +52,7 @@ class Verdict:
     broken: dict[str, list[str]] = field(default_factory=dict)
 
     def breach(self, guarantee: str, sentence: str) -> None:
-        """Note a breach."""
+        """Add ``sentence`` to the breaches of ``guarantee``."""
         self.broken.setdefault(guarantee, []).append(sentence)
 
     def __str__(self) -> str:
@@ -63,7 +68,11 @@ def audit(
     received: Mapping[str, Sequence[Received]],
     held: Mapping[str, Collection[int]],
 ) -> Verdict:
-    """Compare. ``received``: notifications by JID, resends included; ``held``: the feeds each JID lists at the end."""
+    """Return the breaches of the guarantees.
+
+    ``received`` has the notifications by JID, including resends. ``held`` has the feeds to which each JID is subscribed
+    in the store at the end.
+    """
     verdict = Verdict(published=len(published))
     times = {_tag(entry): entry.published_s for entry in published}
     for jid, messages in received.items():

@@ -1,7 +1,8 @@
-"""A private ejabberd (Debian's 23.01) on loopback, with a certificate made for it.
+"""A private ejabberd (Debian's 23.01) on loopback, with a generated certificate.
 
-Erlang's runtime starts it directly, under no node name: `ejabberdctl` runs only as root or as the user ejabberd, and
-needs Erlang's port mapper, a daemon that would outlive the test. So any number run at once, as any user.
+Erlang's runtime starts ejabberd directly, without a node name, so that several instances can run at once and as any
+user: `ejabberdctl` runs only as root or as the user ejabberd, and needs Erlang's port mapper, a daemon that would
+outlive the test.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from service.errors import OperationalError
 from service.files import write_private
 
 _LIBRARIES: Final = Path("/usr/lib")
-"""Debian keeps Erlang's applications in a folder of the machine's architecture in here."""
+"""Parent of the folder, named by the machine's architecture, in which Debian installs Erlang's applications."""
 
 _CONFIG: Final = """\
 hosts: [localhost]
@@ -45,7 +46,7 @@ modules: {{mod_roster: {{}}, mod_disco: {{}}, mod_ping: {{}}, mod_offline: {{}},
 
 
 class PrivateEjabberd(EmbeddedServer):
-    """One ejabberd over one directory, for people and for one bot, as account or component."""
+    """One ejabberd with its state in one directory, for users and for one bot as account or component."""
 
     start_timeout_s = 60.0
     component_jid: Final = "feeds.localhost"
@@ -62,7 +63,7 @@ class PrivateEjabberd(EmbeddedServer):
         self.ca_file = directory / "certificate.pem"
 
     async def program(self) -> Program:
-        """Return how to run it, with its certificate and configuration made."""
+        """Write the certificate and the configuration; return the program to run."""
         libraries = _libraries()
         await self._make_certificate()
         write_private(self.directory / "ejabberd.yml", self._configuration())
@@ -77,7 +78,7 @@ class PrivateEjabberd(EmbeddedServer):
         return Program("ejabberd", argv, self.directory / "output.log", self._answers, {**os.environ, **environ})
 
     async def register(self, username: str, password: str) -> str:
-        """Make the account; return its JID."""
+        """Create an account; return its JID."""
         account = {"user": username, "host": "localhost", "password": password}
         url = f"http://127.0.0.1:{self._http_port}/api/register"
         async with aiohttp.ClientSession() as session, session.post(url, data=json.dumps(account)) as answer:

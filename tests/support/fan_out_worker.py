@@ -1,6 +1,6 @@
 """A worker process that fans out only: ``python -m tests.support.fan_out_worker REDIS_URL NAME CONSTANTS``.
 
-CONSTANTS are other values of ``CLAIM_S`` and of constants of ``workers.ownership.fanout``, as JSON. The process joins
+CONSTANTS replaces values of ``CLAIM_S`` and of constants of ``workers.ownership.fanout``, as JSON. The process joins
 the ring, prints a line, and helps the other workers with their fan-outs. For each line with a channel id on standard
 input, it adopts the channel, runs its fan-outs, and prints the processor time in seconds that it has used so far. An
 empty line prints the time only.
@@ -70,7 +70,7 @@ class FanOutWorker:
     async def start(
         cls, redis_url: str, name: str, constants: Mapping[str, float] = MappingProxyType({})
     ) -> "FanOutWorker":
-        """Start a worker with other values of these constants of the fan-out; return it when it is in the ring."""
+        """Start a worker whose fan-out has these values of its constants; return when the worker is in the ring."""
         argv = ("-m", "tests.support.fan_out_worker", redis_url, name, json.dumps(dict(constants)))
         process = await asyncio.create_subprocess_exec(sys.executable, *argv, stdin=PIPE, stdout=PIPE)
         assert process.stdout is not None

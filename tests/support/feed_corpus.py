@@ -169,7 +169,7 @@ def _titles(entries: tuple[Stated, ...]) -> tuple[str, ...]:
 
 
 def wild() -> Iterator[Sample]:
-    """Yield feeds as the big programs write them, whole and mistreated."""
+    """Yield the feeds of widespread publishing software, unchanged and with defects."""
     for name, text in documents():
         yield Sample(name, text.encode(), "application/xml")
         yield Sample(

@@ -19,7 +19,7 @@ from tests.support.netns import Namespace, output, started
 
 
 class FetcherProcess:
-    """The running program, as tests use it."""
+    """The client of a running fetcher program."""
 
     def __init__(self, program: "subprocess.Popen[str]") -> None:
         self._program = program
@@ -35,7 +35,7 @@ class FetcherProcess:
 
 @contextlib.contextmanager
 def run_fetcher(place: Namespace, *variables: str) -> Iterator[FetcherProcess]:
-    """Run the program in a namespace with more variables of the environment, such as ``CORONET_ALLOWED_NETWORKS=…``."""
+    """Run the program in a namespace with environment variables, such as ``CORONET_ALLOWED_NETWORKS=…``."""
     with started(place.command("env", *variables, sys.executable, "-m", "tests.support.fetcher_process")) as program:
         yield FetcherProcess(program)
 

@@ -1,7 +1,7 @@
 """A fleet of Corona node protocols in virtual time with faults from one seed (``service.simulate.corona``).
 
-Until ``calm_s``, messages are lost, repeated and delayed, ring views lag, nodes join and crash, and some are cut off;
-after that, all messages arrive within ``PROMPT_S``. Every poll is simulated.
+Until ``calm_s``, messages are lost, repeated and delayed, ring views lag, nodes join and crash, and some nodes are
+partitioned; after that, all messages arrive within ``PROMPT_S``. Every poll is simulated.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ POLICY = FleetPolicy(
     polls_per_hour_for_one_subscriber=900.0,
     most_polls_per_node=4.0,
 )
-"""One and a half polls per τ for one subscriber, 3.4 for five."""
+"""With this policy, a channel gets 1.5 polls per τ with one subscriber, and 3.4 with five."""
 
 TICK_S = 1.0
 PROMPT_S = 0.05
@@ -88,7 +88,7 @@ class Fleet(ProtocolFleet):
             self.send("", owner, messages.ChannelAdded(channel))
 
     def on_poll(self, channel: ChannelId, node: ProtocolNode) -> None:
-        """Note the poll, and occasionally publish a notice about the channel."""
+        """Record the time of a poll, and occasionally publish a notice about the channel."""
         self.polls_s[channel].append(self.now_s)
         if self.random.random() < NOTICES_PER_POLL:
             delta = Delta(channel, node.known[channel], 0, self.now_s, (), notice=Notice("dead"))

@@ -27,8 +27,8 @@ _ATOM = 'xmlns="http://www.w3.org/2005/Atom"'
 _RDF = 'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns="http://purl.org/rss/1.0/"'
 
 
-class Habit(NamedTuple):
-    """How one program writes a feed: its frame, and its entries' inside, in which ``{n}`` is the entry's number."""
+class FeedFormat(NamedTuple):
+    """The format of one program's feeds: the ``frame``, and an ``entry`` in which ``{n}`` is the entry's number."""
 
     frame: str
     entry: str
@@ -43,7 +43,7 @@ _FEED = f"""<?xml version="1.0" encoding="utf-8"?>
 <link rel="self" type="application/atom+xml" href="https://example.com/feed"/>%s</feed>"""
 
 HABITS = {
-    "a blog, with its image and its hub": Habit(
+    "a blog, with its image and its hub": FeedFormat(
         _RSS
         % """<atom:link href="https://example.com/feed/" rel="self" type="application/rss+xml"/>
 <atom:link rel="hub" href="https://hub.example.com/"/><language>de-DE</language>
@@ -55,7 +55,7 @@ HABITS = {
 <guid isPermaLink="false">https://example.com/?p={{n}}</guid><description><![CDATA[{_HTML}]]></description>
 <content:encoded><![CDATA[{_HTML * 3}]]></content:encoded><slash:comments>0</slash:comments></item>""",
     ),
-    "a blog, paged and archived": Habit(
+    "a blog, paged and archived": FeedFormat(
         _FEED
         % (
             'xml:lang="en"',
@@ -71,7 +71,7 @@ HABITS = {
  rel="http://schemas.google.com/g/2005#thumbnail" width="16" height="16" src="https://img1.blogblog.com/b16-rounded.gif"/>
 </author><thr:total xmlns:thr="http://purl.org/syndication/thread/1.0">0</thr:total></entry>""",
     ),
-    "videos": Habit(
+    "videos": FeedFormat(
         _FEED
         % (
             'xmlns:yt="http://www.youtube.com/xml/schemas/2015" xmlns:media="http://search.yahoo.com/mrss/"',
@@ -87,7 +87,7 @@ HABITS = {
 All of it.</media:description><media:community><media:starRating count="1" average="5.00" min="1" max="5"/>
 <media:statistics views="12"/></media:community></media:group></entry>""",
     ),
-    "a podcast": Habit(
+    "a podcast": FeedFormat(
         _RSS
         % """<itunes:author>Ann</itunes:author><itunes:summary>All about bread</itunes:summary>
 <itunes:owner><itunes:name>Ann</itunes:name><itunes:email>a@example.com</itunes:email></itunes:owner>
@@ -102,7 +102,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <itunes:image href="https://example.com/{{n}}.jpg"/><itunes:explicit>clean</itunes:explicit>
 <podcast:transcript url="https://example.com/{{n}}.srt" type="application/srt"/></item>""",
     ),
-    "a forge's releases": Habit(
+    "a forge's releases": FeedFormat(
         _FEED
         % ('xmlns:media="http://search.yahoo.com/mrss/" xml:lang="en-US"', "<updated>2024-03-01T12:00:00Z</updated>%s"),
         f"""<entry><id>tag:forge.example.com,2008:Repository/1/v{{n}}</id><updated>2024-03-0{{n}}T12:00:00Z</updated>
@@ -110,7 +110,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <content type="html">{escape(_HTML)}</content><author><name>ann</name></author>
 <media:thumbnail height="30" width="30" url="https://avatars.example.com/u/1?s=60&amp;v=4"/></entry>""",
     ),
-    "toots without titles": Habit(
+    "toots without titles": FeedFormat(
         _RSS
         % """<image><url>https://social.example.com/a.jpg</url><title>Ann</title><link>https://social.example.com/@ann</link>
 </image><lastBuildDate>Fri, 01 Mar 2024 12:00:00 +0000</lastBuildDate><webfeeds:icon>https://a.b/i</webfeeds:icon>%s""",
@@ -120,7 +120,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
  fileSize="1" medium="image"><media:rating scheme="urn:simple">nonadult</media:rating>
 <media:description type="plain">A loaf</media:description></media:content><category>bread</category></item>""",
     ),
-    "a newspaper": Habit(
+    "a newspaper": FeedFormat(
         _RSS % "<copyright>© News</copyright><ttl>15</ttl><skipHours><hour>2</hour></skipHours>%s",
         """<item><title><![CDATA[Bread costs 5 € — “more than ever” {n}]]></title>
 <description><![CDATA[Who pays?]]></description><link>https://news.example.com/{n}?at_medium=RSS&amp;at_campaign=x</link>
@@ -130,14 +130,14 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <media:credit role="a">B</media:credit><media:keywords>bread, prices</media:keywords>
 <georss:point>45.2 -71.9</georss:point></item>""",
     ),
-    "a forum": Habit(
+    "a forum": FeedFormat(
         _FEED % ('xml:base="https://forum.example.com/"', "<subtitle>Talk</subtitle><icon>/f.ico</icon>%s"),
         f"""<entry><author><name>/u/ann</name><uri>https://forum.example.com/user/ann</uri></author>
 <category term="bread" label="r/bread"/><content type="html">{escape(_HTML)}</content><id>t3_{{n}}</id>
 <link href="https://forum.example.com/r/bread/{{n}}/"/><updated>2024-03-01T12:0{{n}}:00+00:00</updated>
 <published>2024-03-01T12:0{{n}}:00+00:00</published><title>Is this bread? &lt;{{n}}&gt;</title></entry>""",
     ),
-    "a site of RSS 1.0": Habit(
+    "a site of RSS 1.0": FeedFormat(
         f"""<?xml version="1.0" encoding="UTF-8"?><rdf:RDF {_RDF}
  xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:sy="http://purl.org/rss/1.0/modules/syndication/"
  xmlns:slash="http://purl.org/rss/1.0/modules/slash/">
@@ -151,7 +151,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <description>{escape(_HTML)}</description><dc:creator>Ann</dc:creator><dc:subject>bread</dc:subject>
 <dc:date>2024-03-01T12:0{{n}}:00+00:00</dc:date><slash:section>food</slash:section></item>""",
     ),
-    "a static site in XHTML": Habit(
+    "a static site in XHTML": FeedFormat(
         _FEED
         % ('xml:lang="en"', '<updated>2024-03-01T12:00:00Z</updated><rights type="html">&amp;copy; Ann</rights>%s'),
         """<entry><title type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml">Bread <em>{n}</em></div></title>
@@ -160,7 +160,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <div xmlns="http://www.w3.org/1999/xhtml"><p id="a&amp;b">One &lt; two<br/><a href="x" title='"q"'>z</a></p> tail</div>
 </content></entry>""",
     ),
-    "a planet of other feeds": Habit(
+    "a planet of other feeds": FeedFormat(
         _FEED % ("", "<generator uri='https://planet.example.com/'>Planet</generator>%s"),
         f"""<entry><title type="html">Bread {{n}}</title><link href="https://ann.example.com/{{n}}"/><id>urn:x:{{n}}</id>
 <updated>2024-03-0{{n}}T12:00:00Z</updated><content type="html">{escape(_HTML)}</content>
@@ -168,7 +168,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <source><title type="html">Ann's</title><link href="https://ann.example.com/"/>
 <id>https://ann.example.com/feed</id><updated>2024-03-01T12:00:00Z</updated></source></entry>""",
     ),
-    "a proxy of feeds": Habit(
+    "a proxy of feeds": FeedFormat(
         _RSS
         % """<atom10:link xmlns:atom10="http://www.w3.org/2005/Atom" rel="self" href="https://feeds.example.com/x"/>
 <feedburner:info xmlns:feedburner="http://rssnamespace.org/feedburner/ext/1.0" uri="x"/>%s""",
@@ -178,7 +178,7 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 <feedburner:origLink xmlns:feedburner="http://rssnamespace.org/feedburner/ext/1.0">https://example.com/{n}</feedburner:origLink>
 </item>""",
     ),
-    "a script of somebody's": Habit(
+    "a script of somebody's": FeedFormat(
         '<rss version="0.92"><channel><title>News</title><link>index.php</link><description/>%s</channel></rss>',
         "<item><title>Bread {n}</title><link>news.php?id={n}&amp;c=1</link><description>{n}</description></item>",
     ),
@@ -187,11 +187,11 @@ All of it.</media:description><media:community><media:starRating count="1" avera
 
 def documents() -> Iterator[tuple[str, str]]:
     """Yield every format's feed with 0 to 5 entries, in both orders, on one line, and without single fields."""
-    for name, habit in HABITS.items():
+    for name, feed_format in HABITS.items():
         for numbers in ((), (1,), (2, 1), (1, 2, 3), (5, 4, 3, 2, 1)):
-            text = habit.frame % "\n".join(habit.entry.replace("{n}", str(number)) for number in numbers)
+            text = feed_format.frame % "\n".join(feed_format.entry.replace("{n}", str(number)) for number in numbers)
             yield f"{name} with {len(numbers)} entries, first {numbers[:1]}", text
-        twice = habit.frame % (habit.entry.replace("{n}", "1") * 2)
+        twice = feed_format.frame % (feed_format.entry.replace("{n}", "1") * 2)
         yield f"{name}, an entry twice", twice
         yield f"{name}, on one line", " ".join(twice.split())
         for element in ("title", "link", "id", "guid", "pubDate", "updated", "description", "content"):

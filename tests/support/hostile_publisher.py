@@ -35,7 +35,7 @@ def zstd_of_a_gibibyte() -> bytes:
 
 
 def endless(start: bytes, again: bytes) -> Handler:
-    """Return a handler that sends until the client disconnects."""
+    """Return a handler that sends ``start``, then ``again`` repeatedly until the client disconnects."""
 
     async def answer(_head: str, writer: asyncio.StreamWriter) -> NoReturn:
         writer.write(start)

@@ -16,7 +16,7 @@ ROOM = f"fake@{STRANGERS}"
 
 
 class Strangers:
-    """The component that acts as that server; ``messages`` are the received ones: recipient and text."""
+    """The foreign server, connected as a component; ``messages`` has (recipient, text) of received messages."""
 
     def __init__(self, server: PrivateProsody) -> None:
         self.messages: list[tuple[str, str]] = []
@@ -40,15 +40,15 @@ class Strangers:
             await asyncio.gather(sender, return_exceptions=True)
 
     def send(self, stanza: str) -> None:
-        """Write a stanza as it is."""
+        """Write a stanza unchanged."""
         self._component.send_raw(stanza)
 
     def say(self, sender: str, to: str, body: str) -> None:
-        """Send a chat message with any sender."""
+        """Send a chat message that claims to be from ``sender``."""
         self.send(f"<message from={quoteattr(sender)} to='{to}' type='chat'><body>{body}</body></message>")
 
     def say_in_room(self, to: str, nick: str, occupant: str, body: str) -> None:
-        """Send a group chat message of an occupant of the pretended room."""
+        """Send a group chat message of an occupant (nick and occupant id) of the pretended room."""
         named = f"<occupant-id xmlns='urn:xmpp:occupant-id:0' id={quoteattr(occupant)}/>"
         self.send(f"<message from='{ROOM}/{nick}' to='{to}' type='groupchat'><body>{body}</body>{named}</message>")
 
@@ -75,9 +75,9 @@ class Strangers:
         self.entered.set()
 
     def _describe(self, iq: Any) -> None:
-        """Answer service discovery like a group chat."""
-        told = "<identity category='conference' type='text'/><feature var='http://jabber.org/protocol/muc'/>"
-        query = f"<query xmlns='http://jabber.org/protocol/disco#info'>{told}</query>"
+        """Respond to a service discovery request like a group chat."""
+        identity = "<identity category='conference' type='text'/><feature var='http://jabber.org/protocol/muc'/>"
+        query = f"<query xmlns='http://jabber.org/protocol/disco#info'>{identity}</query>"
         back = f"from={quoteattr(iq.get('to'))} to={quoteattr(iq.get('from'))} id={quoteattr(iq.get('id', ''))}"
         self.send(f"<iq type='result' {back}>{query}</iq>")
 

@@ -27,7 +27,7 @@ from tests.support.netns import Namespace, started
 PORTS = (22, 25, 80, 443, 6379, 8080, 8443)
 
 Zone = Mapping[str, Sequence[Sequence[str]]]
-"""Name → answers, each a list of all addresses of the name."""
+"""Name → successive answers to queries of the name, each a list of addresses."""
 
 _A, _AAAA = 1, 28
 _NOT_FOUND = 3
@@ -36,8 +36,8 @@ _FEED = """<rss version="2.0"><channel><title>{title}</title><link>http://{title
 <item><guid>{guid}</guid><title>First</title><link>http://{title}/1</link></item></channel></rss>"""
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """A connection, or a request if it has a ``path``, with its time (Unix s) and local address."""
+class ObservedRequest(msgspec.Struct, frozen=True):
+    """An accepted connection, or an HTTP request if ``path`` is not "", with its time (Unix s) and local address."""
 
     at_s: float
     address: str
@@ -47,14 +47,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Internet:
-    """What the others see of it."""
+    """The recorded traffic of a running simulated Internet."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
 
-    def seen(self) -> list[Seen]:
+    def seen(self) -> list[ObservedRequest]:
         """Return all connections and requests so far, in order."""
-        return [msgspec.json.decode(line, type=Seen) for line in self._journal.read_bytes().splitlines()]
+        return [msgspec.json.decode(line, type=ObservedRequest) for line in self._journal.read_bytes().splitlines()]
 
     def addresses(self) -> set[str]:
         """Return the addresses with connections."""
@@ -63,7 +63,7 @@ class Internet:
 
 @contextlib.contextmanager
 def internet(place: Namespace, zone: Zone, scratch: Path, certificate: Path | None = None) -> Iterator[Internet]:
-    """Run it in a namespace."""
+    """Run a simulated Internet with the names of ``zone`` in a namespace; ``scratch`` is the folder of the journal."""
     journal = scratch / "journal"
     tls = (certificate,) if certificate else ()
     program = (sys.executable, "-m", "tests.support.internet", json.dumps(zone), journal, *tls)
@@ -103,26 +103,26 @@ class NameServer(asyncio.DatagramProtocol):
         return [socket.inet_pton(family, address) for address in wanted] if family else []
 
 
-class _Everybody:
-    """The HTTP server at all addresses."""
+class _HttpServer:
+    """The HTTP server that listens at all addresses."""
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal.open("ab", buffering=0)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address, port, *_ = writer.get_extra_info("sockname")
-        connection = Seen(time.time(), address.removeprefix("::ffff:"), port)
-        self._note(connection)
+        connection = ObservedRequest(time.time(), address.removeprefix("::ffff:"), port)
+        self._record(connection)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             while True:
                 request, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 fields = dict(line.lower().partition(": ")[::2] for line in lines)
                 path, host = request.split(" ")[1], fields.get("host", "")
-                self._note(msgspec.structs.replace(connection, at_s=time.time(), host=host, path=path))
+                self._record(msgspec.structs.replace(connection, at_s=time.time(), host=host, path=path))
                 writer.write(_answer(path, host, port))
         writer.close()
 
-    def _note(self, seen: Seen) -> None:
+    def _record(self, seen: ObservedRequest) -> None:
         self._journal.write(msgspec.json.encode(seen) + b"\n")
 
 
@@ -136,14 +136,14 @@ def _answer(path: str, host: str, port: int) -> bytes:
 
 async def _run(zone: Zone, journal: Path, certificate: str = "") -> None:
     loop = asyncio.get_running_loop()
-    everybody = _Everybody(journal)
+    http_server = _HttpServer(journal)
     await loop.create_datagram_endpoint(lambda: NameServer(zone), ("127.0.0.1", 53))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if certificate else None
     if tls:
         tls.load_cert_chain(certificate)
     for port in PORTS:
-        spoken = tls if port == _TLS_PORT else None
-        await asyncio.start_server(everybody.serve, ["0.0.0.0", "::"], port, backlog=1000, ssl=spoken)  # noqa: S104 - at every address
+        context = tls if port == _TLS_PORT else None
+        await asyncio.start_server(http_server.serve, ["0.0.0.0", "::"], port, backlog=1000, ssl=context)  # noqa: S104 - at every address
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     await loop.run_in_executor(None, sys.stdin.read)

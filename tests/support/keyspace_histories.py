@@ -43,7 +43,7 @@ BEGINNINGS: tuple[type[InitialStep], ...] = (SplitGroup, SplitGroup, MergeGroup)
 
 
 class _RunningQuery:
-    """A prefix query in progress: the positions it must find, and those it may find."""
+    """A prefix query in progress, with the positions that it ``must`` find and ``may`` find."""
 
     def __init__(self, walk: PrefixQuery, present: set[Position]) -> None:
         self.walk = walk
@@ -111,7 +111,7 @@ class Moves(RuleBasedStateMachine):
     @precondition(lambda self: self.balancers)
     @rule(place=PLACES, answered=st.booleans())
     def fail_balancer(self, place: int, answered: bool) -> None:  # noqa: FBT001 - a drawn value
-        """Fail between two steps, or after a step whose answer is lost."""
+        """Stop a balancer between two steps (``answered``), or after a step whose answer is lost."""
         step = self.balancers.pop(place % len(self.balancers))
         if not answered:
             others = list(self.balancers)
@@ -121,7 +121,7 @@ class Moves(RuleBasedStateMachine):
     @precondition(lambda self: self.store.moves())
     @rule(place=PLACES, steps=STEPS)
     def take_over_move(self, place: int, steps: int) -> None:
-        """The previous balancer may still be running, and only be slow."""
+        """Continue a move by another balancer, although the previous balancer may still be running."""
         moves = self.store.moves()
         step = resume_step(self.store.tables[moves[place % len(moves)].keyspace])
         assert step is not None
@@ -159,7 +159,7 @@ class Moves(RuleBasedStateMachine):
             assert found == sorted(position for position in self.present if position[0] == key)
 
     def teardown(self) -> None:
-        """Complete all moves; every record is then where it belongs."""
+        """Complete all moves, and check that every record is in the leaf of its key."""
         for move in self.store.moves():
             complete_move(self.store, resume_step(self.store.tables[move.keyspace]))
         assert self.store.moves() == []
@@ -169,7 +169,7 @@ class Moves(RuleBasedStateMachine):
         assert sorted(position for held in self.store.records for position in held) == sorted(self.present)
 
     def _carry_out(self, step: Step, most: int) -> None:
-        """Carry out up to ``most`` steps of one balancer; then it pauses."""
+        """Execute up to ``most`` steps of one balancer, beginning with ``step``; an unfinished move is paused."""
         current = step
         for _ in range(most):
             before = list(self.store.tables)
@@ -188,7 +188,7 @@ class Moves(RuleBasedStateMachine):
 
 
 def run_history(moves: Moves, random: Random) -> None:
-    """Run a random history to its end."""
+    """Run a random history of ``moves``, and check the invariants after each step."""
     moves.begin(random.randint(2, 5))
     for _ in range(random.randint(20, 120)):
         _random_step(moves, random)

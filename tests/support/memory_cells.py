@@ -62,7 +62,7 @@ class MemoryCells:
         return CellAnswer(after, self.matrices.get(place), self._load(place), done, postings)
 
     def run(self, protocol: Rounds[T]) -> T:
-        """Execute all rounds of a protocol without interleaving."""
+        """Execute all rounds of a protocol without interleaving, and return the result of the protocol."""
         try:
             commands = next(protocol)
             while True:
@@ -77,7 +77,7 @@ class MemoryCells:
             part.pop(place, None)
 
     def places_of(self, pair: PairKey) -> Sequence[CellAddress]:
-        """Return the present and former cells of a pair."""
+        """Return the addresses of the present and former cells of an attribute-value pair."""
         return sorted(place for place in self.members if place.pair == pair)
 
     def _live(self, place: CellAddress) -> dict[NameKey, Posting]:

@@ -55,7 +55,7 @@ class MemoryKeyspaces:
         return move_steps.StepDone()
 
     def write(self, probe: Probe, record: Record) -> AcceptObjectReply:
-        """Execute AcceptObject for a subscription or its end."""
+        """Execute AcceptObject for ``record``, and store it if the probed group accepts it; return the reply."""
         found = self.ask(probe)
         if isinstance(found, Accepted):
             stored = self.records[probe.keyspace]
@@ -66,7 +66,7 @@ class MemoryKeyspaces:
         return found
 
     def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Execute AcceptObject for a reader."""
+        """Execute AcceptObject for a reader; return the reply and a page of records, empty if not accepted."""
         found = self.ask(request.probe)
         if not isinstance(found, Accepted):
             return found, EMPTY_PAGE
@@ -75,7 +75,7 @@ class MemoryKeyspaces:
         return found, make_page(self._sorted(request.probe.keyspace), wanted, request.after, request.count)
 
     def read_donor(self, request: ReadDonor) -> Page:
-        """Return the records that have not been moved yet."""
+        """Return a page of the records of a moving group that the donor still has."""
         move = request.move
         if not is_giving(self.tables[move.donor], move):
             return EMPTY_PAGE
@@ -90,7 +90,7 @@ class MemoryKeyspaces:
         return [table.move for table in self.tables if table.move is not None]
 
     def _is_in_between(self, move: Move) -> bool:
-        """Return whether the donor gave the group and the recipient has not noticed it."""
+        """Return whether the donor has given the group away and the recipient has not learned of this yet."""
         if move.kind is MoveKind.SPLIT:
             return self.tables[move.child].seen.get(move.keyspace, 0) < move.number
         return is_giving(self.tables[move.child], move) and self.tables[move.keyspace].stage is MoveStage.PLANNED
@@ -143,7 +143,7 @@ def write(store: MemoryKeyspaces, record: Record, depths: DepthCache) -> int:
 
 
 def advance_query(store: MemoryKeyspaces, walk: PrefixQuery) -> tuple[Record, ...]:
-    """Carry out a prefix query's request, and return the records that it completed."""
+    """Execute the next request of a prefix query, and return the records that the reply completes."""
     match walk.request:
         case ReadLeaf() as request:
             walk.on_leaf_page(*store.read_leaf(request))
@@ -165,7 +165,7 @@ def query_all(store: MemoryKeyspaces, prefix: KeyGroup, depths: DepthCache) -> l
 
 
 def complete_move(store: MemoryKeyspaces, step: move_steps.Step | None) -> int:
-    """Carry out a step and all that follow; return their number."""
+    """Execute a step and all steps that follow; return the number of steps."""
     count = 0
     while step is not None:
         step = next_step(step, store.carry_out(step))

@@ -10,7 +10,7 @@ from service.model import ParsedEntry
 from tests.support.feed_documents import atom, item, rss
 
 HABITS = ("stable", "permalinks", "none", "shared", "recycled", "changing", "text only")
-"""How the feed's ids are generated; ``text only``: entries have neither ids nor links."""
+"""Ways in which the feed generates ids of entries; ``text only``: entries have neither ids nor links."""
 
 _RECYCLED_AFTER = 25
 _CORRECTED_EVERY = 6
@@ -63,7 +63,7 @@ class Publisher:
         MISBEHAVIOUR[how](self)
 
     def listing(self) -> list[ParsedEntry]:
-        """Return the entries that the feed has now."""
+        """Return the entries in the feed now; update ``news`` and ``corrections``."""
         numbers = self._present()
         said = {number: (self._articles[number].title, self._articles[number].summary) for number in numbers}
         self.news = [number for number in numbers if number not in self._listed]

@@ -34,7 +34,7 @@ exec cat >/dev/null
 
 
 class Namespace:
-    """A namespace in which programs can run; they see this machine's files."""
+    """A network namespace in which programs can run, with access to this machine's files."""
 
     def __init__(self, holder_pid: int) -> None:
         self._holder_pid = holder_pid

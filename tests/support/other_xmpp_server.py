@@ -1,4 +1,4 @@
-"""Another XMPP server, as tests need one: a component that speaks for every address of its domain."""
+"""Another XMPP server: a component that sends and receives for every address of its domain."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,13 +14,13 @@ GROUP_CHAT = (
     "<query xmlns='http://jabber.org/protocol/disco#info'><identity category='conference' type='text'/>"
     "<feature var='http://jabber.org/protocol/muc'/></query>"
 )
-"""What a room, or a service with rooms, answers to service discovery (XEP-0030)."""
+"""Response of a room, or of a service with rooms, to service discovery (XEP-0030)."""
 _MUC_USER = "http://jabber.org/protocol/muc#user"
 _DISCO_INFO = "{http://jabber.org/protocol/disco#info}query"
 
 
 class OtherServer:
-    """One server. It answers service discovery with ``information`` (JID → payload), and nothing else by itself."""
+    """One server, which responds to service discovery by ``information`` (JID → payload) and to nothing else."""
 
     def __init__(self, domain: str, port: int, bot_jid: str) -> None:
         self.domain = domain
@@ -29,7 +29,7 @@ class OtherServer:
         self.bot = bot_jid
         self._ready = asyncio.Event()
         self._stream = ComponentXMPP(domain, SECRET, "127.0.0.1", port)  # type: ignore[no-untyped-call] # slixmpp left it untyped
-        self._stream.add_filter("in", self._take)
+        self._stream.add_filter("in", self._on_stanza)
         self._stream.add_event_handler("session_start", lambda _: self._ready.set())
 
     async def __aenter__(self) -> Self:
@@ -44,7 +44,7 @@ class OtherServer:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
 
-    def _take(self, stanza: Any) -> Any:
+    def _on_stanza(self, stanza: Any) -> Any:
         element = getattr(stanza, "xml", None)
         if element is None or not element.tag.endswith(("message", "presence", "iq")):
             return stanza
@@ -56,16 +56,16 @@ class OtherServer:
         return None
 
     def send(self, stanza: str) -> None:
-        """Write a stanza as it is."""
+        """Write a stanza unchanged."""
         self._stream.send_raw(stanza)
 
     async def gets(self, wanted: Callable[[Any], object], what: str) -> Any:
-        """Wait until a stanza is ``wanted``; return it."""
+        """Wait for a stanza for which ``wanted`` is true, and return it; ``what`` describes it in the error message."""
         await until_so(lambda: any(map(wanted, self.received)), what)
         return next(filter(wanted, self.received))
 
     async def is_entered(self, room: str) -> Any:
-        """Wait until the bot enters a room; return its presence. Later stanzas go to that session."""
+        """Wait until the bot joins a room; return the presence. Later stanzas are sent to the session that joined."""
         entering = await self.gets(
             lambda one: one.tag.endswith("presence") and one.get("to", "").startswith(f"{room}/"), f"it enters {room}"
         )
@@ -73,7 +73,7 @@ class OtherServer:
         return entering
 
     async def hears(self, room: str, words: str) -> None:
-        """Wait until the bot says this to all in a room."""
+        """Wait until the bot sends a message that contains ``words`` to all occupants of a room."""
         await self.gets(lambda one: one.get("to") == room and words in (one.findtext("{*}body") or ""), f"{words!r}")
 
     async def hears_decline(self) -> None:
@@ -86,12 +86,12 @@ class OtherServer:
         self.send(f"<message from={quoteattr(room)} to={quoteattr(self.bot)}>{invitation}</message>")
 
     def say(self, sender: str, text: str, kind: str = "chat") -> None:
-        """Say something to the bot."""
+        """Send a message of type ``kind`` from ``sender`` to the bot."""
         whom = f"from={quoteattr(sender)} to={quoteattr(self.bot)}"
         self.send(f"<message {whom} type='{kind}'><body>{text}</body></message>")
 
     async def is_refused(self, sender: str, node: str) -> bool:
-        """Order something as a command (XEP-0050); return whether the answer is an error."""
+        """Execute the ad-hoc command ``node`` (XEP-0050) as ``sender``; return whether the response is an error."""
         command = f"<command xmlns='http://jabber.org/protocol/commands' node='{node}' action='execute'/>"
         whom = f"from={quoteattr(sender)} to={quoteattr(self.bot)}"
         self.send(f"<iq {whom} type='set' id='{node}'>{command}</iq>")
@@ -103,7 +103,7 @@ class OtherServer:
         self.send(presence(occupant, self.bot, affiliation, *statuses, jid=jid))
 
     def refuse(self, entering: Any, condition: str) -> None:
-        """Do not let the bot in."""
+        """Respond to the presence ``entering`` with an error, so that the bot does not join the room."""
         whom = f"from={quoteattr(entering.get('to'))} to={quoteattr(entering.get('from'))}"
         error = f"<error type='auth'><{condition} xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error>"
         self.send(f"<presence {whom} type='error'><x xmlns='http://jabber.org/protocol/muc'/>{error}</presence>")
@@ -112,6 +112,6 @@ class OtherServer:
 def presence(sender: str, to: str, affiliation: str, *statuses: str, jid: str = "") -> str:
     """Return the presence of an occupant, as a room sends it."""
     item = f"<item affiliation='{affiliation}' role='moderator'{f' jid={quoteattr(jid)}' if jid else ''}/>"
-    told = "".join(f"<status code='{status}'/>" for status in statuses)
-    x = f"<x xmlns='{_MUC_USER}'>{item}{told}</x>"
+    codes = "".join(f"<status code='{status}'/>" for status in statuses)
+    x = f"<x xmlns='{_MUC_USER}'>{item}{codes}</x>"
     return f"<presence from={quoteattr(sender)} to={quoteattr(to)}>{x}</presence>"

@@ -14,7 +14,7 @@ _PROTOBUF = "application/x-protobuf"
 
 
 class Span(NamedTuple):
-    """An exported span. ``parent`` is "" for the root of a trace; ids are hexadecimal."""
+    """An exported span. ``parent`` is "" for the root of a trace; ids are hexadecimal; ``told`` are its attributes."""
 
     name: str
     trace: str
@@ -26,7 +26,7 @@ class Span(NamedTuple):
 
 
 class Collector:
-    """The collector with its spans in order of arrival."""
+    """A collector that keeps the received spans in order of arrival."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

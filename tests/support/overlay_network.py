@@ -1,4 +1,4 @@
-"""Networks of content location nodes; messages keep their order within a link only."""
+"""Networks of content location nodes, in which only messages of the same link keep their order."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -16,70 +16,70 @@ def name(number: int) -> str:
 
 
 class Network:
-    """Nodes 0 … n-1. Encoded messages wait until :meth:`deliver` or :meth:`quiet`."""
+    """The nodes 0 to ``count`` - 1, and their messages in transit, which :meth:`deliver` and :meth:`quiet` deliver."""
 
     def __init__(self, count: int, shape: FilterShape, filtering: Filtering = Filtering.SOURCE, seed: int = 0) -> None:
         self.nodes = [LocationNode(name(number), shape, filtering) for number in range(count)]
         self.edges: set[tuple[int, int]] = set()
         self.delivered = 0
         self.refused: list[str] = []
-        self._under_way: dict[tuple[int, int], deque[bytes]] = {}
+        self._in_transit: dict[tuple[int, int], deque[bytes]] = {}
         self._random = Random(seed)  # noqa: S311 - no secret
 
     def change(self, node: int, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
-        self._sent(node, self.nodes[node].change(added, removed))
+        self._enqueue(node, self.nodes[node].change(added, removed))
 
     def link(self, one: int, other: int) -> None:
         edge = (min(one, other), max(one, other))
         if one != other and edge not in self.edges:
             self.edges.add(edge)
             rtt_s = self._random.random()
-            self._sent(one, self.nodes[one].add_link(name(other), rtt_s))
-            self._sent(other, self.nodes[other].add_link(name(one), rtt_s))
+            self._enqueue(one, self.nodes[one].add_link(name(other), rtt_s))
+            self._enqueue(other, self.nodes[other].add_link(name(one), rtt_s))
 
     def unlink(self, one: int, other: int) -> None:
-        """What is under way on the link is gone with it."""
+        """Remove a link, and drop its messages in transit."""
         edge = (min(one, other), max(one, other))
         if edge in self.edges:
             self.edges.remove(edge)
             for way in (edge, edge[::-1]):
-                self._under_way.pop(way, None)
-            self._sent(one, self.nodes[one].remove_link(name(other)))
-            self._sent(other, self.nodes[other].remove_link(name(one)))
+                self._in_transit.pop(way, None)
+            self._enqueue(one, self.nodes[one].remove_link(name(other)))
+            self._enqueue(other, self.nodes[other].remove_link(name(one)))
 
     def reshape(self, node: int, shape: FilterShape) -> None:
-        self._sent(node, self.nodes[node].reshape(shape))
+        self._enqueue(node, self.nodes[node].reshape(shape))
 
     def refresh(self, node: int) -> None:
-        self._sent(node, self.nodes[node].refresh())
+        self._enqueue(node, self.nodes[node].refresh())
 
     def deliver(self, most: int) -> None:
-        """Deliver messages of random links."""
-        while most and self._under_way:
+        """Deliver up to ``most`` messages in transit, each of a random link."""
+        while most and self._in_transit:
             most -= 1
             self.delivered += 1
-            way = self._random.choice(list(self._under_way))
-            data = self._under_way[way].popleft()
-            if not self._under_way[way]:
-                del self._under_way[way]
+            way = self._random.choice(list(self._in_transit))
+            data = self._in_transit[way].popleft()
+            if not self._in_transit[way]:
+                del self._in_transit[way]
             sender, receiver = way
             try:
-                self._sent(receiver, self.nodes[receiver].on_message(name(sender), messages.decode(data)))
+                self._enqueue(receiver, self.nodes[receiver].on_message(name(sender), messages.decode(data)))
             except PeerProtocolError as refused:
                 self.refused.append(refused.reason)
 
     def quiet(self, most: int = 100_000) -> None:
-        """Deliver all there is and will be, with refreshes in between."""
+        """Deliver messages and refresh all nodes until none are left; fail if ``most`` deliveries are not enough."""
         while True:
             self.deliver(most)
-            assert not self._under_way, f"There are updates after {most} messages."
+            assert not self._in_transit, f"There are updates after {most} messages."
             for number, node in enumerate(self.nodes):
-                self._sent(number, node.refresh())
-            if not self._under_way:
+                self._enqueue(number, node.refresh())
+            if not self._in_transit:
                 return
 
     def distances(self, start: int) -> dict[int, int]:
-        """Return the hops from a node to each that can be reached from it."""
+        """Return the number of hops from the node ``start`` to each reachable node."""
         found = {start: 0}
         border = [start]
         for number in border:
@@ -93,7 +93,7 @@ class Network:
         return [one if other == node else other for one, other in sorted(self.edges) if node in (one, other)]
 
     def walk(self, start: int, document: str) -> tuple[bool, list[int]]:
-        """Return whether a query finds the document, and by which nodes it went."""
+        """Query ``document`` from the node ``start``; return whether it is found, and the visited nodes."""
         query: LocationQuery = self.nodes[start].start_query(document)
         here = start
         while document not in self.nodes[here].own.documents:
@@ -103,8 +103,8 @@ class Network:
             here, query = int(found[0], 16), found[1]
         return True, [int(node, 16) for node in query.visited]
 
-    def _sent(self, sender: int, sends: list[SendToNeighbour]) -> None:
+    def _enqueue(self, sender: int, sends: list[SendToNeighbour]) -> None:
         for send in sends:
             data = messages.encode(send.message)
             assert len(data) == messages.encoded_size(send.message)
-            self._under_way.setdefault((sender, int(send.to, 16)), deque()).append(data)
+            self._in_transit.setdefault((sender, int(send.to, 16)), deque()).append(data)

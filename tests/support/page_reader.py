@@ -14,24 +14,27 @@ HOUR_S = 3600.0
 
 
 class Reader:
-    """The page state of one channel with a clock; the first two polls are seconds apart."""
+    """A channel that polls a page: the page's stored state and the time."""
 
     def __init__(self, first: str, second: str | None = None) -> None:
-        """Poll the page twice in quick succession, as for a new subscription."""
+        """Poll the page twice within 5 s, with the HTML ``first`` and ``second``, as for a new subscription."""
         self.now_s = START_S
         self.state: PageState | None = None
         self.look(parsed(first), after_s=0)
         self.look(parsed(first if second is None else second), after_s=5)
 
     def look(self, page: ParsedPage, *, after_s: float = HOUR_S) -> tuple[Change, ...]:
-        """Poll ``page`` after ``after_s``; return the changes. The state is encoded and decoded as in the store."""
+        """Poll ``page`` after ``after_s`` seconds; return the changes.
+
+        The state is encoded and decoded as in the store.
+        """
         self.now_s += after_s
         decision = detect_page_changes(self.state, page, url=URL, now_s=self.now_s)
         self.state = msgspec.msgpack.decode(msgspec.msgpack.encode(decision.state), type=PageState)
         return decision.changes
 
     def sees(self, markup: str, *, after_s: float = HOUR_S) -> list[tuple[str, str, str]]:
-        """Poll HTML; return the kind, text and previous text of each change."""
+        """Poll a page with the HTML ``markup``; return the kind, text and previous text of each change."""
         changes = self.look(parsed(markup), after_s=after_s)
         return [(change.kind, change.entry.summary, change.before) for change in changes]
 
@@ -42,7 +45,7 @@ def parsed(markup: str) -> ParsedPage:
 
 
 def patched(old: Sequence[str], changes: Sequence[Change]) -> list[str]:
-    """Apply changes to lines like ``patch``; asserts that positions, kinds and texts are consistent."""
+    """Apply changes to the lines ``old`` like ``patch``; assert that positions, kinds and texts are consistent."""
     new: list[str] = []
     taken = 0
     for change in changes:

@@ -57,7 +57,7 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> AsyncIterator[Worker]:
-    """Run a worker that knows no others."""
+    """Run a worker whose ring has no other workers."""
 
     async def ready() -> None:
         return
@@ -73,7 +73,7 @@ async def worker(store: Store, node: NodeId, settings: Settings = SETTINGS) -> A
 
 @contextlib.asynccontextmanager
 async def fleet(store: Store, size: int, settings: Settings = SETTINGS) -> AsyncIterator[list[Worker]]:
-    """Run workers that know each other, with evenly spaced ids."""
+    """Run ``size`` workers with evenly spaced ids, which form one ring."""
     async with contextlib.AsyncExitStack() as stack:
         ids = [f"{number * 16 // size:x}" + "0" * 39 for number in range(size)]
         made = [await stack.enter_async_context(worker(store, node, settings)) for node in ids]
@@ -82,7 +82,7 @@ async def fleet(store: Store, size: int, settings: Settings = SETTINGS) -> Async
 
 
 def introduce(workers: Sequence[Worker], version: int = 1) -> RingView:
-    """Tell all workers that they form the ring; return its view."""
+    """Update the ring of all workers to these workers; return its view."""
     ring = RingView(version, tuple(sorted((each.info for each in workers), key=lambda info: info.id)))
     for each in workers:
         each.peers.on_ring_changed(ring)
@@ -119,7 +119,7 @@ async def linked(workers: list[Worker]) -> None:
 
 
 async def known(asker: Worker, document: bytes) -> None:
-    """Wait until the filters of ``asker`` have a document."""
+    """Wait until the attenuated filters of ``asker`` contain a document."""
     overlay = asker.peers._overlay
     await until_so(lambda: overlay.first_hop(document.hex()), "the filters know it")
 

@@ -1,4 +1,4 @@
-"""Explanations of the polls of a channel, one poll per τ by each node of its polling set, as an owner gives them."""
+"""Explanations of the polls of a channel, as its owner returns them: each node of the polling set polls once per τ."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def explanation(
 ) -> PollExplanation:
     """Return why a channel is polled by these nodes in turn, by each every ``interval_s`` seconds from ``first_s`` on.
 
-    ``bound`` is the constraint that determines this; ``BindingConstraint.NONE`` is the channel's weight.
+    ``bound`` is the constraint that limits the polls; ``BindingConstraint.NONE`` means only the channel's weight.
     """
     size = len(polling_set)
     schedule = PollingSchedule(first_s, interval_s / size, size)

@@ -10,10 +10,10 @@ from service.overlay.id_space import from_hex, shared_digits
 from tests.support.public_publisher import Request
 
 Details = Mapping[str, Mapping[str, Any]]
-"""What the console's API says about each channel, by URL."""
+"""The response of the console's API about each channel, by URL."""
 
 SKIPPED, DOUBLED = 1.5, 0.5
-"""A gap between two polls that is so many times the planned one shows a poll that was skipped or made twice."""
+"""Ratios of an actual to a planned gap between polls from which on a poll was skipped, or was made twice."""
 
 
 class Phase(NamedTuple):
@@ -44,7 +44,7 @@ class IrregularGap(NamedTuple):
 def planned_gap_s(detail: Mapping[str, Any]) -> float:
     """Return the planned time between two polls of a channel; NaN if it is not planned yet.
 
-    ``detail`` is what the API says about the channel.
+    ``detail`` is the response of the console's API about the channel.
     """
     why = detail["why"]
     return why["interval_s"] / len(why["turns"]) if why and why["turns"] else math.nan
@@ -97,9 +97,10 @@ def irregular_gaps(
 
 
 def most_at_once(times_s: Iterable[float], per_s: float) -> float:
-    """Return the largest number of requests in any span of time, less the ``per_s`` allowed in each second of it.
+    """Return the maximum, over all spans of time, of requests in the span minus ``per_s`` times its length.
 
-    ``times_s`` are the requests' times in ascending order. A token bucket of this rate never allows more than its size.
+    ``times_s`` are the requests' times in ascending order. For a token bucket of this rate, the
+    maximum is at most the size of the bucket.
     """
     most, level, before_s = 0.0, 0.0, -math.inf
     for at_s in times_s:

@@ -23,7 +23,7 @@ _HEALED_WITHIN_S = 30.0
 
 
 class Product:
-    """A running ``coronet up`` over a state directory."""
+    """A process of ``coronet up`` with its state directory."""
 
     def __init__(
         self, directory: Path, *options: str, program: Sequence[str] = (sys.executable, "-m", "service.cli")
@@ -92,7 +92,10 @@ class Product:
         self.ready_file.unlink(missing_ok=True)
 
     async def kill(self, *kinds: str, only: Collection[int] = ()) -> None:
-        """Kill -9 every process of these kinds (or only some) at once, and wait until others run in their places."""
+        """Kill processes of these kinds with SIGKILL at once, and wait until the supervisor has replaced them.
+
+        ``only`` are the process ids to kill; if it is empty, all processes of these kinds are killed.
+        """
         victims = list(only) or self.pids(*kinds)
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
@@ -106,7 +109,7 @@ class Product:
 
     @contextlib.asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
-        """The product's own store."""
+        """Yield a store that is connected to the product's Redis."""
         opened = open_store(Settings(redis_url=self.ready["redis_url"]))
         try:
             yield opened
@@ -114,19 +117,19 @@ class Product:
             await opened.close()
 
     def chat(self, account: int = 0) -> contextlib.AbstractAsyncContextManager[ChatClient]:
-        """A client of one of the trial accounts."""
+        """Return the context of an online client of the trial account number ``account``."""
         xmpp = self.ready["xmpp"]
         who = xmpp["accounts"][account]
         return online(who["jid"], who["password"], xmpp["host"], xmpp["port"], xmpp["bot_jid"])
 
     def published(self) -> list[PublishedEntry]:
-        """What the sample publisher has published."""
+        """Return the entries that the sample publisher has published."""
         return Journal(self.directory / "publisher" / "published.jsonl", PublishedEntry).lines()
 
 
 @contextlib.asynccontextmanager
 async def running(directory: Path, *options: str) -> AsyncIterator[Product]:
-    """Yield the product, ready; end it afterwards."""
+    """Start ``coronet up`` and yield it when it is ready; stop it afterwards."""
     product = Product(directory, *options)
     try:
         await product.start()

@@ -28,13 +28,13 @@ class Traffic:
         self._numbers = dict.fromkeys(FEEDS, 0)
 
     async def publish_once(self) -> None:
-        """One entry more in every feed."""
+        """Publish one entry in every feed."""
         for feed in FEEDS:
             self._numbers[feed] += 1
             await self.publisher.publish(tagged(feed, self._numbers[feed]), feed)
 
     async def subscribe_all(self) -> None:
-        """Everybody subscribes to everything."""
+        """Subscribe every user to every feed."""
         for person in self.people:
             for feed in FEEDS:
                 answer = await person.say(f"subscribe {self.publisher.feed_url(feed)}")
@@ -42,7 +42,7 @@ class Traffic:
                 self.subscribed.append(Subscribed(person.jid, feed, time.time()))
 
     async def last_one_leaves_a_feed(self) -> None:
-        """One person unsubscribes from one feed, acknowledged."""
+        """Unsubscribe the last user from the last feed, and record the confirmed end of the subscription."""
         person, feed = self.people[-1], FEEDS[-1]
         answer = await person.say(f"unsubscribe {self.publisher.feed_url(feed)}")
         assert "#" in answer, answer
@@ -51,18 +51,18 @@ class Traffic:
         self.subscribed.append(Subscribed(person.jid, feed, old.since_s, time.time()))
 
     def verdict(self, held: dict[str, set[int]]) -> Verdict:
-        """What the ledger says now."""
+        """Return the present result of the audit; ``held`` has the feeds of each JID according to the store."""
         published = [entry for feed in FEEDS for entry in self.publisher.published(feed)]
         received = {p.jid: [m for m in p.received if not m.thread] for p in self.people}
         return audit(published, self.subscribed, received, held)
 
     async def settle(self) -> Verdict:
-        """Publish nothing more, wait until all that is owed has arrived, and audit."""
+        """Wait until all published entries have arrived, or 45 s have passed; return the result of the audit."""
 
         async def nothing_missing() -> bool:
             return "I1" not in self.verdict({p.jid: set() for p in self.people}).broken
 
-        with contextlib.suppress(AssertionError):  # the verdict says it better
+        with contextlib.suppress(AssertionError):  # the audit reports missing entries in detail
             await until(nothing_missing, "all that is owed", within_s=45)
         async with self.product.store() as store:
             return self.verdict({p.jid: await self._held(store, p) for p in self.people})
@@ -76,7 +76,7 @@ class Traffic:
 
 @contextlib.asynccontextmanager
 async def traffic(directory: Path, *size: str) -> AsyncIterator[Traffic]:
-    """A product, its publisher and its people. ``size`` are options of ``coronet up``; default: three workers."""
+    """Run a product with a publisher and users; ``size`` are options of ``coronet up``, by default three workers."""
     options = (*(size or ("--workers", "3")), "--poll-interval", "2", "--no-sample-feeds")
     async with contextlib.AsyncExitStack() as stack:
         product = await stack.enter_async_context(running(directory / "state", *options))
@@ -94,7 +94,7 @@ async def keep_publishing(running_traffic: Traffic) -> None:
 
 @contextlib.asynccontextmanager
 async def entries_coming(running_traffic: Traffic) -> AsyncIterator[None]:
-    """Publish all the while."""
+    """Publish an entry per second in every feed while the context is open."""
     publishing = asyncio.create_task(keep_publishing(running_traffic))
     try:
         yield

@@ -6,9 +6,9 @@ from typing import Final
 from service.embedded.prosody import PrivateProsody
 
 STRANGERS: Final = "strangers.localhost"
-"""A component whose connection may speak for any name in it, as another server could."""
+"""Domain of a component whose connection may send from any address in the domain, like another server."""
 ELSEWHERE: Final = "elsewhere.example"
-"""The same, under a domain that is not the server's."""
+"""Domain of another such component, which is not a subdomain of the server's domain."""
 SECRET: Final = "a stranger's secret"
 
 
@@ -26,14 +26,14 @@ class LimitedProsody(PrivateProsody):
 
 
 class ForgetfulProsody(PrivateProsody):
-    """One that archives no messages (XEP-0313): writing its files takes longer than everything else."""
+    """A Prosody without a message archive (XEP-0313), because writing its files would dominate measurements."""
 
     def _configuration(self) -> str:
         return super()._configuration().replace('"mam", ', "")
 
 
 class ArchivingProsody(PrivateProsody):
-    """One that keeps nothing for who is away but in archives."""
+    """A Prosody that stores messages to offline accounts only in the archive (XEP-0313), not for later delivery."""
 
     def _configuration(self) -> str:
         return (
@@ -45,7 +45,7 @@ class ArchivingProsody(PrivateProsody):
 
 
 class ProsodyWithStrangers(PrivateProsody):
-    """One with two components of strangers."""
+    """A Prosody with the components ``STRANGERS`` and ``ELSEWHERE``, which act as other servers."""
 
     def _configuration(self) -> str:
         components = (f'Component "{each}"\n  component_secret = "{SECRET}"\n' for each in (STRANGERS, ELSEWHERE))

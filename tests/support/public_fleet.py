@@ -35,13 +35,13 @@ from tests.support.public_publisher import PublicPublisher, document, entity_tag
 from tests.support.waiting import until
 
 OBSERVER = "observer@localhost"
-"""A user who is subscribed to every channel, and whose outbox is the record of what is told."""
+"""A user who is subscribed to every channel, and whose outbox records all fanned-out versions."""
 
 _TOKEN = "an-api-token-for-tests"
 _CONCURRENT = 16
 _ATTEMPTS = 5
 _SETTLED = 0.02
-"""Plans whose gaps change relatively less count as unchanged."""
+"""Relative change of a planned gap between polls up to which the plan counts as unchanged."""
 
 
 class Feed(NamedTuple):
@@ -57,7 +57,7 @@ class Feed(NamedTuple):
 
 
 class PublicFleet:
-    """The running fleet, as tests use it."""
+    """The running fleet with its publisher and console."""
 
     def __init__(
         self, scratch: Path, place: Namespace, redis_url: str, environ: Mapping[str, str], store: Store
@@ -106,7 +106,7 @@ class PublicFleet:
         return program
 
     def start_worker(self, name: str) -> None:
-        """Start the worker ``w`` + number with this name; it listens at an address of its own."""
+        """Start the worker ``name`` ("w" and a number), which listens at its own address."""
         url = worker_url(name)
         argv = self._place.command(CORONET, "worker")
         self.workers[name] = self._start(
@@ -127,7 +127,7 @@ class PublicFleet:
         return False
 
     async def kill(self, name: str) -> float:
-        """Kill -9 a worker; return when (Unix s)."""
+        """Kill a worker with SIGKILL; return the time (Unix s)."""
         worker = self.workers.pop(name)
         worker.kill()
         at_s = time.time()
@@ -149,7 +149,7 @@ class PublicFleet:
         await asyncio.gather(*map(add, feeds))
 
     async def create(self, feed: Feed) -> None:
-        """Create a channel with its present content, listed so that it is not dormant until somebody subscribes."""
+        """Create a channel with its present content; it is listed, so that it is not dormant without subscribers."""
         split, now_s = urlsplit(feed.url), time.time()
         body = document(split.netloc, split.path, [])
         found = detect_changes(DetectChanges((Document(body, feed.url, {}),), b"", feed.url, "feed", now_s))
@@ -159,15 +159,16 @@ class PublicFleet:
         await self.store.channels.create(channel, snapshot, tuple(reversed(found.latest)), now_s)
 
     async def get(self, path: str) -> Any:
-        """Return the answer of the console's API to a GET request."""
+        """Return the decoded response of the console's API to a GET request."""
         async with self._api.get(f"/api/v1{path}") as answer:
             assert answer.ok, f"{path}: {answer.status} {await answer.text()}"
             return msgspec.json.decode(await answer.read())
 
     async def channels(self, feeds: Sequence[Feed]) -> dict[str, dict[str, Any]]:
-        """Return what the console's API says about these channels, by URL.
+        """Return the responses of the console's API about these channels, by URL.
 
-        An owner that is too busy to answer the console in time is asked again, ``_ATTEMPTS`` times in all.
+        If the owner of a channel does not explain its polling in time, the request is repeated, up to ``_ATTEMPTS``
+        requests in total.
         """
         limit = asyncio.Semaphore(_CONCURRENT)
 
@@ -185,9 +186,9 @@ class PublicFleet:
     async def settled(
         self, feeds: Sequence[Feed], *, every_s: float, within_s: float = 60.0
     ) -> dict[str, dict[str, Any]]:
-        """Wait until the plans of these channels stay the same for ``every_s``, at most ``within_s``.
+        """Wait, at most ``within_s``, until the planned polls of these channels are unchanged for ``every_s``.
 
-        Returns what the console's API says about them, by URL.
+        Return the responses of the console's API about these channels, by URL.
         """
         deadline_s, before_s = time.monotonic() + within_s, dict[str, float]()
         while True:
@@ -202,7 +203,7 @@ class PublicFleet:
             await asyncio.sleep(every_s)
 
     async def set_policy(self, **aims: object) -> float:
-        """Change the policy through the console's API; return when (Unix s)."""
+        """Set these fields of the fleet policy through the console's API; return the time (Unix s)."""
         async with self._api.put("/api/v1/policy", json={"aims": aims}) as answer:
             assert answer.ok, await answer.text()
         return time.time()
@@ -214,11 +215,11 @@ class PublicFleet:
         return {node["id"]: by_pid.get(node["name"].rpartition(":")[2], "") for node in nodes}
 
     async def told(self, feeds: Sequence[Feed], person: str = OBSERVER) -> list[str]:
-        """Return the titles of the entries in a person's outbox in order, repeated as often as they are there."""
+        """Return the titles of the entries in a user's outbox in order; an entry queued twice is there twice."""
         return self._titles(await self._outbox(person), await self._versions(feeds))
 
     async def audit(self, published: Mapping[Feed, Sequence[str]]) -> list[str]:
-        """Return a sentence for each subscriber of a feed who was not told each of its entries once and in order.
+        """Return a sentence for each subscriber whose outbox lacks, repeats or reorders entries of a feed.
 
         ``published`` has the titles of each feed's entries, in order.
         """

@@ -75,7 +75,7 @@ class Request(NamedTuple):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What every feed of a host answers: 200 for the feed, 0 for no answer, otherwise this status."""
+    """The HTTP status with which all feeds of a host respond; 200 sends the feed, 0 closes the connection."""
 
     host: str
     status: int
@@ -83,7 +83,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class PublicPublisher:
-    """The running program, as tests use it."""
+    """The client of the running publisher program."""
 
     def __init__(self, journal: Path, http: aiohttp.ClientSession) -> None:
         self._journal = journal
@@ -95,15 +95,15 @@ class PublicPublisher:
         return [msgspec.json.decode(line, type=Request) for line in lines]
 
     async def publish(self, url: str, title: str) -> float:
-        """Add an entry to a feed; return when (Unix s)."""
+        """Add an entry to the feed at ``url``; return the time of publication (Unix s)."""
         return await self.control("/publish", {"url": url, "title": title})
 
     async def answer(self, host: str, status: int, retry_after_s: int = 0) -> float:
-        """Change what the feeds of a host answer from now on; return when (Unix s)."""
+        """Set the HTTP status of the responses of all feeds of a host; return the time (Unix s)."""
         return await self.control("/answer", Answer(host, status, retry_after_s))
 
     async def control(self, path: str, body: object) -> float:
-        """Send a command to the control socket; return when it was carried out (Unix s)."""
+        """Send a command to the control socket; return the time of its execution (Unix s)."""
         async with self._http.post(f"http://control{path}", data=msgspec.json.encode(body)) as answer:
             answer.raise_for_status()
             return float(await answer.text())
@@ -126,7 +126,7 @@ async def public_publisher(
 
 
 class FeedServer:
-    """What the program serves."""
+    """The feeds of the publisher program, its responses, and its journal of requests."""
 
     def __init__(self, scratch: Path) -> None:
         self.titles: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -135,7 +135,7 @@ class FeedServer:
         self._answers: dict[str, Answer] = {}
 
     async def serve(self, request: web.Request) -> web.Response:
-        """Respond to a worker."""
+        """Respond to a request for a feed, and record it in the journal."""
         answer = self._answers.get(request.host, Answer(request.host, 200))
         response = (
             self.feed(request)
@@ -164,14 +164,14 @@ class FeedServer:
         return web.Response(body=body, content_type="application/rss+xml", headers=headers)
 
     async def publish(self, request: web.Request) -> web.Response:
-        """Add an entry."""
+        """Execute the control command that adds an entry; respond with the time (Unix s)."""
         asked = msgspec.json.decode(await request.read())
         host, slash, path = asked["url"].removeprefix("http://").partition("/")
         self.titles[host, slash + path].append(asked["title"])
         return web.Response(text=repr(time.time()))
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Change what a host answers."""
+        """Execute the control command that sets the responses of a host; respond with the time (Unix s)."""
         asked = msgspec.json.decode(await request.read(), type=Answer)
         self._answers[asked.host] = asked
         return web.Response(text=repr(time.time()))

@@ -57,7 +57,7 @@ class RedisCluster:
         raise OperationalError("No node of the cluster answers.")
 
     async def clear(self) -> None:
-        """Delete everything."""
+        """Delete all keys on all masters."""
         for port in await self.masters():
             await self.ask(port, "FLUSHALL")
 

@@ -17,7 +17,7 @@ _TASKS = {
     "matrices": r"cn:\{mx\}",
     "directory": r"cn:\{m",
 }
-"""The beginnings of keys by task."""
+"""Regular expressions for the beginnings of the keys of each task."""
 _TASK = re.compile("|".join(f"(?P<{task.replace(' ', '_')}>{pattern})" for task, pattern in _TASKS.items()))
 _ARGUMENT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:x..|.)")
@@ -26,7 +26,7 @@ _LONGEST_LINE = 1 << 26
 
 @dataclass
 class CommandTally:
-    """Commands by task and name, those in scripts included, and the bytes of requests by task."""
+    """Counts of commands by (task, command name), including commands in scripts, and bytes of requests by task."""
 
     commands: Counter[tuple[str, str]] = field(default_factory=Counter)
     request_bytes: Counter[str] = field(default_factory=Counter)

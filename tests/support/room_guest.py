@@ -23,20 +23,20 @@ class Guest:
         self._xmpp = client._xmpp
         self._xmpp.register_plugin("xep_0045")
         self._xmpp.register_plugin("xep_0359")
-        self._xmpp.add_event_handler("groupchat_message", self._hear)
+        self._xmpp.add_event_handler("groupchat_message", self._on_message)
 
-    def _hear(self, message: Any) -> None:
+    def _on_message(self, message: Any) -> None:
         if message["from"].bare == self.room:
             self.heard.append((message["from"].resource, message["body"]))
             self.ids[message["body"]] = message["stanza_id"]["id"]
 
     async def enter(self) -> "Guest":
-        """Come in."""
+        """Join the room."""
         await self._xmpp.plugin["xep_0045"].join_muc_wait(self._at, self.nick, maxstanzas=0, timeout=10)
         return self
 
     async def open(self, *, shows_addresses: bool = False) -> "Guest":
-        """Make the room, and be its owner; ``shows_addresses``: all there see each other's JIDs."""
+        """Create the room as its owner; with ``shows_addresses``, all occupants see each other's JIDs."""
         await self.enter()
         muc = self._xmpp.plugin["xep_0045"]
         form: Any = await muc.get_room_config(self._at)
@@ -47,16 +47,16 @@ class Guest:
         return self
 
     def say(self, text: str) -> None:
-        """Speak to all."""
+        """Send a message to all occupants."""
         self._xmpp.send_message(self._at, text, mtype="groupchat")
 
     def reply(self, told: str, text: str) -> None:
-        """Reply to a notification."""
+        """Reply to the message with the text ``told`` (XEP-0461)."""
         under = f"<reply xmlns='urn:xmpp:reply:0' id='{self.ids[told]}'/>"
         self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body>{under}</message>")
 
     def say_as(self, nick: str, text: str) -> None:
-        """Ask for another name, and speak, whatever the room says to that."""
+        """Request another nick and send a message, without waiting for the response of the room."""
         self._xmpp.send_raw(f"<presence to={quoteattr(f'{self.room}/{nick}')}/>")
         self._xmpp.send_raw(f"<message to='{self.room}' type='groupchat'><body>{text}</body></message>")
 
@@ -69,10 +69,10 @@ class Guest:
             self._xmpp.plugin["xep_0045"].invite(self._at, JID(jid))
 
     async def hears(self, words: str, *, times: int = 1) -> str:
-        """Wait until something with these words was said; return it."""
+        """Wait for ``times`` messages that contain ``words``; return the text of the newest one."""
         await until_so(lambda: len([text for _, text in self.heard if words in text]) >= times, f"{words!r} is heard")
         return next(text for _, text in reversed(self.heard) if words in text)
 
     def roster(self) -> list[str]:
-        """Who is in the room."""
+        """Return the nicks of the occupants of the room."""
         return list(self._xmpp.plugin["xep_0045"].get_roster(self._at))

@@ -13,15 +13,15 @@ from service.store.coordination.worker_requests import ErrorReply, ProbeReply, P
 from tests.support.channels import make_channel
 
 Script = Mapping[str, ProbeReply | CoronetError | None]
-"""Canonical URL → the result of a probe; None: a feed, for which a channel with one entry is created.
+"""Canonical URL → the reply to a probe; None stands for a feed, for which a channel with one entry is created.
 
-Requests for pages create page channels.
+A probe of a page always creates a page channel.
 """
 
 
 @contextlib.asynccontextmanager
 async def scripted_worker(store: Store, script: Script) -> AsyncIterator[NodeInfo]:
-    """Run the ring's only worker, which answers probes by ``script``; other URLs are unknown."""
+    """Run the only worker of the ring, which replies to probes by ``script``, and to other URLs with an error."""
     me = await store.ring.join("scripted", "", 60.0, lambda _: "0" * 40)
     answering = asyncio.create_task(_answer(store, me, script))
     try:
@@ -39,10 +39,10 @@ async def _answer(store: Store, me: NodeInfo, script: Script) -> None:
         for letter in letters:
             if letter.kind == "ask":
                 ask = msgspec.msgpack.decode(letter.payload, type=WorkerRequest)
-                await store.worker_requests.reply(ask, await _found(store, ask, script))
+                await store.worker_requests.reply(ask, await _reply_to(store, ask, script))
 
 
-async def _found(store: Store, ask: WorkerRequest, script: Script) -> WorkerReply:
+async def _reply_to(store: Store, ask: WorkerRequest, script: Script) -> WorkerReply:
     if not isinstance(ask.body, ProbeRequest):
         return ErrorReply(to_fault(NoWorker("This worker only probes.")))
     if ask.body.as_page:

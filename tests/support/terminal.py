@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 _COLUMNS: Final = 140
 _LINES: Final = 48
-"""A window large enough for a whole first chat without wrapped lines."""
+"""Height of the window, which shows a complete first chat without scrolling."""
 
 
 class Terminal:
@@ -43,13 +43,13 @@ class Terminal:
         """Wait until the screen contains ``words``, and return its text; raises AssertionError with it otherwise."""
         last = ""
 
-        async def look() -> bool:
+        async def has_words() -> bool:
             nonlocal last
             last = await self.screen()
             return words in last
 
         try:
-            await until(look, f"{words!r} on the screen", within_s=within_s)
+            await until(has_words, f"{words!r} on the screen", within_s=within_s)
         except AssertionError as error:
             raise AssertionError(f"{error}; it shows:\n{last}") from None
         return last

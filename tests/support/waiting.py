@@ -7,11 +7,14 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(look: Callable[[], Awaitable[T]], what: str, *, within_s: float = 20.0) -> T:
-    """Poll ``look`` until its result is true, and return it; raise AssertionError with ``what`` after ``within_s``."""
+async def until(condition: Callable[[], Awaitable[T]], what: str, *, within_s: float = 20.0) -> T:
+    """Await ``condition()`` repeatedly until its result is true, and return the result.
+
+    Raises AssertionError, with ``what`` as the description of the condition, after ``within_s`` seconds.
+    """
     try:
         async with asyncio.timeout(within_s):
-            while not (result := await look()):  # noqa: ASYNC110 - the event is in another process
+            while not (result := await condition()):  # noqa: ASYNC110 - the event is in another process
                 await asyncio.sleep(0.02)
             return result
     except TimeoutError:
@@ -19,9 +22,12 @@ async def until(look: Callable[[], Awaitable[T]], what: str, *, within_s: float 
 
 
 async def until_so(condition: Callable[[], object], what: str, *, within_s: float = 20.0) -> None:
-    """Poll a synchronous condition until it is true; raise AssertionError with ``what`` after ``within_s``."""
+    """Call ``condition`` repeatedly until its result is true.
 
-    async def look() -> bool:
+    Raises AssertionError, with ``what`` as the description of the condition, after ``within_s`` seconds.
+    """
+
+    async def is_true() -> bool:
         return bool(condition())
 
-    await until(look, what, within_s=within_s)
+    await until(is_true, what, within_s=within_s)

@@ -16,9 +16,10 @@ CHALLENGE = "prove-it"
 
 @dataclass
 class Hub:
-    """The hub with its requests (``asked``) and subscribers (``subscribed``: callback → form).
+    """A hub; ``asked`` has the forms of received requests, ``subscribed`` those of subscribers, by callback URL.
 
-    It grants leases of ``lease_s``. With ``denies`` it denies subscriptions; with ``silent`` it never verifies them.
+    Leases last ``lease_s`` seconds. With ``denies``, the hub denies subscriptions; with ``silent``, it does not verify
+    them.
     """
 
     url: str = ""
@@ -33,7 +34,7 @@ class Hub:
     async def open(self, port: int = 0) -> AsyncIterator[Self]:
         """Run the server; requests and subscribers persist between runs."""
         app = web.Application()
-        app.router.add_post("/", self._ask)
+        app.router.add_post("/", self._on_request)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
@@ -49,7 +50,7 @@ class Hub:
         await asyncio.gather(*self._verifying)
 
     async def push(self, body: bytes, *, secret: str = "") -> list[int]:
-        """Push to all subscribers, signed with their secrets or ``secret``; return the statuses."""
+        """Push ``body`` to all subscribers, signed with ``secret`` or else their own; return the HTTP statuses."""
         statuses = []
         async with aiohttp.ClientSession() as http:
             for callback, form in self.subscribed.items():
@@ -60,7 +61,7 @@ class Hub:
                     statuses.append(answer.status)
         return statuses
 
-    async def _ask(self, request: web.Request) -> web.Response:
+    async def _on_request(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.asked.append(form)
         if not self.silent:

@@ -19,7 +19,7 @@ from tests.support.search_quality.known_items import KnownItem
 DEPTH: Final = 10
 
 Search = Callable[[str, str, int], Awaitable[Sequence[str]]]
-"""Asks a query of a language's speaker ("" if unknown); returns up to this many ids of entries, the best first."""
+"""Function (query, language of the user or "", limit) that returns up to ``limit`` ids of entries, best first."""
 
 
 def corpus_documents(generated: int = GENERATED) -> list[Document]:

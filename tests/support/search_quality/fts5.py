@@ -20,7 +20,7 @@ _CONDITIONS: Final = {"lang": "language = ?", "site": "site = ?", "author": "aut
 class Fts5Search:
     """Entries in a table of SQLite in memory.
 
-    If ``fills_up`` is true, and fewer entries than wanted have all words, those follow that have some of them.
+    If ``fills_up`` is true and too few entries contain all words, entries that contain some of the words follow.
     """
 
     def __init__(self, documents: Sequence[Document], *, fills_up: bool = False) -> None:

@@ -43,7 +43,7 @@ class Word(NamedTuple):
 
 
 class JudgedQuery(NamedTuple):
-    """A query with what it takes to grade an entry.
+    """A query with the conditions by which entries are graded.
 
     ``language`` is the asker's language, or ``ANY_LANGUAGE``. ``required`` has the alternatives of each word that an
     entry must mention, and ``excluded`` those of each word that it must not mention. ``stories`` are patterns of
@@ -171,7 +171,7 @@ def fold(text: str) -> str:
 
 
 def _grade(query: JudgedQuery, document: Document, *, mentions: bool, hints: bool, in_title: bool) -> int:
-    """Return the grade of an entry that nothing rules out.
+    """Return the grade of an entry that no field, phrase or exclusion of the query rules out.
 
     ``mentions`` and ``in_title`` are true if the entry, or its title, has all words; ``hints`` if its title has one.
     """

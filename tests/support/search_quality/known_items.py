@@ -22,9 +22,9 @@ _WORD = re.compile(r"[^\W\d_]+")
 _MIN_CHARS: Final = 4
 _MIN_CHANGED_CHARS: Final = 5
 _FEWER_GENERATED: Final = 0.9
-"""Share of the generated entries that are used only when the others do not suffice; else they would be most."""
+"""Share of the generated entries that are used only if the other entries do not suffice, because they are so many."""
 _RAREST: Final = 8
-"""Number of an entry's rarest words of which pairs are tried."""
+"""Number of an entry's rarest words from which pairs are formed."""
 
 
 class KnownItem(NamedTuple):
