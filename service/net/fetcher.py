@@ -188,8 +188,8 @@ class Fetcher:
         The request is conditional if ``validators`` have an ETag or a date. If they have only a hash, the request is
         unconditional, but an unchanged body is recognized. ``subscribers`` is the number of subscribers that the user
         agent states. ``on_redirect`` is called with the host of each redirect before the redirect is followed.
-        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` permits only connections to public
-        addresses, even if the operator allows private networks.
+        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` refuses the networks that the operator
+        allows in addition to public addresses.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
         ``on_redirect``.
@@ -213,8 +213,8 @@ class Fetcher:
         """Send ``form`` to ``url`` by POST (WebSub §5.1); return the final response's status, which is below 400.
 
         ``on_redirect`` is called with the host of each redirect before the redirect is followed. ``public_only``
-        permits only connections to public addresses. Raises the same errors as :meth:`fetch`. The text of
-        :class:`BadStatus` quotes the beginning of the response.
+        refuses the networks that the operator allows in addition to public addresses. Raises the same errors as
+        :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
         """
         url = _canonical(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
