@@ -129,7 +129,7 @@ def host_of(url: str) -> str:
 
 @functools.lru_cache(_MAX_CACHED_HOSTS)
 def is_loopback(host: str) -> bool:
-    """Return whether ``host``, of a canonical URL, names this machine. (Requests also pass the address guard.)"""
+    """Return whether ``host``, of a canonical URL, names this machine; requests also pass the address guard."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
