@@ -1,9 +1,9 @@
 """The polling workers: nodes that run Corona's protocol, poll publishers, store versions and fan them out.
 
-- ``main``, ``node``: the program, and one node from joining the ring to losing its lease
+- ``main``, ``node``: the worker program, and one node from joining the ring to losing its lease
 - ``polling``: the schedule of polls, politeness, concurrency limits, and the polls themselves
 - ``ownership``: the versions of a node's own channels, fan-out, and registration in the directory
-- ``request_handlers``, ``url_resolver``: requests of bots and the console
+- ``request_handlers``, ``url_resolver``: handlers of the requests of bots and the console
 - ``lookup_directories``, ``key_group_balancer``: a node's part in partial lookup and in CLASH
 - ``peers``: the exchange of contents, and of messages between nodes, with other workers
 

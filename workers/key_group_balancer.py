@@ -1,8 +1,8 @@
 """The load balancer of key groups (CLASH): splits the hot key groups of a node's keyspaces, and merges cold key groups.
 
 A keyspace is balanced by the node nearest to the keyspace's id, in the same way as a channel is owned. Several such
-nodes, or none for a while, do no harm: a successor reads from the server tables which moves are unfinished, and
-continues them. :mod:`service.clash` decides on the next step; this module measures loads and executes the steps.
+nodes, or none for a while, do no harm: a successor reads the unfinished moves from the server tables, and continues
+them. :mod:`service.clash` decides on the next step; this module measures loads and executes the steps.
 """
 
 import asyncio
@@ -24,14 +24,17 @@ from service.store.subscriptions.keyspaces import LeafLoads, run_move
 from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3
-"""While no load changes, loads are measured once in this many maintenance intervals: a round reads all tables."""
+"""While no load changes, loads are measured once in this many maintenance intervals, because all tables are read."""
 _REFUSALS = (BadKey, MoveRefused, UnknownKeyspace)
 
 log = structlog.get_logger(__name__)
 
 
 class KeyGroupBalancer:
-    """Balances the keyspaces of one node: splits hot key groups, and merges cold key groups."""
+    """Balances the keyspaces of one node (CLASH): splits hot key groups, and merges cold key groups.
+
+    A keyspace is a server of the paper. It stores key groups, which are sets of keys with a common prefix.
+    """
 
     def __init__(
         self, node_id: NodeId, store: Store, limits: LoadLimits, *, interval_s: float, tasks: BackgroundTasks
@@ -52,7 +55,7 @@ class KeyGroupBalancer:
         self._intervals = 0
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """From now on, balance exactly the keyspaces of which this node is the nearest node in ``ring``."""
+        """Set the keyspaces that this node balances: those to whose ids this node is the nearest node of ``ring``."""
         keyspaces = self._store.keyspaces.map
         points = {keyspace: keyspaces.point(keyspace) for keyspace in range(keyspaces.count)}
         self._owned = tuple(
@@ -108,11 +111,10 @@ class KeyGroupBalancer:
     async def _due_steps(
         self, owned: Mapping[Keyspace, ServerTable], fleet_s: float
     ) -> tuple[dict[Keyspace, Step], Mapping[Keyspace, Mapping[KeyGroup, float]]]:
-        """Return the next step of each keyspace that needs one, and the loads of all key groups.
+        """Return the next step of each keyspace in ``owned`` that needs one, and the loads of its key groups.
 
-        The step continues an unfinished split or merge. Without an unfinished move, it begins the split or merge that
-        the keyspace's load requires. ``owned`` has the server tables of the keyspaces, and ``fleet_s`` is the fleet's
-        common time (Unix s).
+        The step continues an unfinished split or merge, or begins the split or merge that the keyspace's load requires.
+        ``owned`` has the server table of each keyspace, and ``fleet_s`` is the fleet's common time (Unix s).
         """
         right_children = {entry.right_child for table in owned.values() for entry in table.entries.values()}
         children = [child for child in right_children if child is not None and child not in owned]

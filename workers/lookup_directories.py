@@ -1,11 +1,11 @@
-"""The lookup directories in memory: partial lookup of channels, with one directory per frequently looked-up AV-pair.
+"""The lookup directories of a node: partial lookup of channels, with an in-memory directory per popular AV-pair.
 
 An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
 servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
 server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
 have changed, sends the changes to the other servers (:mod:`service.discovery.partial`), and announces the directory in
 the store. Bots and the console read the announcements and send their lookups to one server or a few
-(:mod:`service.store.directory.directory_lookups`). They report to the coordinators which pairs they look up.
+(:mod:`service.store.directory.directory_lookups`). They report the numbers of their lookups to the coordinators.
 
 When the ring changes, the new coordinators place their directories on the new servers at the next maintenance; the old
 shares answer until then. Shares are soft state, and messages about them may be lost.
@@ -46,18 +46,18 @@ from service.store.directory.directory_names import DirectoryNames
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
 MIN_LOOKUPS = 20.0
-"""Lookups, halved at each maintenance, from which on a pair has a directory. It is read about once in this time, which
-costs about as much as a search in the matrices."""
+"""Number of lookups of an AV-pair, halved at each maintenance, from which on the pair has a directory. A maintenance
+reads the directory's names, which costs about as much as a search in the matrices."""
 _MIN_LOOKUPS_TO_STAY = MIN_LOOKUPS / 4
 MAX_ENTRIES = 50_000
-"""Names of one directory; of more, the best are in it."""
+"""Largest number of names in a directory. If more names have the AV-pair, the directory has the best."""
 NAMES_PER_READING = 10_000
-"""A pair with so many names is read at every maintenance, one with twice as many at every second, and so on."""
+"""The names of a pair with so many names are read at every maintenance, twice as many at every second, and so on."""
 TARGET_DECAY = 0.98
-"""Factor by which the greatest target of former lookups decreases at each maintenance."""
+"""Factor by which the greatest target (wanted entries) of former lookups decreases at each maintenance."""
 _MAX_COUNTED_PAIRS = 1000
 _MAX_DESCRIBED = 2_000
-"""Names whose other pairs are read at once."""
+"""Largest number of names whose AV-pairs are read in one request."""
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ class _Demand(msgspec.Struct):
     former: int = 0
     """Lookups between the two last maintenances."""
     target: float = 0.0
-    """The greatest number of entries that a lookup wants; decreases slowly."""
+    """The greatest number of entries requested by one lookup; decreases slowly."""
 
 
 class _Directory(msgspec.Struct):
@@ -82,7 +82,7 @@ class _Directory(msgspec.Struct):
 
     coordinator: Coordinator
     mark: Hashable = None
-    """The mark of the names at the last reading."""
+    """A value that differs if the names have changed since the last reading."""
     total: int = 0
     """Number of all names with the pair at the last reading."""
     rounds: int = 0
@@ -94,7 +94,8 @@ class _Directory(msgspec.Struct):
 class LookupDirectories:
     """One node's shares of all directories, and the directories that this node coordinates.
 
-    The share of a node is the part of a directory's names that the node holds.
+    A directory lists the channels with an AV-pair (an attribute and its value). A share is the part of a directory that
+    one node holds.
     """
 
     def __init__(
@@ -134,27 +135,27 @@ class LookupDirectories:
         )
 
     def share(self, pair: str) -> tuple[str, ...]:
-        """Return the names that this node stores of an AV-pair's directory; empty if this node has no share of it."""
+        """Return the names in this node's share of the directory of an AV-pair; empty if this node has no share."""
         return self._shares.names(pair)
 
     def on_ring_changed(self, ring: RingView) -> None:
-        """Use the nodes of ``ring`` as servers. The present shares stay until their directories are placed again."""
+        """Set the nodes of ``ring`` as servers of all directories; shares stay until a directory is placed again."""
         self._ring = ring
         self._directories = {}
         self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
 
     def is_coordinator(self, pair: str) -> bool:
-        """Return whether this node is the nearest to an AV-pair, so that it coordinates a directory of the pair."""
+        """Return whether this node is the nearest node to an AV-pair's hash and so coordinates the pair's directory."""
         return self._coordinator_of(pair) == self._node_id
 
     def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
-        """Return up to ``limit`` names with all these AV-pairs from this node's share of the directory of a pair."""
+        """Return up to ``limit`` names with all AV-pairs ``pairs`` from this node's share of the pair ``directory``."""
         return self._shares.find(directory, pairs, limit)
 
     async def on_message(self, payload: bytes) -> None:
-        """Apply a message of another process: changes to this node's shares, or reports about directories.
+        """Apply a message of another process: updates of this node's shares, or reports about its directories.
 
-        Raises :class:`StoreUnavailable`; what is lost is repeated.
+        Raises :class:`StoreUnavailable`; coordinators repair lost updates at a later maintenance.
         """
         outgoing: list[tuple[NodeId, LetterPart]] = []
         for part in decode_letter(payload):
@@ -169,9 +170,9 @@ class LookupDirectories:
         await self._read_pairs(reread=False)
 
     async def maintain(self) -> None:
-        """Update and announce the directories that this node coordinates, and read names' pairs for its shares.
+        """Update and announce the directories that this node coordinates; read the AV-pairs of names in its shares.
 
-        Raises :class:`StoreUnavailable`; what is lost is repeated at the next maintenance.
+        Raises :class:`StoreUnavailable`; the next maintenance repeats lost updates.
         """
         self._shares.expire()
         if self._node_id not in self._ring:
@@ -184,9 +185,9 @@ class LookupDirectories:
         await self._announce()
 
     def _needed_pairs(self) -> list[str]:
-        """Return the AV-pairs whose directories this node has to coordinate.
+        """Return the AV-pairs whose directories this node has to coordinate; discard its other directories.
 
-        Remove all other coordinated directories.
+        The numbers of lookups, which determine the pairs, are halved.
         """
         for demand in self._demand.values():
             demand.lookups = demand.lookups / 2 + demand.recent
@@ -250,7 +251,7 @@ class LookupDirectories:
         ]
 
     async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
-        """Return the names of a pair; None if they have not changed, or if it is too early to read so many again.
+        """Read the names of ``pair``, whose directory is ``own``; None if unchanged, or if the next reading is not due.
 
         Raises :class:`StoreUnavailable` or :class:`CellsUnavailable`.
         """
@@ -262,13 +263,16 @@ class LookupDirectories:
         return await self._names.names_of(pair, most, own.mark if own else None)
 
     def _is_short(self, pair: str, target: int) -> bool:
-        """Return whether deletes have left this node, as a server of x entries, too few for a lookup."""
+        """Return whether this node's share has fewer than ``target`` entries because names were deleted, or is missing.
+
+        Only Fixed-x and RandomServer-x limit the entries of a share to x, so that it can become too small.
+        """
         server, own = self._shares.server(pair), self._directories[pair].coordinator
         sized = own.choice is not None and isinstance(own.choice.strategy, Fixed | RandomServer)
         return own.choice is not None and (server is None or (sized and len(server.entries) < target))
 
     def _sample(self, message: Message, strategy: Strategy) -> Message:
-        """Return a message of RandomServer-x with only x random entries, so that it is small; others as they are."""
+        """Return ``message`` with x random entries for RandomServer-x, so that it is small; otherwise unchanged."""
         if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
             return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
         return message
@@ -292,15 +296,15 @@ class LookupDirectories:
         return outgoing
 
     def _place_again(self, lost: ShareLost) -> None:
-        """Have a directory placed again at the next maintenance, because a server has missed an update."""
+        """Mark a directory for placement at the next maintenance, because a server has reported a missed update."""
         own = self._directories.get(lost.pair)
         if own is not None and lost.term == PlacementTerm(self._ring.version, own.coordinator.placed):
             own.coordinator.is_placement_due = True
 
     def _count(self, count: LookupCount) -> None:
-        """Add the lookups of an AV-pair, which a client has reported, to the demand for the pair's directory.
+        """Add the number of lookups of an AV-pair that a client has reported to the demand for the pair's directory.
 
-        A report to a node that no longer coordinates the directory is ignored.
+        The report is ignored if this node does not coordinate the directory.
         """
         if not self.is_coordinator(count.pair):
             return
@@ -310,7 +314,10 @@ class LookupDirectories:
             demand.target = max(demand.target, count.target)
 
     async def _read_pairs(self, *, reread: bool) -> None:
-        """Read the other AV-pairs of names in this node's shares, which lookups for several pairs compare."""
+        """Read all AV-pairs of names in this node's shares, so that lookups of several pairs can be answered.
+
+        ``reread`` states whether pairs that were read long ago are also read.
+        """
         wanted = self._shares.unread_names(reread=reread)
         for first in range(0, len(wanted), _MAX_DESCRIBED):
             names = wanted[first : first + _MAX_DESCRIBED]
@@ -336,7 +343,7 @@ class LookupDirectories:
         return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 
     async def _send_all(self, outgoing: Iterable[tuple[NodeId, LetterPart]]) -> None:
-        """Send updates and reports to their nodes, with one message for each node."""
+        """Send the updates and reports in ``outgoing``, pairs (node, part), with one message for each node."""
         messages: dict[NodeId, Letter] = {}
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)

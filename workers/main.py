@@ -1,4 +1,4 @@
-"""The program ``coronet worker``: it creates the parts of a worker and runs its nodes.
+"""The program ``coronet worker``, which creates the parts of a worker and runs its nodes.
 
 A node that has lost its lease joins the ring again.
 """
@@ -35,13 +35,13 @@ from workers.request_handlers import WorkerRequestHandlers
 
 _RETRY_S = 1.0
 _SLOW_NICENESS = 10
-"""Of the parser processes for costly documents: they use processor time that no other process needs."""
+"""Niceness of the parser processes for costly documents; they use processor time that no other process needs."""
 
 log = structlog.get_logger(__name__)
 
 
 class WorkerProgram(HostedProgram):
-    """The worker as a part of a process."""
+    """The worker program, which runs in a process alone or with other programs."""
 
     name = "worker"
 

@@ -1,4 +1,4 @@
-"""A node from joining the ring to losing its lease: connects :mod:`service.corona.protocol` to I/O and timers.
+"""One node, from joining the ring to losing its lease: connects :mod:`service.corona.protocol` to I/O and timers.
 
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
@@ -66,7 +66,7 @@ from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
 _MATRIX_UPKEEP_INTERVAL_S = 3.0
-"""How often the matrices of the directory are adapted to their load, which can rise within seconds."""
+"""Interval at which the matrices of the directory are adapted to their load, which can rise within seconds."""
 
 log = structlog.get_logger(__name__)
 
@@ -114,7 +114,7 @@ class Node:
         self._inbox_cursor = self._trimmed_cursor = "0"
         self._bounds = BoundsSnapshot()
         self._fraction = from_hex(info.id) / (1 << BITS)
-        """Where the node is in the space of ids, from 0 to 1."""
+        """The position of this node in the id space, from 0 to 1."""
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks = tasks = BackgroundTasks()
         settings = context.settings
@@ -175,7 +175,7 @@ class Node:
         """Poll channels, own channels and handle requests until the lease is lost; then raise :class:`LeaseLost`."""
         scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         try:
-            # Before this node owns any channel, so that none is polled against an admin's bounds and blocks.
+            # Before this node owns any channel, so that an admin's bounds and blocks apply to all polls.
             await run_logged(self._load_objective())
             await run_logged(self._send_heartbeat())
             self._tasks.start(self._end_on_error(self._read_inbox))
@@ -204,16 +204,16 @@ class Node:
             await self._tasks.cancel()
 
     def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Subscribe, in the background, to a channel at the WebSub hubs that its document names.
+        """Subscribe in the background to a channel at ``hubs``, the WebSub hubs that its document names.
 
         ``topic`` is the document's own URL as the document states it.
         """
         self._tasks.start(self._context.hubs.on_hubs_found(channel_id, hubs, topic))
 
     async def _repeat(self, function: Callable[[], Coroutine[Any, Any, object]], interval_s: float) -> None:
-        """Call ``function`` at ticks about every ``interval_s`` seconds; 0.0 stands for each tick."""
+        """Call ``function`` about every ``interval_s`` seconds, at ticks of the process timer; 0.0 means each tick."""
         timer = self._context.timer
-        # The same task of all nodes of a process at once would delay polls.
+        # If all nodes of a process ran the same task at once, polls would be delayed.
         delay_s = self._fraction * timer.interval_s if self._context.settings.nodes_per_worker > 1 else 0.0
         while True:
             await timer.sleep(interval_s)
@@ -270,7 +270,7 @@ class Node:
             self._trimmed_cursor = cursor
 
     async def _record_poll_rates(self) -> None:
-        """Store the poll rates of channels that have changed, a limited number at a time to not delay polls."""
+        """Store the poll rates that have changed, of a limited number of channels, so that polls are not delayed."""
         plans, fleet_s = self.protocol.plans, self.clock.wall_s()
         self._by_level.set({str(level): count for level, count in plans.count_by_level().items()})
         self._by_constraint.set({each.value: count for each, count in plans.count_by_constraint(fleet_s).items()})
@@ -309,11 +309,11 @@ class Node:
             await self._on_events(*events)
 
     async def _send_directory_messages(self, messages: Sequence[tuple[NodeId, bytes]]) -> None:
-        letters = [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
-        await self._store.node_inboxes.send(self._context.peers.messages.post(letters))
+        inbox_messages = [(node, InboxMessage("share", self.info.id, payload)) for node, payload in messages]
+        await self._store.node_inboxes.send(self._context.peers.messages.post(inbox_messages))
 
     async def _invite_helpers(self, channel_id: ChannelId, count: int) -> None:
-        """Ask up to ``count`` other workers to help with the fan-out of a channel."""
+        """Send requests to help with the fan-out of a channel to up to ``count`` other workers."""
         message = InboxMessage("fanout", self.info.id, channel_id.encode())
         helpers = choose_helpers(self.ring, channel_id, self.info, count)
         await self._store.node_inboxes.send([(node_id, message) for node_id in helpers])
@@ -355,7 +355,7 @@ class Node:
             )
 
     def _post(self, sends: Sequence[Send]) -> list[tuple[NodeId, InboxMessage]]:
-        """Deliver messages of the protocol in the background; return those to be sent to the inboxes."""
+        """Send the protocol's messages in the background; return the messages that have to be sent to node inboxes."""
         soft: list[tuple[NodeId, InboxMessage]] = []
         urgent: list[tuple[NodeId, InboxMessage]] = []
         for send in sends:
@@ -366,5 +366,5 @@ class Node:
 
 
 def _channel_of(message: InboxMessage) -> ChannelId:
-    """Return the channel's id in a message that contains nothing else; a malformed one is an id of no channel."""
+    """Return the channel id that is the payload of ``message``; a malformed payload becomes an id of no channel."""
     return message.payload.decode(errors="replace")

@@ -77,7 +77,7 @@ class WorkerRequestHandlers:
         self._resolutions = create_resolution_cache()
 
     async def handle(self, node: Node, message: InboxMessage) -> None:
-        """Handle a request and send the reply, unless the sender no longer waits for the reply.
+        """Handle the request in ``message`` for ``node`` and send the reply, unless the sender no longer waits for it.
 
         Errors are sent as replies.
         """
@@ -90,14 +90,14 @@ class WorkerRequestHandlers:
             return
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                reply = await self._answer(node, request)
+                reply = await self._dispatch(node, request)
         except TimeoutError:
             reply = ErrorReply(to_fault(NoWorker(f"The worker was not done within {_TIMEOUT_S:g} s. Try again later.")))
         except CoronetError as error:
             reply = ErrorReply(to_fault(error))
         await self._store.worker_requests.reply(request, reply)
 
-    async def _answer(self, node: Node, request: WorkerRequest) -> WorkerReply:
+    async def _dispatch(self, node: Node, request: WorkerRequest) -> WorkerReply:
         reply: WorkerReply
         match request.body:
             case ProbeRequest() as probe:
@@ -129,7 +129,7 @@ class WorkerRequestHandlers:
         return PollReply(result)
 
     async def _report_progress(self, request: WorkerRequest, work: Awaitable[_T]) -> _T:
-        """Return the result of ``work``, and send the steps that it traces to the sender of the request."""
+        """Await ``work`` and return its result; send each step that it traces to the sender of ``request``."""
         began_s, steps = time.monotonic(), asyncio.Queue[ProgressReply | None]()
 
         async def send_steps() -> None:
@@ -145,7 +145,7 @@ class WorkerRequestHandlers:
             await sender
 
     async def _read_outline(self, url: str) -> OpmlDocument:
-        """Return the feeds in the outline (OPML) at a URL, fetched and parsed now."""
+        """Fetch the outline (OPML) at ``url``, parse it, and return its feeds."""
         channel = Channel(urls.channel_id(url), url)
 
         async def load() -> bytes:
@@ -159,7 +159,7 @@ class WorkerRequestHandlers:
         return outline
 
     async def _show_content(self, node: Node, channel_id: ChannelId) -> WorkerReply:
-        """Return a channel's latest entries, and where they were found (cache, other worker, store or publisher)."""
+        """Return a channel's latest entries and their source (cache, another worker, store or publisher)."""
         (state,) = await self._store.channels.states([channel_id])
         if state is None:
             raise NotSubscribed(_NO_CHANNEL)

@@ -1,4 +1,4 @@
-"""Resolution of a new URL: to a feed, to the feeds to which its page links, or to the page itself."""
+"""The resolver of new URLs: to a feed, to the feeds to which a page links, or to the page itself."""
 
 import asyncio
 import contextlib
@@ -40,12 +40,12 @@ _SECOND_FETCH_DELAY_S = 1.5
 
 _FETCHED_BY_S = 6.5
 _PARSED_BY_S = 8.5
-"""By when, from the start of a probe, all documents are fetched, and parsed: a user waits."""
+"""Deadlines for fetching and for parsing all documents, in seconds after the start of a probe, while a user waits."""
 _MIN_FETCH_TIMEOUT_S = 1.0
 _TLS_TIMEOUT_S = 2.0
 
 _MAX_CACHED: Final = 16
-"""The baseline of a large page may be as large as the page."""
+"""Largest number of cached results; small, because the baseline of a page may be as large as the page."""
 _CACHE_TTL_S: Final = 600.0
 
 
@@ -53,8 +53,8 @@ class ResolvedUrl(msgspec.Struct, frozen=True):
     """The channel at a URL.
 
     ``fetched`` is the response of the publisher without the body, and ``findings`` are the parser's results; both are
-    None if the channel is polled already. ``exists`` states whether the channel exists, though dormant. ``discovered``
-    states that the feed was found through another URL.
+    None if the channel is polled already. ``exists`` states that the channel exists, though it may be dormant.
+    ``discovered`` states that the feed was found through another URL.
     """
 
     channel: Channel
@@ -86,7 +86,7 @@ class _Page(NamedTuple):
 
 
 class UrlResolver:
-    """The resolution of one URL, on behalf of the node that received the request."""
+    """Resolves one URL to a channel, on behalf of the node that received the request."""
 
     def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:
         """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes."""
@@ -101,12 +101,13 @@ class UrlResolver:
         self._has_slot = False
 
     async def probe(self, request: ProbeRequest) -> ProbeReply:
-        """Return the channel at a URL: a feed, or the page itself if the request asks for the page.
+        """Return the channel at the URL in ``request``: a feed, or with ``request.as_page`` the page itself.
 
-        With ``request.keep``, the channel is created if necessary and polled from then on. Otherwise no channel is
-        created or woken up, and the result is cached, so that a repeated request with ``keep`` can use it.
+        If no single feed is found, the reply offers several feeds or the page instead. With ``request.keep``, the
+        channel is created if necessary and polled from then on. Otherwise no channel is created or woken up, and the
+        result is cached, so that a repeated request with ``keep`` can use it.
 
-        Raises the errors that the user is shown.
+        Raises errors with a text for the user.
         """
         key = request.url, request.as_page
         cached = self._cache.pop(key, None) if request.keep else None
@@ -120,7 +121,7 @@ class UrlResolver:
                     else self._resolve(request.url)
                 )
         except LimitReached:
-            # A known channel can be subscribed to all the same: it wakes up with its next poll.
+            # A user can subscribe to a known channel without a request: its next poll wakes it up.
             known = await self._store.channels.resolve(channel_id(request.url))
             if known is None or (request.as_page and known.kind != "page"):
                 raise
@@ -130,16 +131,16 @@ class UrlResolver:
         return await (self._keep(found) if request.keep else self._preview(found, key))
 
     async def _keep(self, found: ResolvedUrl) -> ProbeReply:
-        """Create the channel or wake it up if necessary, and return it with its latest entries."""
+        """Create the channel in ``found``, or wake it up if it is dormant; return it with its latest entries."""
         if found.fetched is not None and found.findings is not None:
             await self._create_or_wake(found.channel, found.fetched, found.findings, exists=found.exists)
-        # Owned from now on, so that polls have begun by the time the user subscribes.
+        # The channel has an owner from now on, so that polls have begun by the time the user subscribes.
         await self._node.owner.expect_subscribers(found.channel.id)
         latest = await self._store.channels.latest(found.channel.id, _MAX_LATEST)
         return ProbeReply(await self._store.channels.get(found.channel.id), latest, discovered=found.discovered)
 
     async def _preview(self, found: ResolvedUrl, key: tuple[str, bool]) -> ProbeReply:
-        """Return the channel with its latest entries; cache a channel that does not exist under ``key``."""
+        """Return the channel in ``found`` with its latest entries; cache it under ``key`` if it does not exist yet."""
         channel, findings = found.channel, found.findings
         if findings is None:
             latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
@@ -158,9 +159,9 @@ class UrlResolver:
         return self._began_s + by_s - time.monotonic()
 
     async def _resolve(self, url: str) -> ResolvedUrl | ProbeReply:
-        """Return the feed at a URL, or a feed to which the page there links, or a feed at a common URL of the site.
+        """Return the feed at ``url``, or the feed to which the page links, or a feed at a common URL of the site.
 
-        If the page links to several feeds, the user chooses; if no feed is found, the page itself is offered.
+        If the page links to several feeds, they are returned as choices. If no feed is found, the page is offered.
         """
         page = await self._resolve_feed(url)
         if isinstance(page, ResolvedUrl):
@@ -175,7 +176,7 @@ class UrlResolver:
                     # Errors at a guessed URL are of no interest to the user.
                     with contextlib.suppress(PublisherError, UserError):
                         return await self._resolve_discovered(likely)
-        # Raises the error that watching the page would end with, if it cannot be watched.
+        # If the page cannot be watched, this raises the error.
         await self._detect_changes((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
         return ProbeReply(page=True)
 
@@ -190,7 +191,7 @@ class UrlResolver:
         return msgspec.structs.replace(feed, discovered=True)
 
     async def _resolve_feed(self, url: str) -> ResolvedUrl | _Page:
-        """Return the feed at exactly this URL, or the page if there is a page instead of a feed."""
+        """Return the feed at ``url``, or the page if the document is a page."""
         state, baseline = await self._load(url)
         if state is not None and not state.channel.dormant:
             return ResolvedUrl(state.channel)
@@ -210,9 +211,9 @@ class UrlResolver:
         return _resolved(channel, fetched, findings, state)
 
     async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> ResolvedUrl | None:
-        """Return the same feed at the https URL; ``plain`` is the channel at the http URL.
+        """Return the channel at the https URL if it has the same feed as ``plain``, the channel at the http URL.
 
-        The result is None unless both URLs have the same feed. ``findings`` are the parser's results for the http URL.
+        Otherwise return None. ``findings`` are the parser's results for the http URL.
         """
         url = https_variant(plain.url)
         if not url:
@@ -232,7 +233,7 @@ class UrlResolver:
         return None
 
     async def _resolve_page(self, url: str, *, afresh: bool) -> ResolvedUrl:
-        """Return the page at a URL.
+        """Return the channel that watches the page at ``url``.
 
         A page without a channel is fetched twice, to learn which lines change by themselves (clocks, ads). If
         ``afresh``, an existing channel is used only if it is active and has exactly this URL.
@@ -282,7 +283,7 @@ class UrlResolver:
         return fetched
 
     async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
-        """Return the state of the channel at a URL, and its baseline: the state with which polls compare documents.
+        """Return the stored state of the channel at ``url``, and its baseline, by which changes are detected.
 
         If the channel has moved, the state and the baseline of the new channel are returned. The state is None if there
         is no channel.
@@ -337,7 +338,7 @@ class UrlResolver:
         await channels.finish_joining(channel.id, channel.id)
 
     async def _wake(self, channel: Channel, fetched: FetchResult, findings: DetectionResult) -> None:
-        """Wake up a dormant channel; entries that appeared while it was dormant are not sent to anybody.
+        """Wake up a dormant channel without notifying subscribers of the entries that appeared while it was dormant.
 
         ``fetched`` is the response at its URL, and ``findings`` are the parser's results.
         """

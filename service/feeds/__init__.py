@@ -1,4 +1,4 @@
-"""Feeds and pages: from the bytes that a publisher sends to the changes that subscribers have not seen.
+"""The parsing of feeds and web pages, and the detection of changes in them: from bytes to new and edited entries.
 
 This package uses no network and no store. Except for the modules in ``sandbox`` that manage processes, its modules are
 pure: they do no I/O, and the time is an argument. Parsing loads feedparser and lxml, and can take minutes for crafted
@@ -9,12 +9,12 @@ its limits.
 - ``change_detection`` handles the requests to a parser process.
 - ``parse`` turns bytes into a ParsedFeed. It calls ``parsing.json_feed`` for JSON; for XML it calls
   ``parsing.fast_parser``, or ``parsing.feedparser_adapter`` where ``fast_parser`` does not apply.
-- ``entries``: ``entry_identity`` detects the new and edited entries of a feed; ``version_parts`` divides a version into
-  the parts that are delivered separately.
+- ``entries``: ``entry_identity`` detects the new and edited entries of a feed; ``version_parts`` divides a version (a
+  numbered set of changes) into the parts that are delivered separately.
 - ``pages``: ``content_extraction`` turns bytes into the lines of a page's main content, ``page_change_detection``
   compares them with earlier lines, and ``feed_autodiscovery`` finds the feeds to which a page links.
 - ``urls``: canonical URLs, by which channels are identified. ``feed_url_guesses``: probable feeds of a page.
 - ``opml``, ``opml_parser``: subscription lists.
-- ``polling_hints``: the earliest next poll by the publisher's hints. ``channel_health``, ``outage_detector``:
-  conclusions from failures of polls. ``websub``: the subscription of a channel at a hub.
+- ``polling_hints``: the earliest time of the next poll by the publisher's hints. ``channel_health``,
+  ``outage_detector``: conclusions from failed polls. ``websub``: the subscription of a channel at a hub.
 """

@@ -1,4 +1,4 @@
-"""The functions that a parser process executes, which detect a channel's changes or parse an unknown document.
+"""The request handlers of a parser process: change detection in a channel, and parsing of an unknown document.
 
 The *baseline* of a channel is the encoded state by which its changes are detected: an ``entry_identity.IdentityState``
 for a feed, a ``page_change_detection.PageState`` for a page. A baseline that cannot be decoded, because another version
@@ -21,9 +21,9 @@ from service.model import Change, Entry, FeedLink, ParsedFeed
 
 
 def detect_changes(request: DetectChanges) -> DetectionResult:
-    """Return the changes that the documents of a channel show, and the channel's next baseline.
+    """Compare the documents of a channel with its baseline; return the changes and the channel's next baseline.
 
-    Raises subclasses of :class:`FeedError`.
+    A baseline is the encoded state by which changes are detected. Raises subclasses of :class:`FeedError`.
     """
     return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
 
@@ -86,7 +86,7 @@ _State = TypeVar("_State", IdentityState, PageState)
 
 
 def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
-    """Return the state of type ``kind`` in ``baseline``; None if it is empty or cannot be decoded by this version."""
+    """Decode ``baseline`` as a state of type ``kind``; return None if it is empty or was encoded by another version."""
     try:
         return msgspec.msgpack.decode(baseline, type=kind) if baseline else None
     except msgspec.DecodeError:
@@ -94,9 +94,9 @@ def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
 
 
 def parse_document(request: ParseDocument) -> ParsedDocument:
-    """Return the feed in a document, or the page with the feeds to which it links.
+    """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
 
-    If the request has a selector, any document is treated as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`,
+    If the request has a CSS selector, any document is parsed as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`,
     :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is neither a feed nor a page.
     """
     document = request.document

@@ -21,7 +21,8 @@ PERMANENT_AFTER_S = DAY_S
 """A permanent redirect or a 410 status is accepted after this many successive polls over this time."""
 DEAD_AFTER_S = 30 * DAY_S
 DEAD_POLLS = 30
-"""Any other failure makes a channel dead after this time; the number of polls excludes an outage of the fleet."""
+"""A channel with any other failure is dead after this time and this number of polls. The number is required because a
+fleet that was stopped for that time has polled only before and after."""
 QUARANTINE_POLLS = 3
 FIRST_BACKOFF_S = 900.0
 LONGEST_BACKOFF_S = DAY_S
@@ -58,11 +59,10 @@ class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel after a poll with ``symptom``.
 
     ``condition`` is the kind of the last notice that was sent to subscribers. ``backoff_s`` is the shortest interval
-    between polls while they fail, in seconds, up to ``LONGEST_BACKOFF_S``. It is the time for which the polls have been
-    failing: a channel that has failed for an hour is polled an hour later, so it is noticed that it works again after
-    at most twice the time of its failure. The time between two failed polls counts at most as much as the time before
-    them, or ``FIRST_BACKOFF_S``, because the channel may have worked in between. It does not count while failures may
-    be the fault of this node's network.
+    between polls while they fail, in seconds: the time for which polls have failed so far, at most
+    ``LONGEST_BACKOFF_S``. A recovery is therefore detected after at most twice the duration of the failure. Each
+    interval between two failed polls adds at most the time so far, or ``FIRST_BACKOFF_S`` if that is longer, because
+    the channel may have worked in between. Failures that this node's network may have caused add nothing.
     """
 
     symptom: str
@@ -72,7 +72,7 @@ class ChannelHealth(msgspec.Struct, frozen=True):
 
 
 class PollReport(msgspec.Struct, frozen=True):
-    """The result of a poll and its symptom, for the store.
+    """The result of a poll and its symptom (see :func:`symptom_of`), for the store.
 
     ``symptom`` is None while this node's network may have caused the failure. If the failure is attributed to the
     publisher later, the same result is reported again with its symptom and with ``is_repeat``.
@@ -84,7 +84,7 @@ class PollReport(msgspec.Struct, frozen=True):
 
 
 def symptom_of(url: str, result: PollResult, permanent_url: str = "") -> str:
-    """Return the symptom in the result of a poll of the channel ``url``.
+    """Return the symptom of the channel ``url``: the class of the ``result`` of a poll.
 
     ``permanent_url`` (canonical) is the target of the permanent redirects at the beginning of the redirect chain; ""
     means that there were none. If the channel watches a part of a page, its selector is kept in the new URL.
@@ -105,15 +105,15 @@ def is_success(result: PollResult) -> bool:
 
 
 def is_healthy(symptom: str) -> bool:
-    """Return whether the symptom is that of a successful poll, redirected or not."""
+    """Return whether ``symptom`` is that of a successful poll, redirected or not."""
     return symptom == HEALTHY or symptom.startswith(MOVED_PREFIX)
 
 
 def diagnose(health: ChannelHealth, pollers: int, reason: str) -> Notice | None:
-    """Return the notice to send to subscribers; None if no notice is due.
+    """Return the notice to send to a channel's subscribers, for example that it is dead; None if no notice is due.
 
-    No notice is due without enough evidence, or if the notice was sent before. ``pollers`` is the number of nodes that
-    poll the channel. ``reason`` describes the last poll's result in a sentence.
+    A notice needs enough evidence and is sent once. ``pollers`` is the number of nodes that poll the channel.
+    ``reason`` describes the last poll's result in a sentence.
     """
     if health.condition and is_healthy(health.symptom):
         return Notice("back")

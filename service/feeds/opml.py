@@ -36,7 +36,7 @@ class OpmlDocument(msgspec.Struct, frozen=True):
 
 
 def write(title: str, feeds: Iterable[OpmlSubscription]) -> bytes:
-    """Return the subscriptions as an OPML 2.0 document with this title.
+    """Return the subscriptions ``feeds`` as an OPML 2.0 document with the title ``title``.
 
     The subscriptions without a tag are first, followed by one folder for each tag. A subscription with several tags is
     in several folders; the parser merges them.

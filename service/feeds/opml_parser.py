@@ -37,7 +37,7 @@ class _LimitReached(Exception):
 
 
 def parse(body: bytes) -> OpmlDocument:
-    """Return the feeds in an OPML file. Raises :class:`UserError` for a file that is not OPML."""
+    """Parse an OPML file; return its feeds and its problems. Raises :class:`UserError` for a file that is not OPML."""
     text = decode_document(body, "")
     if _ENTITY.search(text):
         raise UserError("The file declares entities of its own, which OPML has no use for. It is not read.")
@@ -60,9 +60,9 @@ class _OutlineCollector:
         self._folders: list[str] = []
 
     def collect(self, text: str) -> None:
-        """Parse the text of the file, which declares no entities. Raises :class:`UserError` if it is not OPML."""
+        """Parse ``text``, a file that declares no entities. Raises :class:`UserError` if the file is not OPML."""
         parser = etree.XMLParser(
-            target=self,  # type: ignore[arg-type]  # lxml asks for less than its stubs say
+            target=self,  # type: ignore[arg-type]  # lxml requires fewer methods than its stubs declare
             encoding="utf-8",  # whatever the file declares
             recover=True,
             load_dtd=False,

@@ -2,7 +2,8 @@
 
 If several hosts begin to fail in succession and no host responds in between, this node's network is down. Therefore a
 failure that a network outage may have caused is held back until another poll gets a response. If none of these hosts
-has ever responded to this node, the hosts may as well be dead. Such an outage is assumed for an hour at most.
+has ever responded to this node, the hosts themselves may be dead instead. Such an outage is assumed for at most an
+hour.
 """
 
 from collections import deque
@@ -46,10 +47,10 @@ class OutageDetector:
         self._recovered_s = float("-inf")
 
     def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
-        """Record the result of a poll; yield the results for which the publishers are now known to be responsible.
+        """Record the ``result`` of a poll of ``channel``; yield the results that are now attributed to publishers.
 
-        The yielded results can be the result of this poll and results of earlier polls. Failures during an outage of
-        this node's network are never yielded.
+        Yields pairs (channel, result): earlier failures that were held back, and this poll. Failures during an outage
+        of this node's network are never yielded.
         """
         if result.outcome in _AMBIGUOUS_OUTCOMES:
             yield from self.expire(result.at_s)
@@ -67,7 +68,7 @@ class OutageDetector:
         yield channel, result
 
     def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
-        """Yield the failures that have been held back for the maximum time; ``now_s`` is the Unix time."""
+        """Remove and yield the failures that were held back for ``ATTRIBUTION_TIMEOUT_S`` at ``now_s`` (Unix s)."""
         while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
             yield self._pending.popleft()
 

@@ -24,9 +24,9 @@ _PROLOG = re.compile(
 
 
 def root_element(text: str) -> str | None:
-    """Return the local name of the document's root element in lower case.
+    """Return the local name of the root element of the document ``text``, in lower case.
 
-    The result is ``{`` for JSON, "" for other text, and None for an empty text.
+    The result is ``{`` for JSON, "" for text without a root element, and None for an empty text.
     """
     prolog = _PROLOG.match(text)
     place = prolog.end() if prolog else 0
@@ -44,11 +44,12 @@ _JUNK_CHARS = 64 * 1024
 
 
 def parse(body: bytes, *, url: str, headers: Mapping[str, str], previous: PreviousDocument | None = None) -> ParsedFeed:
-    """Return the feed in ``body``, which was fetched from ``url`` with these response headers.
+    """Return the feed in ``body``, which was fetched from ``url`` with the response headers ``headers``.
 
     Links are absolute, texts are truncated, and implausible dates are None. Of more than 500 entries, the newest are
-    returned. If ``previous`` is given, the result has element hashes, and entries that are unchanged since that
-    document may be left out. Raises :class:`EmptyBody`, :class:`NotAFeed`, :class:`ListOfFeeds` or :class:`BrokenFeed`.
+    returned. If the channel's ``previous`` document is given, the result has a hash of each entry's XML element, and
+    entries that are unchanged since that document may be left out. Raises :class:`EmptyBody`, :class:`NotAFeed`,
+    :class:`ListOfFeeds` or :class:`BrokenFeed`.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     text = decode_document(body, lowered.get("content-type", ""))

@@ -74,15 +74,15 @@ def shortest_interval_s(hints: PollingHints) -> float:
 
 
 def skipped_s(hints: PollingHints, now_s: float) -> float:
-    """Return the seconds from ``now_s`` (Unix s) until the end of skipped hours and days; 0.0 outside of them."""
+    """Return the seconds from ``now_s`` (Unix s) until ``hints`` allow polls by hour and day; 0.0 if they do now."""
     return _end_of_skips(now_s, hints) - now_s
 
 
 def with_freshness(hints: PollingHints, headers: Mapping[str, str], now_s: float) -> PollingHints:
-    """Return the hints with the freshness lifetime that a response's headers state at ``now_s`` (Unix s).
+    """Return ``hints`` with ``max_age_s`` set to the freshness lifetime in a response's ``headers`` (RFC 9111 §4.2).
 
-    ``headers`` have lower-case names. Without a statement, the hints keep the lifetime of the last response, as a cache
-    does (RFC 9111 §4.3.4).
+    The header names are in lower case, and ``now_s`` is the Unix time. If the headers state no lifetime, the hints keep
+    that of the last response, as in a cache (RFC 9111 §4.3.4).
     """
     lifetime = _lifetime(headers, now_s)
     return hints if lifetime is None else replace(hints, max_age_s=lifetime[1] if lifetime[1] > 0 else None)

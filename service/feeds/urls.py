@@ -66,7 +66,7 @@ def canonical_url(text: str) -> str:
 
 
 def redirect_target(base: str, location: str) -> str:
-    """Return the absolute URL that a redirect from ``base`` to ``location`` leads to, validated like any other.
+    """Return the absolute, validated target of a redirect from ``base`` with the Location header ``location``.
 
     Tracking parameters are kept, because a publisher that redirects to a URL with them would redirect forever.
     Raises :class:`BadUrl`.
@@ -129,7 +129,7 @@ def host_of(url: str) -> str:
 
 @functools.lru_cache(_MAX_CACHED_HOSTS)
 def is_loopback(host: str) -> bool:
-    """Return whether the host of a canonical URL is this machine. The address guard, not this, decides on requests."""
+    """Return whether ``host``, of a canonical URL, names this machine; requests also pass the address guard."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -50,11 +50,11 @@ class HubTopic(msgspec.Struct, frozen=True):
 class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
     """A channel's subscription at a hub. Times are Unix seconds.
 
-    The hub signs its requests with ``secret``, and sends them to a callback URL that contains ``token``; both are known
-    only to this service and the hub. ``since_s`` is the time of the change to ``status`` or of the last request.
-    ``lease_until_s`` is the end of the subscription that the hub has granted; 0 means that there is none. ``failures``
-    is the number of requests that the hub did not verify. ``next_target`` is the hub to subscribe at after this
-    subscription has ended.
+    ``target`` is the hub and the topic. The hub signs its requests with ``secret``, and sends them to a callback URL
+    that contains ``token``; both are known only to this service and the hub. ``since_s`` is the time of the change to
+    ``status`` or of the last request. ``lease_until_s`` is the end of the subscription that the hub has granted; 0
+    means that there is none. ``failures`` is the number of requests that the hub did not verify. ``next_target`` is the
+    hub at which a new subscription begins after this one has ended.
     """
 
     target: HubTopic
@@ -221,7 +221,7 @@ def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubT
 
 
 def _lease_s(lease_seconds: str) -> float:
-    """Return the length of the subscription that the hub has granted, limited to 10 minutes to 30 days.
+    """Return the length in seconds of the subscription that the hub has granted, from 10 minutes to 30 days.
 
     If ``lease_seconds`` is invalid, the requested length is assumed.
     """

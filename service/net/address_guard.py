@@ -1,8 +1,8 @@
 """The address guard against server-side request forgery: the addresses and ports that a socket may connect to.
 
-No connection is made to an address that is not public, unless the operator allows it (guarantee I6). An operator can
-allow networks of their own; link-local addresses and those of clouds' metadata services only by a network that lies
-within these ranges; loopback and addresses that stand for others (NAT64, 6to4, Teredo) not at all.
+No connection is made to an address that is not public, unless the operator allows its network (guarantee I6). A
+link-local address, or the address of a cloud's metadata service, is allowed only by a network that lies within these
+ranges. Loopback and addresses that stand for others (NAT64, 6to4, Teredo) cannot be allowed.
 
 ``ipaddress.is_global`` alone permits multicast, NAT64, 6to4 and some special-purpose ranges (RFC 6890 and the IANA
 registries), so these are listed here.
@@ -50,7 +50,7 @@ _NEVER_ALLOWED = _networks(
     "2002::/16",
     "ff00::/8",
 )
-_ALLOWED_BY_OWN_NAME = _networks(
+_ALLOWED_EXPLICITLY = _networks(  # only by a network that lies within one of these
     "169.254.0.0/16",  # link-local, with the metadata service of most clouds
     "fe80::/10",
     "100.100.100.200/32",  # metadata services of other clouds
@@ -62,7 +62,7 @@ _ALLOWED_BY_OWN_NAME = _networks(
 
 
 def check_allowed_network(network: Network) -> Network:
-    """Return a network that the operator allows; raise ``ValueError`` if no address of it can be allowed."""
+    """Return ``network``, which an operator wants to allow; raise ``ValueError`` if it cannot be allowed."""
     if _contains(_NEVER_ALLOWED, network):
         raise ValueError(
             f"{network} cannot be allowed: it is loopback, multicast, or stands for other addresses. "
@@ -73,28 +73,27 @@ def check_allowed_network(network: Network) -> Network:
 
 @functools.lru_cache(_MAX_CACHED_ADDRESSES)
 def is_public(address: str) -> bool:
-    """Return whether ``address``, an IP address that may have a scope id, is that of a public host."""
+    """Return whether the IP address ``address``, which may have a scope id, is public."""
     ip = _unmapped(address)
     is_unicast = ip.version == 4 or ip in _GLOBAL_UNICAST  # noqa: PLR2004 - the version of IP
     return is_unicast and ip.is_global and not any(ip in network for network in _REFUSED)
 
 
 def is_internal(address: str) -> bool:
-    """Return whether ``address``, an IP address, is neither public nor loopback; "" (an unknown address) is not."""
+    """Return whether the IP address ``address`` is neither public nor loopback; False for "" (an unknown address)."""
     return bool(address) and not is_public(address) and not _unmapped(address).is_loopback
 
 
 def _is_allowed(address: str, allowed_networks: Collection[Network]) -> bool:
-    """Return whether one of ``allowed_networks`` allows an address that is not public.
+    """Return whether one of ``allowed_networks`` allows ``address``, which is not public.
 
-    A network that is larger than a range of link-local or metadata addresses does not allow the addresses of this
-    range.
+    Link-local addresses and those of metadata services are allowed only by a network within their ranges.
     """
     ip = _unmapped(address)
     networks = [network for network in allowed_networks if ip in network]
     if not networks or any(ip in network for network in _NEVER_ALLOWED):
         return False
-    special = [network for network in _ALLOWED_BY_OWN_NAME if ip in network]
+    special = [network for network in _ALLOWED_EXPLICITLY if ip in network]
     return not special or any(_contains(special, network) for network in networks)
 
 
@@ -123,7 +122,7 @@ class SocketRefused(OSError):
         self.reason = reason
 
     def as_error(self, host: str) -> AddressRefused:
-        """Return the error that Coronet reports for a refused request to ``host``."""
+        """Return the error to raise for a request to ``host`` that was refused."""
         return AddressRefused(self.reason if self.reason.startswith(f"{host} ") else f"{host}: {self.reason}")
 
 

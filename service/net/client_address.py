@@ -68,15 +68,16 @@ def find_client(
 
 
 def is_in_networks(address: str, networks: Iterable[Network]) -> bool:
-    """Return whether an address is in one of the networks; "" and an invalid address are in none."""
+    """Return whether ``address`` is in one of ``networks``; False for "" and for an invalid address."""
     ip = _parse(address)
     return ip is not None and any(ip in network for network in networks)
 
 
 def network_of(address: str) -> str:
-    """Return the network as which a client with this address is counted.
+    """Return the network by which the connections of the client ``address`` are counted.
 
-    It is the address itself for IPv4, and its /64 network for IPv6, because a /64 network belongs to one customer.
+    For IPv4 this is the address itself, for IPv6 its /64 network, because a /64 network belongs to one customer. The
+    result is "" for an invalid address.
     """
     ip = _parse(address)
     if isinstance(ip, ipaddress.IPv6Address):

@@ -52,7 +52,7 @@ def decode(body: bytes, coding: str, max_bytes: int) -> bytes:
 
 
 def _gunzip(body: bytes, limit: int, window_bits: int = 16 + zlib.MAX_WBITS) -> bytes:
-    """Decompress gzip, or the format that ``window_bits`` selects (:func:`zlib.decompressobj`)."""
+    """Return up to ``limit`` decompressed bytes of gzip, or of the zlib format that ``window_bits`` selects."""
     plain = b""
     for _ in range(_MAX_GZIP_MEMBERS):
         member = zlib.decompressobj(window_bits)

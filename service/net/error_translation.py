@@ -14,7 +14,7 @@ from service.net.address_guard import SocketRefused
 
 @asynccontextmanager
 async def time_limit(host: str, total_s: float) -> AsyncIterator[None]:
-    """Raise :class:`Unreachable` if a request to ``host``, which is sent in this context, takes over ``total_s``."""
+    """Limit a request to ``host`` inside this context to ``total_s`` seconds; raise :class:`Unreachable` after that."""
     try:
         async with asyncio.timeout(total_s):
             yield
@@ -27,15 +27,15 @@ async def time_limit(host: str, total_s: float) -> AsyncIterator[None]:
 def translate_error(error: aiohttp.ClientError | TimeoutError | OSError, host: str) -> CoronetError:
     """Return Coronet's error for an exception that aiohttp raised for a request to ``host``."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return _certificate_fault(error.certificate_error, host)
+        return _translate_certificate_error(error.certificate_error, host)
     if isinstance(error, aiohttp.ClientConnectorError):
-        return _no_connection(error, host)
+        return _translate_connection_error(error, host)
     if isinstance(error, TimeoutError):
         return Unreachable("{host} took too long to respond.", host=host)
-    return _broken_answer(error, host)
+    return _translate_response_error(error, host)
 
 
-def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetError:
+def _translate_connection_error(error: aiohttp.ClientConnectorError, host: str) -> CoronetError:
     cause = error.os_error
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         reason = str(getattr(cause, "reason", None) or "no common protocol").replace("_", " ").lower()
@@ -48,7 +48,7 @@ def _no_connection(error: aiohttp.ClientConnectorError, host: str) -> CoronetErr
     return Unreachable("{host} cannot be reached: {reason}.", host=host, reason=reason)
 
 
-def _certificate_fault(error: Exception, host: str) -> TlsFailed:
+def _translate_certificate_error(error: Exception, host: str) -> TlsFailed:
     if not isinstance(error, ssl.SSLCertVerificationError):
         return TlsFailed("The certificate of {host} can't be used.", host=host)
     common = {  # by OpenSSL's codes (x509_vfy.h)
@@ -69,7 +69,7 @@ def _certificate_fault(error: Exception, host: str) -> TlsFailed:
     return common.get(error.verify_code, refused)
 
 
-def _broken_answer(error: aiohttp.ClientError | OSError, host: str) -> CoronetError:
+def _translate_response_error(error: aiohttp.ClientError | OSError, host: str) -> CoronetError:
     if isinstance(error, aiohttp.ClientResponseError):
         # The parser's message quotes the publisher's bytes; only the kind of the fault is reported.
         if "more than" in error.message or "Too many" in error.message:

@@ -63,9 +63,10 @@ _REDIRECTS_OF_POST = frozenset({307, 308})
 _ACCEPT = "application/atom+xml, application/rss+xml, application/feed+json, application/xml;q=0.9, */*;q=0.8"
 
 RedirectHandler = Callable[[str], Awaitable[None]]
-"""Waits until a request to a redirect's host is allowed, or raises a :class:`service.errors.CoronetError`."""
+"""Called with the host of a redirect's target: waits until a request to the host is allowed, or raises a
+:class:`service.errors.CoronetError`."""
 
-_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched again and again
+_canonical = functools.lru_cache(_MAX_CACHED_URLS)(canonical_url)  # the same URLs are fetched repeatedly
 
 
 def user_agent(operator_url: str) -> str:
@@ -87,11 +88,11 @@ class FetchResult(msgspec.Struct, frozen=True):
 
     ``body`` is None if it has not changed since the version that the validators identify: the status was 304, or the
     bytes are equal. ``partial`` states that the body has only the entries that are new since that version (RFC 3229
-    with ``A-IM: feed``).
-    ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the permanent redirects at the
-    beginning of the redirect chain; None if there are none. ``headers`` are selected headers with lower-case names.
-    ``address`` is the publisher's IP address, and ``private`` states that it, or an address that has redirected to it,
-    is not public. ``links`` is only set if there is a body. ``took_s`` is the duration in seconds.
+    with ``A-IM: feed``). ``url`` is the URL of the response. ``permanent_url`` (canonical) is the target of the
+    permanent redirects at the beginning of the redirect chain; None if there are none. ``headers`` are selected headers
+    with lower-case names. ``address`` is the publisher's IP address. ``private`` states that this address, or the
+    address of a server that redirected the request, is not public. ``links`` is only set if there is a body. ``took_s``
+    is the duration in seconds.
     """
 
     status: int
@@ -182,13 +183,13 @@ class Fetcher:
         within_s: float = inf,
         public_only: bool = False,
     ) -> FetchResult:
-        """Fetch ``url`` (canonical), and follow redirects.
+        """Fetch ``url`` (canonical) by GET, and follow redirects.
 
         The request is conditional if ``validators`` have an ETag or a date. If they have only a hash, the request is
         unconditional, but an unchanged body is recognized. ``subscribers`` is the number of subscribers that the user
         agent states. ``on_redirect`` is called with the host of each redirect before the redirect is followed.
-        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` refuses connections to the allowed
-        networks, for a channel that was public so far.
+        ``within_s`` can only shorten this fetcher's time limit. ``public_only`` refuses the networks that the operator
+        allows in addition to public addresses.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused` or :class:`BadUrl`, and the errors of
         ``on_redirect``.
@@ -209,10 +210,11 @@ class Fetcher:
         *,
         public_only: bool = False,
     ) -> int:
-        """Send a form (WebSub §5.1); return the status of the response, which is below 400 and not a redirect.
+        """Send ``form`` to ``url`` by POST (WebSub §5.1); return the final response's status, which is below 400.
 
-        ``on_redirect`` and ``public_only`` are those of :meth:`fetch`. Raises the same errors as :meth:`fetch`. The
-        text of :class:`BadStatus` quotes the beginning of the response.
+        ``on_redirect`` is called with the host of each redirect before the redirect is followed. ``public_only``
+        refuses the networks that the operator allows in addition to public addresses. Raises the same errors as
+        :meth:`fetch`. The text of :class:`BadStatus` quotes the beginning of the response.
         """
         url = _canonical(url)
         headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}

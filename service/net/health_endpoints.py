@@ -31,8 +31,8 @@ ReadinessCheck = Callable[[], Awaitable[None]]
 def health_routes(ready: ReadinessCheck, settings: Settings) -> list[web.RouteDef]:
     """Return the routes ``/livez``, ``/readyz`` and ``/metrics`` for an application that an :class:`HttpServer` serves.
 
-    ``ready`` raises a :class:`CoronetError` while the process cannot do its work. ``settings`` say who may read the
-    metrics.
+    ``ready`` raises a :class:`CoronetError` while the process cannot do its work. ``settings`` determine which clients
+    may read the metrics.
     """
     VERSIONS.info({"coronet": version("coronet"), "python": python_version(), "redis_client": version("redis")})
 
@@ -77,9 +77,9 @@ async def _hide_versions(_: web.Request, response: web.StreamResponse) -> None:
 
 
 def _public_reason(error: CoronetError) -> str:
-    """Return the reason why a process is not ready, in a form that may be public: without Redis's address."""
+    """Return the text of ``error``, the reason why the process is not ready, without the address of Redis."""
     if type(error) is StoreUnavailable:
-        log.warning("not ready, store unavailable", error=str(error))
+        log.warning("readiness check failed", error=str(error))
         return "Redis does not answer."
     return str(error)
 

@@ -80,7 +80,7 @@ class HttpServer:
         app.middlewares.insert(0, self._middleware)
 
     async def listen(self, runner: web.AppRunner, bind: str, port: int) -> asyncio.Server:
-        """Listen on ``bind:port``; hand requests to the application of ``runner``.
+        """Listen on ``bind:port``; pass requests to the application of ``runner``.
 
         Raises :class:`OperationalError` if the address cannot be bound.
         """
@@ -118,14 +118,14 @@ class HttpServer:
         return True
 
     def release(self, connection: "_Connection") -> None:
-        """Unregister a connection. It has no effect if the connection is not registered."""
+        """Unregister a connection; no effect if the connection is not registered."""
         self._open.pop(connection.handler, None)
 
     @web.middleware
     async def _middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Determine the client of a request, pass the request to its connection, and refuse malformed requests."""
         connection = self._open.get(request.protocol)
-        if connection is None:  # it has just been closed
+        if connection is None:  # has just been closed
             raise web.HTTPServiceUnavailable
         connection.on_request(request)
         request[_CLIENT] = Client(connection.address, is_secure=False)
@@ -201,7 +201,7 @@ class _Connection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server is waiting for a request or for the rest of its body, and writes no response."""
+        """Whether the server waits for a request or for the rest of a request's body, and writes no response."""
         if self._write_timer is not None:
             return False
         return self._request is None or self._is_body_awaited()
@@ -252,7 +252,7 @@ class _Connection(asyncio.Protocol):
         self.handler.resume_writing()
 
     def on_request(self, request: web.Request) -> None:
-        """Count the bytes of the body of ``request``, whose headers have arrived, and set the body's deadline."""
+        """Begin to count the bytes of the body of ``request``, whose headers have arrived; set the body's deadline."""
         self._stop_timer()
         self._request = request
         self._has_begun = False
@@ -301,7 +301,7 @@ class _Connection(asyncio.Protocol):
     def _is_body_awaited(self) -> bool:
         """Return whether the server is waiting for more of a request's body.
 
-        It is not while reading is paused, because then the server's handler is slow, not the client.
+        The result is False while reading is paused, because then the server's handler is slow, not the client.
         """
         if self._request is None or self._request.content.is_eof():
             return False

@@ -67,7 +67,7 @@ class ProcessClient:
 async def send_request(
     method: str, url: str, *, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None, within_s: float
 ) -> tuple[int, str, bytes]:
-    """Send a request; return the status, the media type and the body of the response.
+    """Send an HTTP request to ``url``; return the status, the media type and the body of the response.
 
     Redirects are not followed. ``within_s`` limits the time in seconds. Raises :class:`Unreachable`.
     """

@@ -20,7 +20,7 @@ from service.net.response_reader import read_at_most
 
 MAX_REQUEST_BYTES = 1024 * 1024
 REFUSED, RESTART_STREAM = 403, 409
-"""Status codes of a refused request, and of one to which the recipient lacks the stream's earlier messages."""
+"""HTTP status codes: a refused request; a request to restart a stream, because the recipient lacks earlier messages."""
 _MAX_CONNECTIONS = 64
 _KEEP_ALIVE_S = 60.0
 _MAX_CACHED_PEERS = 4_096
@@ -71,9 +71,10 @@ class PeerClient:
     async def request(self, peer: Peer, verb: str, body: bytes, *, timeout_s: float, max_bytes: int) -> bytes:
         """Send a request to ``peer``; return the body of its response.
 
-        ``verb`` names the operation. Raises :class:`PeerUnreachable` if there is no response within ``timeout_s``, and
-        :class:`PeerProtocolError` if the response refuses the request, is larger than ``max_bytes``, or has an invalid
-        signature. The error's reason is ``stream`` if the peer asks to restart the stream.
+        ``verb`` is the operation, the last part of the URL. Raises :class:`PeerUnreachable` if there is no response
+        within ``timeout_s``, and :class:`PeerProtocolError` if the response refuses the request, is larger than
+        ``max_bytes``, or has an invalid signature. The error's reason is ``stream`` if the peer asks to restart the
+        stream.
         """
         nonce = secrets.token_hex(NONCE_BYTES)
         signature = self._signer.sign(peer.id, verb, body, nonce, self._fleet_s())

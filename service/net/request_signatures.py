@@ -52,7 +52,7 @@ def parse_signature(header: str) -> RequestSignature:
 
 
 class RequestSigner:
-    """Signs the requests and responses of the worker ``node_id``, and verifies those of other workers.
+    """Signs the requests and responses of the worker ``node_id``, and verifies the signatures of other workers.
 
     ``secret`` is the cluster's secret, which must not be empty.
     """
@@ -84,7 +84,7 @@ class RequestSigner:
     def verify(self, signature: RequestSignature, verb: str, body: bytes, now_s: float) -> None:
         """Raise :class:`PeerProtocolError` if a request's signature is invalid, or if its nonce was used before.
 
-        ``now_s`` is the fleet's time (Unix s).
+        ``verb`` is the requested operation, and ``now_s`` the fleet's time (Unix s).
         """
         self.check_time(signature, now_s)
         mac = self._request_mac(signature, self._node_id, verb, body)
@@ -105,7 +105,7 @@ class RequestSigner:
         return self._mac(f"answer\n{nonce}\n{status}\n", body)
 
     def verify_response(self, nonce: str, status: int, body: bytes, mac: str) -> None:
-        """Raise :class:`PeerProtocolError` if ``mac`` is not the signature of this response to this request."""
+        """Raise :class:`PeerProtocolError` if ``mac`` does not sign this response to the request with ``nonce``."""
         if not hmac.compare_digest(self.response_mac(nonce, status, body), mac):
             raise PeerProtocolError("A response's signature is wrong.", reason="signature")
 
@@ -117,6 +117,6 @@ class RequestSigner:
         return hmac.digest(self._key, about.encode() + sha256(body).digest(), "sha256").hex()
 
     def _forget_nonces(self, now_s: float) -> None:
-        # A request may be ahead by the window, and can be repeated until it is behind by the window.
+        # A request may be sent WINDOW_S in the future by this clock, and is accepted until WINDOW_S after that.
         while self._nonces and now_s - next(iter(self._nonces.values())) > 2 * WINDOW_S + 1:
             self._nonces.popitem(last=False)

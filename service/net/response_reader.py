@@ -44,7 +44,7 @@ class BoundedResponseHandler(ResponseHandler):
     _interim_responses = 0
 
     def expect_response(self) -> None:
-        """Begin to count received data as data of a new response."""
+        """Reset the counts of received data, because a new response is expected."""
         self._received_bytes = self._interim_responses = 0
 
     @property

@@ -52,7 +52,7 @@ def host_and_parent_domains(host: str) -> list[str]:
 
 
 def address_group(address: str) -> str:
-    """Return the network as which an IP address is counted: its /24 network for IPv4, its /48 network for IPv6."""
+    """Return the network by which requests to an IP address are counted: its /24 (IPv4) or its /48 (IPv6)."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         ip = ip.ipv4_mapped or ip

@@ -41,7 +41,7 @@ class UploadClient:
         return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
 
     async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
-        """Upload a file to ``url`` by PUT.
+        """Upload a file to ``url`` by PUT, with the request headers ``headers``.
 
         Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
         """

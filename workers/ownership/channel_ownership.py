@@ -1,8 +1,8 @@
-"""The owner role of a node: takes over channels, stores their versions, starts fan-outs, and lists the channels.
+"""The owner role of a node: takes over channels, stores their versions, starts fan-outs, and lists owned channels.
 
 Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
-idempotent: a repeated take-over only increments the epoch again, a repeated publication is refused because of its base
-version, and a repeated fan-out queues nothing twice.
+idempotent: a repeated takeover only increments the epoch again, a repeated publication is refused because of its base
+version, and a repeated fan-out queues no message twice.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ _BUCKETS_PER_READ = 8
 _BATCH_SIZE = 500
 _EXPECTED_FOR_S = 60.0
 _FULL_LISTING_INTERVAL_S = 1800.0
-"""Time in which the whole registry is read again, little by little, in case a crash prevented that a change was
-recorded."""
+"""Time in which the whole channel registry is read again, in parts, in case a crash has prevented the recording of a
+change."""
 
 log = structlog.get_logger(__name__)
 
@@ -78,13 +78,13 @@ class ChannelOwner:
         self._prefixes: tuple[str, ...] = ()
         self._being_taken: set[ChannelId] = set()
         self._last_change: int | None = None
-        """Number of the last change of the registry that this node has processed; None: it has to read all of it."""
+        """Number of the last registry change that was processed; None if the whole registry has to be read."""
         self._listing: tuple[Sequence[str], float, int] = (), 0.0, 0
-        """The parts of the registry that are being read again, since when (monotonic time), and how many were read."""
+        """The parts of the registry to read again, the time of the start (monotonic), and the number of parts read."""
         self._list_request: ListOwnedChannels | None = None
         self._is_listing = False
         self._pending_fan_outs: dict[ChannelId, int] = {}
-        """The epoch of each channel whose fan-out has to be continued."""
+        """The epoch of each channel whose fan-out has to be started or continued."""
         self._running_fan_outs: set[ChannelId] = set()
         self._expected_s: dict[ChannelId, float] = {}
 
@@ -108,8 +108,8 @@ class ChannelOwner:
         """Take over channels from their former owners, and pass their states to the protocol.
 
         The epoch of each channel is incremented, so that the store refuses writes of the former owner. Fan-outs and
-        moves that the former owner did not complete are continued (I1, I8). Raises :class:`StoreUnavailable`; the
-        protocol then repeats the effect.
+        moves that the former owner did not complete are continued (guarantees I1, I8). Raises
+        :class:`StoreUnavailable`; the protocol then repeats the effect.
         """
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
@@ -171,18 +171,18 @@ class ChannelOwner:
         await self._on_events(MessageReceived("", ChannelRemoved(channel_id)))
 
     def _limits(self, state: ChannelState, site_paused_s: float) -> PollingLimits:
-        """Return the limits of a channel's polls; ``site_paused_s`` is the rest of a pause of its site."""
+        """Return the polling limits of a channel; its site is paused for another ``site_paused_s`` seconds."""
         limits = state.polling_limits()
         until_s = ceil(self._clock.wall_s() + site_paused_s) if site_paused_s else 0
         return limits.with_limit(LimitReason.PAUSE, 0, until_s) if until_s > limits.paused_until_s else limits
 
     def release(self, channel_id: ChannelId) -> None:
-        """Drop the state of a channel that another node now owns, or that nobody needs."""
+        """Discard the state of a channel that another node now owns, or that has no subscribers."""
         self._pending_fan_outs.pop(channel_id, None)
         self._registrar.remove(channel_id)
 
     async def publish(self, effect: Publish) -> None:
-        """Store a candidate as a version, inform the protocol, and start the fan-out.
+        """Store the candidate in ``effect`` as a version, pass the result to the protocol, and start the fan-out.
 
         A candidate has the changes that a node has detected in a poll.
         """
@@ -196,7 +196,7 @@ class ChannelOwner:
                 candidate.delta, after, effect.epoch, silent=candidate.delta.initial, before=before
             )
         except (LeaseLost, StaleVersion, StoreUnavailable) as error:
-            # If the store failed, the version may have been written: taking ownership again shows it.
+            # If the store failed, the version may have been written: the next takeover reads the current version.
             log.info("channel version rejected by store", channel=candidate.channel[:8], reason=str(error))
             await self._on_events(PublishRefused(candidate.channel, effect.epoch))
             return
@@ -253,7 +253,7 @@ class ChannelOwner:
             self._is_listing = False
 
     async def _list(self, request: ListOwnedChannels) -> None:
-        """Pass the channels that have changed to the protocol, or all channels if changes may have been missed."""
+        """Pass the owned channels that have changed to the protocol, or all if changes may have been missed."""
         number, now_s = self._last_change, self._clock.monotonic_s()
         expected = list(self._expected_s)
         self._expected_s = {
@@ -274,7 +274,7 @@ class ChannelOwner:
             self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
 
     async def _list_again(self, now_s: float) -> None:
-        """Read the part of the registry again that is due at ``now_s``; after the last part, begin anew."""
+        """Read the parts of the registry again that are due at ``now_s`` (monotonic s); begin anew after the last."""
         prefixes, begun_s, done = self._listing
         end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
         await self._list_registry(begun_s, prefixes[done:end])
@@ -289,9 +289,9 @@ class ChannelOwner:
             await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
 
     async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
-        """Pass this node's channels in these parts of the registry to the protocol, as a part of a full listing.
+        """Pass this node's channels to the protocol that are in the parts ``prefixes`` of the registry.
 
-        ``requested_s`` is the time at which the full listing was requested.
+        The call is a part of a full listing, which was requested at ``requested_s`` (monotonic s).
         """
         owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
         for start in range(0, len(prefixes), _BUCKETS_PER_READ):
@@ -335,7 +335,7 @@ class ChannelOwner:
 
     async def _run_fan_out(self, channel_id: ChannelId) -> None:
         if channel_id in self._running_fan_outs:
-            return  # the one under way checks for pending ones before it ends
+            return  # the running task also executes the pending fan-out
         self._running_fan_outs.add(channel_id)
         try:
             while (epoch := self._pending_fan_outs.pop(channel_id, None)) is not None:
@@ -346,8 +346,8 @@ class ChannelOwner:
                     self._pending_fan_outs.setdefault(channel_id, epoch)
                     return
                 if not is_owner:
-                    # Another node took ownership, perhaps wrongly: if the channel is still this node's, it takes it
-                    # again.
+                    # Another node took ownership, perhaps wrongly. If this node is still the nearest, it takes
+                    # ownership again.
                     await self._on_events(PublishRefused(channel_id, epoch))
         finally:
             self._running_fan_outs.discard(channel_id)

@@ -36,8 +36,8 @@ CHECK_INTERVAL_S = DAY_S
 MAX_CHECKS = 50
 """Maximum number of channels whose entries are checked in one call, concurrently, so that they share round trips."""
 MAX_DUE = 500
-"""Maximum number of channels that are registered in one call. A node that takes over the channels of a dead one has
-more urgent work, and their names last."""
+"""Maximum number of channels that are registered in one call. A node that takes over the channels of a dead node has
+more urgent work, and their registered names stay valid for hours."""
 
 
 log = structlog.get_logger(__name__)
@@ -46,8 +46,8 @@ log = structlog.get_logger(__name__)
 class DirectoryRegistrar:
     """Registers the channels of one node, and decides when each of them is due again.
 
-    The store has the registered names; this class has only the times at which channels are due. It keeps nothing about
-    private channels, as most channels are.
+    The store has the registered names; this class has only the times at which channels are due. It has no state of
+    private channels, which most channels are.
     """
 
     def __init__(self, store: Store, clock: Clock, least_subscribers: int) -> None:
@@ -57,16 +57,16 @@ class DirectoryRegistrar:
         self._least_subscribers = least_subscribers
         self._entries = EntryRegistrar(store)
         self._due = DueQueue()
-        """When channels are due that have enough subscribers, or that an admin has listed."""
+        """The due times of channels that have enough subscribers, or that an admin has listed (monotonic time)."""
         self._refresh_s: dict[ChannelId, float] = {}
-        """When names of public channels are refreshed even if they have not changed (monotonic time)."""
+        """The times at which unchanged names of public channels are refreshed (monotonic time)."""
         self._checks = DueQueue()
-        """When the entries of registered channels are checked."""
+        """The times at which the entries of registered channels are checked (monotonic time)."""
         self._listed: set[ChannelId] = set()
         """Channels with few subscribers that an admin has listed."""
 
     def on_changed(self, channel_id: ChannelId) -> None:
-        """Register a channel again at the next call of :meth:`register_due`, because the channel has changed."""
+        """Make a registered channel due at the next call of :meth:`register_due`, because it has changed."""
         if channel_id in self._due:
             self._due.schedule(channel_id, 0.0)
 
@@ -81,7 +81,7 @@ class DirectoryRegistrar:
         self._listed.discard(channel_id)
 
     async def schedule_changed(self, counts: Sequence[tuple[ChannelId, int]]) -> None:
-        """Schedule the registration of channels that have become public or private.
+        """Schedule the registration of channels that have become public, and the withdrawal of private ones.
 
         ``counts`` has pairs of a channel and its number of subscribers. Raises
         :class:`service.errors.StoreUnavailable`.
@@ -150,7 +150,7 @@ class DirectoryRegistrar:
         self._schedule(counts, public, now_s)
 
     async def _schedule_checks(self, channels: Sequence[Channel], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Schedule the checks of channels that are public, and withdraw the entries of those that are not."""
+        """Schedule the checks of the channels in ``public``; withdraw the registered entries of the other channels."""
         new = [channel for channel in channels if channel.id not in public or channel.id not in self._checks]
         tables = await self._store.public_entries.tables([channel.id for channel in new])
         for channel, table in zip(new, tables, strict=True):
@@ -178,7 +178,7 @@ class DirectoryRegistrar:
     async def _check(
         self, channel_id: ChannelId, channel: Channel | None, table: EntryTable | None, now_s: float
     ) -> None:
-        """Check the entries of a channel, whose table is ``table``; ``channel`` is None if it is not public."""
+        """Check a channel's registered entries, which ``table`` lists; ``channel`` is None if it is not public."""
         if channel is None:
             self._checks.remove(channel_id)
             return
@@ -189,9 +189,9 @@ class DirectoryRegistrar:
             log.warning("entry registration failed", channel=channel_id[:8], reason=str(error))
 
     def _schedule(self, counts: dict[ChannelId, int], public: AbstractSet[ChannelId], now_s: float) -> None:
-        """Set the times at which these channels are due again; ``now_s`` is the present time in seconds.
+        """Set the times at which the channels in ``counts`` are due again; ``now_s`` is the monotonic time.
 
-        ``counts`` has their numbers of subscribers; ``public`` are the channels that are registered.
+        ``counts`` has the number of subscribers of each channel. ``public`` are the registered channels.
         """
         for channel_id, count in counts.items():
             if self._due.due_s(channel_id) != now_s + RETRY_INTERVAL_S:

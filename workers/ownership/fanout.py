@@ -7,7 +7,7 @@ the directory and matched with saved searches (``watch``). Last, the PubSub publ
 
 If a channel has many subscribers, its owner divides the fan-out into units, and asks other workers to help
 (:mod:`service.store.delivery.fanout_units`). The owner claims units itself, completes those of workers that have died,
-and begins the next version when all are finished, so that each user is given the versions in order.
+and begins the next version when all are finished, so that each user receives the versions in order.
 """
 
 import asyncio
@@ -37,20 +37,20 @@ PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 20_000
 """Number of subscribers from which a fan-out is divided into units: 0.4 s of processor time of one worker."""
 UNIT_SIZE: Final = 4_000
-"""Most subscribers of a unit, on average; half as many cost 5 % more. The number of units is a power of two."""
+"""Largest mean number of subscribers of a unit; half as many cost 5 % more. The number of units is a power of two."""
 UNITS_PER_WORKER: Final = 2
-"""Least number of units for each worker that takes part, so that all end at about the same time."""
+"""Least number of units per participating worker, so that all workers end at about the same time."""
 MAX_HELPERS: Final = 3
-"""Most workers that are asked to help with one fan-out. One Redis takes as much processor time as one worker."""
+"""Largest number of helpers of one fan-out. One Redis takes as much processor time as one worker."""
 _WAIT_S: Final = 0.1
-"""Time between two looks at the units of other workers, while none is left to claim."""
+"""Interval at which the units of other workers are checked while no unit is left to claim."""
 _QUERY_CHARS: Final = 120
 
 _log = structlog.get_logger(__name__)
 
 
 Invite = Callable[[ChannelId, int], Awaitable[None]]
-"""Asks up to this many other workers to help with the fan-out of a channel, that is, to call :meth:`FanOut.help`."""
+"""Called with a channel and a number: requests that up to so many other workers call :meth:`FanOut.help`."""
 
 
 async def _invite_nobody(_channel_id: ChannelId, _count: int) -> None:
@@ -70,7 +70,7 @@ def choose_helpers(ring: RingView, channel_id: ChannelId, owner: NodeInfo, count
 
 
 class FanOut:
-    """The fan-outs of one node.
+    """Fans out the versions of channels to subscribers, saved searches and PubSub, for one node.
 
     If a method raises :class:`service.errors.StoreUnavailable`, it can be called again and then continues.
     """
@@ -104,7 +104,10 @@ class FanOut:
         return True
 
     async def help(self, channel_id: ChannelId) -> None:
-        """Queue units of the fan-out of a channel that another node owns, until none is left to claim."""
+        """Help the owner of a channel with a fan-out: claim units and queue the version for their subscribers.
+
+        Returns when no unit is left to claim.
+        """
         if channel_id in self._helped:
             return
         self._helped.add(channel_id)
@@ -137,10 +140,10 @@ class FanOut:
         return True
 
     async def _queue(self, delta: Delta, epoch: int, cursor: str) -> int | None:
-        """Queue a version for all subscribers after ``cursor``; return their number, without those on repeated pages.
+        """Queue a version for all subscribers after ``cursor``; return the number of these subscribers.
 
         The result is None if another node now owns the channel. A fan-out with many subscribers left after the first
-        page is divided.
+        page is divided into units.
         """
         store, parts, user_count = self._store, split_version(delta), 0
         may_divide = True
@@ -164,7 +167,10 @@ class FanOut:
                 return None
 
     async def _divide(self, channel_id: ChannelId, cursor: str) -> dict[str, str]:
-        """Return units for the subscribers after ``cursor``: a cursor for each label; {} if one unit is enough."""
+        """Divide the subscribers after ``cursor`` into units; return a mapping from unit label to first cursor.
+
+        The mapping is empty if the channel has too few subscribers for a division.
+        """
         (count,) = await self._store.channel_index.count([channel_id])
         if count < DIVIDE_FROM:
             return {}
@@ -190,7 +196,7 @@ class FanOut:
         return None
 
     async def _queue_unit(self, delta: Delta, unit: ClaimedUnit) -> None:
-        """Queue a version for the subscribers in a unit, until it is finished or another worker has claimed it."""
+        """Queue a version for the subscribers in ``unit``, until it is finished or another worker has claimed it."""
         parts, cursor, is_claimed = split_version(delta), unit.cursor, True
         while is_claimed:
             count, cursor = await self._queue_page(delta, parts, cursor, unit.label)
@@ -210,9 +216,9 @@ class FanOut:
         return len(entries) - len(unsubscribed), cursor
 
     async def _publish_entries(self, delta: Delta) -> None:
-        """Register the entries of a public channel in the directory, and queue new ones that match saved searches.
+        """Register the entries of a public channel in the directory; queue new entries that match saved searches.
 
-        A repetition registers and queues nothing twice.
+        The method is idempotent.
         """
         positions = entry_positions(delta)
         channel = (await self._search.filter_public([delta.channel])).get(delta.channel) if positions else None

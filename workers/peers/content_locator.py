@@ -28,7 +28,7 @@ from service.store.channels.channels import Channels
 from service.store.coordination.worker_requests import ContentSource
 
 EXPIRY_S = 6 * 3600.0
-"""A content that was not used for so long is removed: other nodes may poll the channel by now."""
+"""Time after which an unused content is removed, because other nodes may poll the channel by now."""
 
 MAX_BASELINE_BYTES = 32 * 1024 * 1024
 _FRAMING_BYTES = 16
@@ -38,9 +38,10 @@ _BASELINE_OVERHEAD_BYTES = 512
 class LocatedContent(msgspec.Struct, frozen=True):
     """A channel's content, and the place where it was found.
 
-    ``source`` is the kind of place. For the source ``near``, ``hops`` is the number of workers visited on the way. The
-    source ``publisher`` means that no copy exists: the content is empty, and the publisher's next document replaces it.
-    ``worker`` is the peer id of the process that sent the content; "" if no other process did.
+    ``source`` is the kind of place. For the source ``near`` (other workers, found by filters), ``hops`` is the number
+    of workers visited on the way. The source ``publisher`` means that no copy exists: the content is empty, and the
+    publisher's next document replaces it. ``worker`` is the peer id of the process that sent the content; "" if no
+    other process did.
     """
 
     content: Content
@@ -58,9 +59,9 @@ class ContentLocator:
     """The contents and baselines that this worker has cached, and the search for other contents.
 
     The cached baseline of a channel is the last one that this worker used. While a document changes without new
-    entries, it may be newer than the baseline in the version's content. Its loss does no harm: it is replaced by the
-    baseline of the version, which contains all entries that were sent. A channel that was deleted and created again
-    counts as another channel.
+    entries, the cached baseline may be newer than the baseline in the version's content. A lost baseline is replaced by
+    that of the version, which contains all entries that were sent. A channel that was deleted and created again counts
+    as another channel.
     """
 
     def __init__(
@@ -124,16 +125,13 @@ class ContentLocator:
         return baseline, located
 
     def put_baseline(self, channel: Channel, baseline: bytes) -> None:
-        """Cache the baseline for a channel at its version.
-
-        If there are too many baselines, the least recently used are removed.
-        """
+        """Cache the baseline of ``channel`` at its version; the least recently used baselines may be removed."""
         self._baselines.pop(channel.id, None)
-        with contextlib.suppress(ValueError):  # it is larger than the whole cache
+        with contextlib.suppress(ValueError):  # raised if the baseline is larger than the whole cache
             self._baselines[channel.id] = channel, baseline
 
     def on_versioned(self, channel: Channel, delta: Delta, baseline: bytes, before: Digest, after: Digest) -> None:
-        """Cache the baseline and the content of a new version; this worker has detected its changes.
+        """Cache the baseline and the content of a new version whose changes this worker has detected.
 
         ``delta`` has the changes, and ``channel`` is the channel at the new version. ``before`` and ``after`` are the
         digests of the previous and the new content. The new content is computed from the previous one, if that is
@@ -167,7 +165,7 @@ class ContentLocator:
             received = await self._request(channel_id, version, digest)
             if received is not None:
                 self.put(channel_id, digest, received.content)
-                return msgspec.structs.replace(received, version=version)  # a shared request may have named another one
+                return msgspec.structs.replace(received, version=version)  # a shared request may name another
         version, digest, content = await self._channels.content(channel_id)
         if digest and digest_of(content) == digest:
             self.put(channel_id, digest, content)

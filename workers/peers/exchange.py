@@ -31,7 +31,8 @@ from workers.peers.neighbour_overlay import MESSAGES, PING, NeighbourOverlay
 from workers.peers.peer_content_search import FIND, FOUND, NOT_FOUND, PeerContentSearch, decode_query, encode_referral
 
 VerbHandler = Callable[[NodeId, bytes], bytes]
-"""Maps (sender, request) to a response. May raise :class:`PeerProtocolError`; the reason ``stream`` means: restart."""
+"""Maps (sender's id, request body) to a response body. May raise :class:`PeerProtocolError`; the reason ``stream``
+requests that the sender restarts its stream."""
 
 log = structlog.get_logger(__name__)
 
@@ -39,16 +40,16 @@ _batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
 class PeerExchange:
-    """The exchange between this worker and others.
+    """The exchange of contents and messages between this worker and others.
 
-    Without a cluster secret, no other workers are known here: contents are read only from the cache and the store, and
-    messages to nodes of other workers go through inboxes in the store.
+    Without a cluster secret, no requests to other workers are sent: contents are read only from the cache and the
+    store, and messages to nodes of other workers go through inboxes in the store.
     """
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
-        """Create the exchange of ``worker``, with an empty cache; it knows no other workers yet.
+        """Create the exchange of ``worker``, with an empty cache and without peers.
 
-        ``clock`` shows the fleet's common time, by which requests are signed.
+        ``clock`` returns the fleet's common time, by which requests are signed.
         """
         secret = settings.cluster_secret.get_secret_value()
         self._has_secret = bool(secret)
@@ -113,7 +114,7 @@ class PeerExchange:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Maintain the cache and the overlay inside this context; afterwards, send no more requests."""
+        """Maintain the cache and the overlay inside this context; stop all requests when it ends."""
         async with self._client:
             self._tasks.start(self._maintain())
             try:
@@ -124,7 +125,7 @@ class PeerExchange:
     def on_ring_changed(self, ring: RingView) -> None:
         """Set the workers in the ring as possible peers.
 
-        Each node of this worker calls this method; a version of the ring that is already known has no effect.
+        Each node of this worker calls this method; only a newer version of the ring has an effect.
         """
         if self._has_secret and ring.version > self._ring.version:
             self._ring = ring

@@ -1,11 +1,12 @@
 """The exchange of messages between the nodes of this worker and those of others.
 
-Soft state, which is repeated or confirmed anyway, goes from worker to worker, so that it costs Redis nothing. A worker
-has one request to another under way at a time; messages that arise meanwhile follow together, in order. If a worker
-does not accept a request, messages go through its nodes' inboxes in Redis for ``RETRY_S`` seconds.
+Messages with soft state, which are repeated or confirmed, are sent directly from worker to worker, without load on
+Redis. A worker sends one request at a time to each other worker; messages that are queued meanwhile are sent together
+and in order in the next request. If a worker does not accept a request, messages go through its nodes' inboxes in Redis
+for ``RETRY_S`` seconds.
 
-Urgent messages to other workers always go through the inboxes: they must not wait for a worker that hangs. Messages
-that take different ways may arrive in another order; the protocols of these messages tolerate that.
+Urgent messages to other workers always go through the inboxes, because a request to a worker that hangs would delay
+them. Messages over different paths may arrive in another order; their protocols tolerate this.
 """
 
 import contextlib
@@ -31,12 +32,12 @@ from service.tasks import BackgroundTasks
 NODE_MESSAGES_VERB = "nodes"
 """The verb of a request with messages for nodes of the receiving worker."""
 RETRY_S = 30.0
-"""How long messages go through the inboxes after a worker has not accepted a request."""
+"""Time for which messages go through the inboxes after a worker has not accepted a request."""
 REQUEST_TIMEOUT_S = 2.0
 MAX_BATCH_BYTES = 512 * 1024
-"""Size of the messages of one request; a larger message goes through an inbox."""
+"""Largest size of the messages in one request; a larger message goes through an inbox."""
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
-"""Size of the messages that wait for one worker; others go through the inboxes."""
+"""Largest size of the queued messages to one worker; further messages go through the inboxes."""
 _MAX_RESPONSE_BYTES = 64 * 1024
 
 MessageHandler = Callable[[Sequence[InboxMessage]], Coroutine[Any, Any, None]]
@@ -63,7 +64,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Link(msgspec.Struct, eq=False):
-    """The messages that wait for one other worker, and whether that worker accepts requests."""
+    """The queue of messages to one other worker, and whether that worker accepts requests."""
 
     peer: Peer
     queue: deque[NodeMessage] = msgspec.field(default_factory=deque)
@@ -100,7 +101,7 @@ class MessageExchange:
 
     @contextlib.contextmanager
     def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
-        """Accept messages to a node of this worker while the context is open, and process them by ``handler``."""
+        """Pass messages to ``node``, a node of this worker, to ``handler`` while the context is open."""
         self._handlers[node] = handler
         try:
             yield
@@ -114,9 +115,10 @@ class MessageExchange:
         self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}
 
     def post(self, messages: Iterable[NodeMessage], *, is_urgent: bool = False) -> list[NodeMessage]:
-        """Deliver messages in the background; return those that the caller has to send to the inboxes.
+        """Send messages in the background; return the messages that the caller has to send to node inboxes.
 
-        These are messages to nodes of workers that cannot be reached, and urgent ones to all other workers.
+        The returned messages are those to nodes of workers that cannot be reached, and with ``is_urgent`` those to all
+        other workers.
         """
         rest: list[NodeMessage] = []
         for node, some in groupby(messages, key=itemgetter(0)):
@@ -131,7 +133,10 @@ class MessageExchange:
         return rest
 
     def on_request(self, sender: NodeId, body: bytes) -> bytes:
-        """Process a request of the worker ``sender``; return the ids of the nodes that this worker does not run."""
+        """Process the messages in a request of the worker ``sender``.
+
+        Returns the encoded ids of the addressed nodes that this worker does not run.
+        """
         try:
             messages = _batch.decode(body)
         except msgspec.MsgspecError as error:
@@ -155,7 +160,7 @@ class MessageExchange:
         return link if self._clock.monotonic_s() >= link.retry_s else None
 
     def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
-        """Queue a message to a worker; return False if it is too large, or too many messages wait already."""
+        """Queue a message to a worker; return False if the message is too large or the queue is full."""
         size = len(message[1].payload)
         if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
             return False
@@ -182,16 +187,16 @@ class MessageExchange:
             link.is_sending = False
 
     async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
-        """Send messages to a worker; return the nodes that they have not reached."""
+        """Send messages to a worker in one request; return the ids of the nodes that have not received theirs."""
         nodes = {node for node, _ in messages}
         if self._clock.monotonic_s() < link.retry_s:
             return nodes
         body = _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages])
         try:
-            answer = await self._client.request(
+            response = await self._client.request(
                 link.peer, NODE_MESSAGES_VERB, body, timeout_s=REQUEST_TIMEOUT_S, max_bytes=_MAX_RESPONSE_BYTES
             )
-            absent = _absent.decode(answer)
+            absent = _absent.decode(response)
         except (PeerUnreachable, PeerProtocolError, msgspec.MsgspecError) as error:
             if link.retry_s == -inf:
                 log.warning(

@@ -31,39 +31,39 @@ from service.tasks import BackgroundTasks
 PING, MESSAGES = "ping", "tell"
 DEPTH = 3
 FALSE_POSITIVES = 0.02
-"""Target for the fullest row. The rates of all links add up in a lookup that finds nothing."""
+"""Target rate of false positives of the fullest filter row. In a failed lookup, the rates of all links add up."""
 MAX_FILTER_BITS = 1 << 19
 """Maximum width of a row: 64 KiB."""
 MAX_ROW_DOCUMENTS = 64_000
-"""Documents for which a row of this width is wide enough."""
+"""Number of documents for which a row of ``MAX_FILTER_BITS`` is wide enough."""
 MAX_ROW_WORKERS = 64
-"""Workers whose documents are in the fullest row of a fleet of any size."""
+"""Largest number of workers whose documents are in one filter row, in a fleet of any size."""
 _FIRST_WIDTH = 32 * MIN_WIDTH
 _NEW_MEASURED = 24
 _MEASURED_AGAIN = 4
-"""Known workers, besides all neighbours, that are measured again in each round."""
+"""Number of known workers, besides all neighbours, whose round-trip times are measured again at once."""
 _PINGS = 8
-"""Number of pings of a worker before it counts as far. A busy machine delays some of them."""
+"""Number of pings of a worker before the worker counts as far, because a busy machine delays some pings."""
 _SAMPLES = 12
 _PING_TIMEOUT_S = 2.0
 _CHANGE_DELAY_S = 0.1
 """Changes of the cache within this time are sent together."""
 _READY_TIMEOUT_S = 3.0
 _READY_AFTER_MESSAGE_S = 0.3
-"""A worker that has joined others delays its first lookups: at most ``_READY_TIMEOUT_S`` in all, and
-``_READY_AFTER_MESSAGE_S`` from a neighbour's first message on."""
+"""A worker that has just joined the ring delays its first lookups: by at most ``_READY_TIMEOUT_S``, and until at most
+``_READY_AFTER_MESSAGE_S`` after the first message of a neighbour."""
 _ROUNDS_PER_FORGET = 3
 _ROUNDS_PER_MEASUREMENT = 12
-"""Maintenance rounds after which workers are measured again whose round-trip times are known."""
+"""Number of maintenance rounds after which known round-trip times are measured again."""
 _OFFER, _MESSAGE = b"\x00", b"\x01"
 
 _STREAM_BYTES = 8
 _MAX_BATCH_BYTES = MAX_REQUEST_BYTES - 1024
 _MAX_QUEUED_BYTES = 8 * 1024 * 1024
-"""A neighbour that receives more slowly than messages are queued is dropped; it starts again once it is back."""
+"""Largest size of the queued messages to one worker; if it is exceeded, the stream to that worker is reset."""
 _MAX_ATTEMPTS = 4
 _RETRY_S = 0.7
-"""Other workers accept messages of one that has just joined only after their next heartbeats."""
+"""Delay before a batch is sent again: other workers accept a new worker only after their next heartbeats."""
 _SEND_TIMEOUT_S = 5.0
 
 log = structlog.get_logger(__name__)
@@ -78,7 +78,7 @@ class PeerStream:
     def __init__(
         self, peer: Peer, client: PeerClient, tasks: BackgroundTasks, on_reset: Callable[[NodeId], None]
     ) -> None:
-        """Create the end of a stream to ``peer``; nothing is sent yet."""
+        """Create this worker's end of a stream to ``peer``, without sending a message."""
         self.peer = peer
         self._client = client
         self._tasks = tasks
@@ -89,7 +89,7 @@ class PeerStream:
         self._is_sending = False
 
     def send(self, *frames: bytes) -> None:
-        """Queue messages for sending.
+        """Queue the messages ``frames`` for sending.
 
         Without messages, an empty batch is sent, to check that the other worker still has the state of this stream.
         """
@@ -175,7 +175,7 @@ class NeighbourOverlay:
         tasks: BackgroundTasks,
         cached_digests: Callable[[], Sequence[str]],
     ) -> None:
-        """Create an overlay that knows no other workers yet."""
+        """Create the overlay of the worker ``worker_id``, without other workers."""
         self._worker_id = worker_id
         self._client = client
         self._clock = clock
@@ -194,7 +194,7 @@ class NeighbourOverlay:
         self._ready = asyncio.Event()
 
     def _start(self) -> tuple[Neighbourhood, LocationNode]:
-        """Return the state of a worker without neighbours and documents."""
+        """Return the initial state: a neighbourhood without neighbours, and a location node without documents."""
         shape = FilterShape(0, _FIRST_WIDTH, best_hashes(_FIRST_WIDTH, [_FIRST_WIDTH / 10]), DEPTH)
         return Neighbourhood(self._worker_id, self._limits), LocationNode(self._worker_id, shape)
 
@@ -211,7 +211,7 @@ class NeighbourOverlay:
         self.peers = present
 
     async def wait_until_ready(self) -> None:
-        """Wait until this worker, if it has just joined the ring, has measured the others and received filters.
+        """Wait until round-trip times are measured and filters received, for up to 3 s after joining the ring.
 
         A search with filters needs fewer requests to far workers.
         """
@@ -219,14 +219,14 @@ class NeighbourOverlay:
             await self._ready.wait()
 
     def first_hop(self, document: str) -> tuple[NodeId, LocationQuery] | None:
-        """Return the first worker to ask for a document, and the query for that worker; None if no filter matches.
+        """Return the first worker to query for a document, and the query for it; None if no filter matches.
 
         ``document`` is the digest (hex) of the content.
         """
         return self._node.next_hop(self._node.start_query(document))
 
     def next_hop(self, query: LocationQuery) -> tuple[NodeId, int] | None:
-        """Return the next worker to ask for the document of ``query``, and the number of the filter row that matched.
+        """Return the next worker to query for the document of ``query``, and the number of the matching filter row.
 
         The query comes from another worker. The result is None if no filter matches.
         """
@@ -242,7 +242,7 @@ class NeighbourOverlay:
     async def maintain(self) -> None:
         """Measure round-trip times, select neighbours, and adapt the width of the filters to their contents.
 
-        The caller calls this once per maintenance interval.
+        The method has to be called once per maintenance interval.
         """
         if not self.peers:
             return
@@ -286,17 +286,14 @@ class NeighbourOverlay:
         except ValueError as error:
             raise PeerProtocolError(f"{sender[:8]} sent an unknown message.", reason="malformed") from error
         if not self.has_far_peers:
-            return  # the sender asks again
+            return  # the sender repeats the offer
         if offer not in {Offer.ACCEPT, Offer.DECLINE} and sender not in self._rtts_s:
             self._tasks.start(self._measure_and_respond(sender, offer))
         else:
             self._carry_out(self._neighbourhood.on_offer(sender, offer))
 
     async def _measure_and_respond(self, sender: NodeId, offer: Offer) -> None:
-        """Measure the round-trip time to a worker that has offered to be a neighbour, then respond to the offer.
-
-        The round-trip time was unknown before.
-        """
+        """Measure the unknown round-trip time to the worker ``sender``; respond to its ``offer`` to be a neighbour."""
         if sender in self.peers:
             await self._ping(self.peers[sender])
         self._on_measured()
@@ -313,9 +310,9 @@ class NeighbourOverlay:
         self._send(self._node.change(cached - announced, announced - cached))
 
     async def _measure(self) -> None:
-        """Measure round-trip times to new workers, and now and then to some of the known workers and all neighbours.
+        """Measure the round-trip times to new workers, and to neighbours with few measurements.
 
-        A neighbour is also measured while few measurements of it are known.
+        Every ``_ROUNDS_PER_MEASUREMENT`` rounds, measure all neighbours and some other known workers again.
         """
         known = self._rtts_s.keys()
         new = [node for node in self.peers if node not in known]
@@ -329,7 +326,7 @@ class NeighbourOverlay:
         self._on_measured()
 
     def _on_measured(self) -> None:
-        """Begin or end the exchange of filters if that is due, and select neighbours by the round-trip times."""
+        """Begin or end the exchange of filters, depending on whether a worker is far; select neighbours."""
         measured = {node: min(rtts_s) for node, rtts_s in self._rtts_s.items()}
         had_far_peers, self.has_far_peers = (
             self.has_far_peers,
@@ -348,16 +345,16 @@ class NeighbourOverlay:
             self._send(self._node.add_link(node, measured[node]))
 
     def _leave_neighbours(self) -> None:
-        """Return to the state without neighbours, because no worker is far."""
+        """End all links to neighbours and return to the initial state, because no worker is far."""
         for neighbour in self._node.links:
             self._send_frames(neighbour, _OFFER + bytes((Offer.DECLINE.value,)))
         self._neighbourhood, self._node = self._start()
         self._update_metrics()
 
     async def _ping(self, peer: Peer) -> None:
-        """Measure the round-trip time to a worker until it is near, at most ``_PINGS`` times; the minimum counts.
+        """Measure the round-trip time to a worker, up to ``_PINGS`` times, until one time is that of a near worker.
 
-        The minimum leaves out the time to open a connection, and delays on a busy machine.
+        Callers use the minimum, which excludes the time to open a connection and delays on a busy machine.
         """
         for _ in range(_PINGS):
             began_s = self._clock.monotonic_s()

@@ -1,6 +1,6 @@
 """The search for a content at other workers: along attenuated filters (§II.C), then at the channel's owner.
 
-As long as all workers are near each other there are no filters, and the owner is asked at once.
+As long as all workers are near each other there are no filters, and the owner is queried at once.
 
 The requesting worker makes all requests of a walk itself: each worker returns the content or names the next worker,
 which the requesting worker then contacts. No worker therefore waits on behalf of others, no content is sent over
@@ -23,12 +23,12 @@ from workers.peers.content_locator import LocatedContent
 from workers.peers.neighbour_overlay import NeighbourOverlay
 
 Referral = tuple[NodeId, int]
-"""The next worker to ask for a content, and the number of the filter row that matched."""
+"""The next worker to query for a content, and the number of the filter row that matched."""
 
 FIND = "find"
 FOUND, REFERRAL, NOT_FOUND = b"\x01", b"\x02", b"\x00"
-"""The first byte of a response. A content follows ``FOUND``. A worker that may have it (20 bytes), and the row of the
-filter that matches, follow ``REFERRAL``."""
+"""The first byte of a response. ``FOUND`` is followed by the content. ``REFERRAL`` is followed by the id (20 bytes) of
+the next worker to query and the number of the filter row that matched."""
 
 _NODE_BYTES = 20
 _MAX_VISITED = MAX_DEPTH + 1
@@ -37,7 +37,7 @@ _REFERRAL = struct.Struct(">20sB")
 _HOP_TIMEOUT_S = 1.0
 _WALK_TIMEOUT_S = 2.0
 _OWNER_TIMEOUT_S = 3.0
-"""A worker that takes longer is slower than the store."""
+"""Timeout of a request to the owner; a worker that takes longer is slower than the store."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,7 +70,7 @@ class PeerContentSearch:
     def __init__(
         self, client: PeerClient, clock: Clock, overlay: NeighbourOverlay, get_owner: Callable[[ChannelId], Peer | None]
     ) -> None:
-        """Create a search; ``client`` sends its requests, and ``overlay`` has the filters of this worker's neighbours.
+        """Create a search that sends requests by ``client`` and uses the neighbours' filters in ``overlay``.
 
         ``get_owner`` returns the worker that owns a channel; None if it is this worker, or if the owner is unknown.
         """
@@ -80,7 +80,7 @@ class PeerContentSearch:
         self._get_owner = get_owner
 
     async def find(self, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent | None:
-        """Return a channel's content from a nearby worker, or else from the channel's owner; None if neither has it.
+        """Return a channel's content from a nearby worker, or else from the channel's owner; None if not found.
 
         ``digest`` identifies the content of the channel at ``version``.
         """
@@ -98,9 +98,9 @@ class PeerContentSearch:
         return LocatedContent(found, version, "owner", 1, owner.id) if isinstance(found, Content) else None
 
     async def _walk(self, version: int, digest: Digest) -> tuple[LocatedContent | None, tuple[NodeId, ...]]:
-        """Ask workers for the content of a version, from one to the next as their Bloom filters suggest.
+        """Query one worker after another for the content ``digest``, as their Bloom filters suggest.
 
-        Returns the content, or None if it was not found, and the ids of the workers that were asked.
+        Returns the content, or None if it was not found, and the ids of the queried workers.
         """
         until_s = self._clock.monotonic_s() + _WALK_TIMEOUT_S
         step = self._overlay.first_hop(digest.hex())
@@ -122,7 +122,7 @@ class PeerContentSearch:
     async def _request(
         self, peer: Peer, digest: Digest, query: LocationQuery, timeout_s: float
     ) -> Content | Referral | None:
-        """Request a content from the worker ``peer``; return None if it has neither the content nor a referral."""
+        """Request a content from the worker ``peer``; return the content, a referral to another worker, or None."""
         try:
             body = encode_query(digest, query)
             response = await self._client.request(peer, FIND, body, timeout_s=timeout_s, max_bytes=MAX_CONTENT_BYTES)
@@ -155,9 +155,9 @@ def _decode_response(response: bytes, digest: Digest) -> Content | Referral | No
 
 
 def _next_step(query: LocationQuery, referral: Referral) -> tuple[NodeId, LocationQuery] | None:
-    """Return the next worker of a walk and the query for that worker; None if the walk ends.
+    """Return the next worker of a search, named by ``referral``, and the query for it; None if the search ends.
 
-    A walk ends at a worker that was visited before, and if no filter row is left.
+    A search ends at a worker that was visited before, and if no filter row is left.
     """
     node, row = referral
     if node in query.visited or not 1 <= row <= query.max_row:

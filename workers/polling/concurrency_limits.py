@@ -36,14 +36,14 @@ FAST_CPU_S = 0.3
 
 _SLOT_TIMEOUT_S = 5.0
 _MAX_BUCKETS = 10_000
-_HANDED_OVER_S = 1.0
-"""Parser time charged at least for a document that the fast parser was killed for: its time, and a new process."""
+_MIN_CHARGE_AFTER_KILL_S = 1.0
+"""Least parser time charged for a document for which a parser was killed, including the start of a new process."""
 _LARGE_BYTES = 512 * 1024
-"""Documents of this size are read by the slow parser at once: the fast one would hardly finish them."""
+"""Larger documents are parsed in the slow lane at once, because the fast lane's parser would hardly finish them."""
 
 
 class Publisher(NamedTuple):
-    """The publisher of a document: its site, and the network that answers for the site ("" if not known yet)."""
+    """The publisher of a document: its site, and the network of the address that serves it ("" if not known yet)."""
 
     site: str
     network: str
@@ -51,7 +51,7 @@ class Publisher(NamedTuple):
 
 
 def publisher_of(state: PollState) -> Publisher:
-    """Return the publisher of a channel, whose network is the one that answered the channel's last poll."""
+    """Return the publisher of the channel in ``state``, with the network that responded to the channel's last poll."""
     site = charged_site(state.channel)
     return Publisher(site or urlsplit(state.channel.url).netloc, state.address_group, bool(site))
 
@@ -72,15 +72,15 @@ NETWORK_ALLOWANCE = Allowance(3.0, 3.0)
 
 
 class ParserTimeBudgets:
-    """Parser time that each site and each network has used, in the memory of this worker.
+    """The parser time that each site and each network has used on this worker, as leaky buckets in memory.
 
-    The documents of a publisher that has used up its budget are parsed in the slow lane until enough has leaked away. A
-    bucket holds at most twice its allowance, so this takes minutes at most.
+    The documents of a publisher that has used up its budget are parsed in the slow lane until its bucket has leaked
+    enough. A bucket holds at most twice its allowance, so this takes minutes at most.
     """
 
     def __init__(self) -> None:
         self._buckets = LRUCache[tuple[str, str], tuple[float, float]](_MAX_BUCKETS)
-        """Leaky buckets: the parser time that had been used, and not leaked away, at a monotonic time."""
+        """Leaky buckets by (kind, site or network): the level in seconds of parser time at a monotonic time."""
 
     def charge(self, publisher: Publisher, cpu_s: float) -> None:
         """Count ``cpu_s`` seconds of parser time against the budgets of a publisher's site and network."""
@@ -107,7 +107,7 @@ def _allowances(publisher: Publisher) -> list[tuple[tuple[str, str], Allowance]]
 
 
 class LaneLimits(NamedTuple):
-    """The limits of a lane: its number of slots in all, per site, per network, and for publishers of unknown network.
+    """The limits of a lane: its number of slots in total, per site, per network, and for all unknown networks.
 
     At most ``readers_per_network`` callers of one network may hold the lane's parser process or wait for it. A job of
     the parser may use ``cpu_s`` seconds of processor time; infinity means the parser's own limit.
@@ -146,9 +146,9 @@ class _Semaphores(WeakValueDictionary[str, asyncio.Semaphore]):
 
 
 class ConcurrencyLane:
-    """The slots of a lane, and its parser process.
+    """The fast or the slow lane: a limited number of slots for polls, and one parser process.
 
-    A poll holds one of ``slots``. While its documents are parsed, it also holds ``reading``.
+    A poll holds one of ``slots``. While its documents are parsed, the poll also holds ``reading``.
     """
 
     def __init__(self, limits: LaneLimits, parser: ParserClient, budgets: ParserTimeBudgets) -> None:
@@ -171,7 +171,7 @@ class ConcurrencyLane:
     async def slot(self, publisher: Publisher) -> AsyncIterator[bool]:
         """Hold a slot of the lane, and a slot of the publisher's network, inside this context.
 
-        The context's value is whether it had to wait for them.
+        The context manager yields whether the caller had to wait for the slots.
         """
         network = self._network(publisher)
         has_waited = self.slots.locked() or (network is not None and network.locked())
@@ -187,7 +187,7 @@ class ConcurrencyLane:
     async def parser(self, publisher: Publisher) -> AsyncIterator[None]:
         """Hold the parser process inside this context.
 
-        The number of callers that hold it or wait for it is limited per network of the publisher.
+        The number of callers that hold the process or wait for it is limited per network of a publisher.
         """
         name = publisher.network or publisher.site
         async with self._readers.named(name), self.reading:
@@ -196,15 +196,16 @@ class ConcurrencyLane:
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run a job in the parser process, which the caller holds; count the time against the publisher's budget.
+        """Run ``job`` in the parser process, which the caller holds; count the time against the publisher's budget.
 
-        ``state.costly`` is set to whether the job took long. Raises the errors of :meth:`ParserClient.detect_changes`.
+        ``state.costly`` is set to whether the job took at least ``FAST_CPU_S``. Raises the errors of
+        :meth:`ParserClient.detect_changes`.
         """
         before_s, least_s = self._parser.cpu_s, 0.0
         try:
             return await self._parser.detect_changes(msgspec.structs.replace(job, cpu_s=self._cpu_s), timeout_s)
         except ParseKilled:
-            least_s = _HANDED_OVER_S
+            least_s = _MIN_CHARGE_AFTER_KILL_S
             raise
         finally:
             used_s = max(self._parser.cpu_s - before_s, least_s)
@@ -224,7 +225,7 @@ class ConcurrencyLanes:
         self._budgets = budgets
 
     def choose_for_poll(self, state: PollState) -> ConcurrencyLane:
-        """Return the lane in which to poll a channel now: the slow one if its fetches or its parsing take long."""
+        """Return the lane in which to poll a channel now: the slow lane if its last poll was slow or costly."""
         return self._slow if state.slow else self.choose_for_document(state, 0)
 
     def choose_for_document(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
@@ -235,7 +236,7 @@ class ConcurrencyLanes:
     async def detect_changes(
         self, job: DetectChanges, state: PollState, timeout_s: float = PARSE_TIMEOUT_S
     ) -> DetectionResult:
-        """Run a job in the parser of the fast lane, or of the slow lane if the job is costly.
+        """Run ``job`` in the parser of the fast lane, or of the slow lane if the job is probably costly.
 
         A job that proves to be costly in the fast lane is repeated in the slow lane. Raises the errors of
         :meth:`ParserClient.detect_changes`.
@@ -254,7 +255,7 @@ class ConcurrencyLanes:
 
     @contextlib.asynccontextmanager
     async def hold_slot(self, state: PollState) -> AsyncIterator[None]:
-        """Hold a slot of the fast lane inside this context, for requests to a channel's publisher while a user waits.
+        """Hold a slot of the fast lane inside this context, for requests to the publisher of a channel.
 
         Raises :class:`LimitReached` if no slot is free within 5 s.
         """

@@ -1,8 +1,8 @@
-"""The monitor of channels' health on one node: records how polls ended, and proposes notices to subscribers.
+"""The monitor of channels' health on one node: records poll results, and proposes notices to subscribers.
 
 A notice says, for example, that a channel is dead. It is offered to the channel's owner after each poll whose result
 justifies it, and is never stored here: until a version with the notice exists, every further poll leads to the same
-notice. So the notice is not lost when the owner is busy, outdated or dead.
+notice. The notice is therefore not lost if the owner is busy, outdated or dead.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class HealthMonitor:
-    """Records how one node's polls of channels end, and derives notices to subscribers and back-offs from them.
+    """Records the results of one node's polls, and derives notices to subscribers and back-offs from the results.
 
     ``get_polled`` returns a channel that this node polls, and the number of nodes that poll it. It returns None for a
     channel that only other nodes poll.
@@ -47,24 +47,24 @@ class HealthMonitor:
         return self._outages.is_offline
 
     def on_polled(self, channel: Channel, result: PollResult, permanent_url: str) -> None:
-        """Record how a poll of a channel ended; ``permanent_url`` is the target of a permanent redirect, or "".
+        """Record the ``result`` of a poll of a channel; ``permanent_url`` is the target of a permanent redirect, or "".
 
-        A failure is not counted against the publisher while it may be the fault of this node's network.
+        A failure is not attributed to the publisher while this node's network may have caused it.
         """
         symptom, was_outage = None, self._outages.is_offline
-        for settled, earlier in self._outages.attribute(channel, result):
+        for attributed, earlier in self._outages.attribute(channel, result):
             if earlier is result:
                 symptom = symptom_of(channel.url, result, permanent_url)
             else:
-                self._report_symptom(settled, earlier)
+                self._report_symptom(attributed, earlier)
         self._reports.append((channel.id, PollReport(result, symptom)))
         if self._outages.is_offline is not was_outage:
-            log.warning("network outage ended" if was_outage else "network outage: no publisher is reachable")
+            log.warning("network outage ended" if was_outage else "network outage began, no publisher is reachable")
 
     async def record(self) -> list[CandidateFound | LimitObserved]:
-        """Store how polls have ended since the last call; return the notices and back-offs that the results justify.
+        """Store the poll results since the last call; return the notices and back-offs that the results justify.
 
-        A notice is a candidate version, and a back-off a limit of the polls of a channel that fails. If the store is
+        A notice is a candidate version, and a back-off a limit on the polls of a failing channel. If the store is
         unavailable, the results are stored at the next call.
         """
         for channel, result in self._outages.expire(self._clock.wall_s()):

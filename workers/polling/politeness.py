@@ -30,8 +30,8 @@ _GRANTED_BURST = BURST - 1
 _TOO_MANY_REQUESTS, _UNAVAILABLE = 429, 503
 _BUDGET_TIMEOUT_S = 20.0
 _HINT_SHARE = 0.95
-"""Share of a wait, by the publisher's hints, after which a poll is granted: schedules keep the interval, but polls of a
-schedule are not equally late.
+"""Share of the delay in a publisher's hints for which a channel is paused. Schedules keep the whole interval, but a
+poll may begin a little less than the interval after the previous poll, which was late.
 """
 _MAX_CACHED_HOSTS = 10_000
 
@@ -52,7 +52,7 @@ class Politeness:
         self._queues: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def set_blocked_hosts(self, blocked_hosts: Container[str]) -> None:
-        """Block requests to these hosts and domains with their subdomains; unblock all others."""
+        """Block requests to the hosts and domains ``blocked_hosts`` and their subdomains; unblock all others."""
         self._blocked_hosts = blocked_hosts
 
     def raise_if_blocked(self, host: str) -> None:
@@ -62,7 +62,7 @@ class Politeness:
             raise HostBlocked("{host} is blocked here by an admin.", host=name)
 
     async def acquire_request(self, channel: Channel) -> None:
-        """Take the tokens for the first poll of a channel, and for the request to its site."""
+        """Take the tokens for a request to a channel that is not polled yet: those of the channel and its site."""
         await self.acquire_poll(PollState(channel, Validators(), 1))
         await self.acquire_site(channel)
 
@@ -91,8 +91,8 @@ class Politeness:
     async def acquire_site(self, channel: Channel) -> None:
         """Take the token for a request to a channel's site, which the caller has to send at once.
 
-        A caller that has to wait afterwards takes another token: otherwise waiting callers would all send at the same
-        time.
+        A caller that has to wait before sending must take another token; otherwise all waiting callers would send at
+        the same time.
         """
         if charged_site(channel):
             await self._acquire_site_of(host_of(channel.url))
@@ -104,10 +104,10 @@ class Politeness:
             await self._acquire_site_of(host)
 
     async def charge_network(self, address: str, charged_group: str = "") -> str:
-        """Charge the budget of the network that has answered a request, and return the network's address group.
+        """Charge the budget of the network that has responded to a request; return the network's address group.
 
-        ``address`` is the IP address that answered. Nothing is charged if its address group is ``charged_group``, whose
-        token was taken before. If the address is "" or not public, nothing is charged, and "" is returned.
+        ``address`` is the IP address that responded. Nothing is charged if its address group is ``charged_group``,
+        whose token was taken before. If the address is "" or not public, nothing is charged, and "" is returned.
         """
         group = public_address_group(address)
         if group and group != charged_group:
@@ -115,9 +115,9 @@ class Politeness:
         return group
 
     async def on_refused(self, channel: Channel, refusal: BadStatus) -> None:
-        """Pause requests as the answer to a poll of a channel asks for.
+        """Pause requests as required by ``refusal``, the error response to a poll of ``channel``.
 
-        The status 429, and 503 with ``Retry-After``, pause the site that answered. If that site is the target of a
+        The status 429, and 503 with ``Retry-After``, pause the site that responded. If that site is the target of a
         redirect, the channel is paused as well. Any other status with ``Retry-After`` pauses the channel.
         """
         pause_s = refusal.retry_after_s
@@ -130,9 +130,10 @@ class Politeness:
             await self._budgets.pause(channel.id, pause_s)
 
     async def apply_polling_hints(self, state: PollState, headers: Mapping[str, str], now_s: float) -> None:
-        """Pause a public channel until the time before which its document and the response's headers ask not to poll.
+        """Pause a public channel until the earliest next poll by the publisher's polling hints.
 
-        Nothing is done if the channel's budget does not allow an earlier poll anyway. ``now_s`` is the Unix time.
+        The hints are in ``state`` and in the response's ``headers``; ``now_s`` is the Unix time. The channel is not
+        paused if its budget does not allow an earlier poll anyway.
         """
         if state.channel.private:
             return
@@ -153,10 +154,10 @@ class Politeness:
         await self._acquire_in_turn(host, site, lambda: self._budgets.take_site(site_limit, egress_limit))
 
     async def _acquire_in_turn(self, host: str, budget: str, take: Callable[[], Awaitable[float]]) -> None:
-        """Call ``take`` until it takes a token from the budget, waiting for as many seconds as it returns each time.
+        """Call ``take`` until it returns 0; wait for the number of seconds that it returns before each repetition.
 
-        Callers of one worker that need a token from the same ``budget`` wait in turn. Raises :class:`LimitReached` for
-        ``host`` if no token is granted in time.
+        ``take`` takes a token from ``budget``. Callers of one worker that need a token from the same budget wait in
+        turn. Raises :class:`LimitReached` for ``host`` if no token is granted in time.
         """
         queue = self._queues.setdefault(budget, asyncio.Lock())
         timeout_at_s = asyncio.get_running_loop().time() + _BUDGET_TIMEOUT_S
@@ -178,7 +179,7 @@ def charged_site(channel: Channel) -> str:
 
 @lru_cache(_MAX_CACHED_HOSTS)
 def pausable_site(url: str) -> str:
-    """Return the site of a URL, whose requests are paused together; on this machine, each port is a site of its own."""
+    """Return the site of ``url``, the unit of pauses; on this machine, each port is a site of its own."""
     host = host_of(url)
     return urlsplit(url).netloc if is_loopback(host) else site_of(host)
 

@@ -19,10 +19,10 @@ _DAY_S = 86_400
 class PollState(msgspec.Struct, gc=False):
     """The state of a channel that a node keeps between two polls.
 
-    The next poll compares the document with the *base*: the baseline and the version that this state refers to.
-    Validators make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the store's
-    while the content contains nothing new. They are never newer than the last confirmed version, so that changes that
-    were detected but not versioned are detected again.
+    The next poll compares the document with the *base*: the version of ``channel`` and its baseline. ``validators``
+    make the request conditional (ETag, Last-Modified, hash of the body). They may be newer than the validators in the
+    store while the document contains no changes. They are never newer than the last confirmed version, so that changes
+    that were detected but not versioned are detected again.
 
     - ``unversioned``: the documents, oldest first, with changes that have no version yet.
     - ``polling_hints``: the polling hints of the last document read here.
@@ -49,8 +49,8 @@ class PollState(msgspec.Struct, gc=False):
 class DetectedUpdate(msgspec.Struct, frozen=True):
     """Documents with changes, and the candidate version with these changes that is offered to the channel's owner.
 
-    It is kept until the owner announces a version. If that version is another node's candidate, the documents are
-    compared with it again.
+    The update is kept until the owner announces a version. If that version is the candidate of another node, the
+    documents are compared with it again.
     """
 
     documents: tuple[Document, ...]
@@ -60,7 +60,8 @@ class DetectedUpdate(msgspec.Struct, frozen=True):
 def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known: PollState | None = None) -> PollState:
     """Return the state for polls that compare with the ``stored`` version of a channel; ``now_s`` is the Unix time.
 
-    ``known`` is the state of this node's former polls, or None. It has facts that are not in the store.
+    ``known`` is the state of this node's former polls, or None. Facts in ``known`` that the store does not have, for
+    example whether the last fetch was slow, are part of the result.
     """
     channel = msgspec.structs.replace(stored.channel, title="", link="")  # not needed for tens of thousands of channels
     if known is None:
@@ -72,10 +73,10 @@ def build_poll_state(stored: ChannelState, subscribers: int, now_s: float, known
 def advance_to_version(
     state: PollState, channel: Channel, validators: Validators, subscribers: int, digest: bytes
 ) -> PollState:
-    """Return the state for polls that compare with another version.
+    """Return the state for polls that compare with another version of a channel.
 
-    ``channel`` is the channel at that version, whose content has this ``digest``. Facts that only this node knows are
-    kept, for example whether the last fetch was slow.
+    ``channel`` is the channel at that version, whose content has the digest ``digest``. Facts that only this node knows
+    are kept, for example whether the last fetch was slow.
     """
     return msgspec.structs.replace(
         state, channel=channel, validators=validators, subscribers=subscribers, digest=digest, unversioned=()
@@ -83,9 +84,9 @@ def advance_to_version(
 
 
 def is_version_of(candidate: Candidate, base: VersionBase) -> bool:
-    """Return whether the version with this ``base`` is the one that this candidate became.
+    """Return whether ``candidate`` has become the version with ``base``, so that all its changes have a version.
 
-    If so, all changes of the candidate have a version.
+    Otherwise the version is the candidate of another node.
     """
     return (candidate.delta.detected_s, candidate.validators) == (base.detected_s, base.validators)
 
@@ -120,7 +121,7 @@ def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Do
 
 
 def accept_unchanged(state: PollState, documents: Sequence[Document], validators: Validators) -> None:
-    """Record that these documents contain no changes.
+    """Record in ``state`` that ``documents`` contain no changes.
 
     The next request uses ``validators``, unless another poll has detected changes that have no version yet.
     """
@@ -130,17 +131,18 @@ def accept_unchanged(state: PollState, documents: Sequence[Document], validators
 
 
 def keep_unversioned(state: PollState, documents: Sequence[Document]) -> None:
-    """Add documents to those that each poll compares until their changes have a version."""
+    """Add ``documents`` to ``state``, so that each poll compares them until their changes have a version."""
     state.unversioned = _limit((*_others(state, documents), *documents))
 
 
 def build_update(
     channel: Channel, documents: Sequence[Document], validators: Validators, findings: DetectionResult, now_s: float
 ) -> DetectedUpdate | None:
-    """Return the changes in documents beyond the version of ``channel``, as an update; None if there are none.
+    """Return the update with the changes in ``findings``; None if there are no changes.
 
-    ``findings`` is the result of comparing the documents with that version; ``now_s`` is the Unix time. A dormant
-    channel always has an update, which brings its entries up to date and is not sent to subscribers.
+    ``findings`` is the result of comparing ``documents`` with the version of ``channel``, ``validators`` are those of
+    the response, and ``now_s`` is the Unix time. A dormant channel always has an update, which brings its entries up to
+    date and is not sent to subscribers.
     """
     if not findings.changes and not channel.dormant:
         return None
@@ -158,9 +160,9 @@ def build_update(
 
 
 def build_snapshot(candidate: Candidate, before: Sequence[Entry], updates: UpdateHistory | None = None) -> Snapshot:
-    """Return the state of a channel after a candidate has become a version.
+    """Return the state of a channel to store when ``candidate`` becomes a version.
 
-    ``before`` are the channel's latest entries before that; ``updates`` is the history of its updates.
+    ``before`` are the channel's latest entries before that version; ``updates`` is the history of its updates.
     """
     return Snapshot(
         candidate.validators,

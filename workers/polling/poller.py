@@ -1,4 +1,4 @@
-"""One poll of a publisher: an HTTP request within the politeness limits, parsing in a separate process, a comparison.
+"""The poller: an HTTP request within the politeness limits, parsing in a separate process, and change detection.
 
 Corona §3.3: a node that detects a change computes a delta against the version that it knows, and offers the delta to
 the channel's owner. A poll that fails changes nothing.
@@ -52,7 +52,7 @@ _PUSH_SLOT_TIMEOUT_S = 10.0
 _PARSING_HEADERS = ("content-type", "content-language")
 
 _LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
-"""Receives descriptions of the steps of polls that its own task awaits, for the user who requested a poll."""
+"""The function that receives descriptions of the steps of polls in the current task, for a user who waits."""
 
 
 def trace(text: str) -> None:
@@ -75,10 +75,9 @@ def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
 class PollOutcome(msgspec.Struct, frozen=True):
     """The result of one poll, and the update that it detected, or None.
 
-    ``permanent_url`` is the channel's new URL after a permanent redirect, else "". ``topic`` is the document's own URL
-    as the document states it, and ``hubs`` are the WebSub hubs that it names. ``topic`` is "" if there was no document,
-    or the document names no topic. ``hint_s`` is the shortest interval in seconds between polls that the publisher asks
-    for, or 0.0.
+    ``permanent_url`` is the channel's new URL after a permanent redirect, else "". ``hubs`` are the WebSub hubs that
+    the document names, and ``topic`` is the URL by which hubs identify it; "" if no document was parsed. ``hint_s`` is
+    the shortest interval in seconds between polls that the publisher asks for, or 0.0.
     """
 
     result: PollResult
@@ -118,11 +117,11 @@ class Poller:
         await self._politeness.acquire_poll(state)
 
     async def poll(self, state: PollState, node: NodeId, before_s: float = inf) -> PollOutcome:
-        """Poll a channel once for ``node``; the caller has called :meth:`acquire_poll` before.
+        """Poll the channel of ``state`` once for ``node``; the caller has called :meth:`acquire_poll` before.
 
         ``state`` is updated in place, so that the next poll continues from this one. Errors of the publisher are part
         of the outcome. Raises :class:`LimitReached` if the site's budget grants no request, or if the request cannot
-        begin by ``before_s`` (Unix s), and raises Coronet's own errors.
+        begin by ``before_s`` (Unix s). Raises :class:`OperationalError` if, for example, the store is unavailable.
         """
         started_s = self._clock.monotonic_s()
         fetched, update, findings, status, detail = None, None, None, 0, ""
@@ -163,10 +162,10 @@ class Poller:
 
     @contextlib.asynccontextmanager
     async def hold_push_slot(self, state: PollState, size_bytes: int) -> AsyncIterator[ConcurrencyLane]:
-        """Hold a slot and the parser of a lane, and return the lane, to parse documents that a hub has pushed.
+        """Hold a slot and the parser of a lane inside this context, to parse documents that a hub has pushed.
 
-        ``size_bytes`` is the size of the documents in all. Raises :class:`LimitReached` if the slot or the parser is
-        not free within 10 s, and :class:`HostBlocked` if an admin has blocked the channel's host.
+        Yields the lane. ``size_bytes`` is the total size of the documents. Raises :class:`LimitReached` if the slot or
+        the parser is not free within 10 s, and :class:`HostBlocked` if an admin has blocked the channel's host.
         """
         self._politeness.raise_if_blocked(host_of(state.channel.url))
         lane, publisher = self._lanes.choose_for_document(state, size_bytes), publisher_of(state)
@@ -182,20 +181,20 @@ class Poller:
             yield lane
 
     async def compare_pushed(self, state: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
-        """Return the update that a pushed document contains, or None if it contains nothing new.
+        """Return the update that the pushed document contains, or None if the document contains no changes.
 
-        ``lane`` is the lane that :meth:`hold_push_slot` returned. Raises :class:`PublisherError` if the document cannot
-        be parsed, or takes too long.
+        ``lane`` is the lane that :meth:`hold_push_slot` yielded. Raises :class:`PublisherError` if the document cannot
+        be parsed, or if parsing takes too long.
         """
         documents = documents_to_compare(state, pushed)
         update, _ = await self._compare_all(state, documents, state.validators, lane)
         return update
 
     async def compare_again(self, state: PollState, update: DetectedUpdate) -> DetectedUpdate | None:
-        """Return the part of an update that is not in the version of ``state``. Raises :class:`PublisherError`.
+        """Return the part of ``update`` that is not in the version of ``state``. Raises :class:`PublisherError`.
 
         Returns None if that version contains the whole update. Also returns None for a page, whose document may be
-        older than its version, so that the next poll decides.
+        older than its version; the next poll then detects the remaining changes.
         """
         if state.channel.kind == "page":
             return None
@@ -203,7 +202,7 @@ class Poller:
         return remaining
 
     def on_versioned(self, before: PollState, after: PollState, candidate: Candidate) -> None:
-        """Compare with the baseline of a candidate of this node from now on, because it has become a version.
+        """Use the baseline of ``candidate`` for further polls, because the candidate of this node has become a version.
 
         ``before`` is the channel's state before the version, and ``after`` the state with the version.
         """
@@ -225,7 +224,10 @@ class Poller:
     async def _compare(
         self, state: PollState, fetched: FetchResult
     ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
-        """Compare a response, and return what :meth:`_compare_all` returns."""
+        """Compare the document in a response with the channel's baseline, and update ``state``.
+
+        Returns the update and the findings of the parser; each is None if there is none.
+        """
         state.polling_hints = with_freshness(state.polling_hints, fetched.headers, self._clock.wall_s())
         arrived = document_of(fetched) if fetched.body is not None else None
         if arrived is not None and fetched.validators.body_sha256 == state.deadly_sha256:
@@ -238,7 +240,7 @@ class Poller:
         try:
             return await self._compare_all(state, documents, fetched.validators)
         except ParseKilled:
-            if state.unversioned:  # too much together; each alone was not
+            if state.unversioned:  # together the documents exceed the limits, each alone did not
                 state.unversioned = state.unversioned[1:]
             elif not fetched.partial:  # else the hash is that of the last whole document
                 state.deadly_sha256 = fetched.validators.body_sha256
@@ -251,9 +253,9 @@ class Poller:
         validators: Validators,
         held_lane: ConcurrencyLane | None = None,
     ) -> tuple[DetectedUpdate | None, DetectionResult | None]:
-        """Compare documents with the channel's baseline, and update ``state``.
+        """Compare ``documents`` with the channel's baseline, and update ``state``.
 
-        Returns the update, or None, and the findings of the parser, which are None if there was nothing to parse.
+        Returns the update, or None, and the findings of the parser, which are None if no document was parsed.
         ``validators`` come from the response. ``held_lane`` is the lane whose parser the caller holds; if it is None, a
         lane is chosen here.
         """
@@ -265,7 +267,7 @@ class Poller:
         findings = DetectionResult(baseline, polling_hints=state.polling_hints)
         if documents:
             if located is not None and located.source != "publisher":
-                # Without the located baseline, the documents would have been fetched once before to build one.
+                # Without the located baseline, an additional fetch would have been necessary to create a baseline.
                 PUBLISHER_BYTES_SAVED.inc(sum(len(document.body) for document in documents))
             findings = await self._detect_changes(state, documents, baseline, held_lane)
             state.polling_hints = findings.polling_hints
@@ -286,10 +288,10 @@ class Poller:
     async def _add_archives(
         self, state: PollState, documents: tuple[Document, ...], baseline: bytes, findings: DetectionResult
     ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Return the documents with archives of the feed (RFC 5005) that have the entries that polls have missed.
+        """Fetch up to 3 archive documents of the feed (RFC 5005), which have the entries that polls have missed.
 
-        The changes that all of them contain, compared with ``baseline``, are returned as well; ``findings`` are those
-        of the documents without archives.
+        Returns the archives followed by ``documents``, and the findings for all of them compared with ``baseline``.
+        ``findings`` are the findings for ``documents`` alone; they are returned if no archive can be read.
         """
         # An error in an archive does not invalidate the documents at hand.
         with contextlib.suppress(PublisherError, UserError, TimeoutError), self._mark_slow(state):
@@ -341,8 +343,8 @@ async def fetch_politely(
 ) -> FetchResult:
     """Fetch a channel's document within ``within_s`` seconds; the caller has taken the tokens for the request.
 
-    The network that answers is charged, and stored in ``state``; pauses that the response asks for are applied. Raises
-    :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
+    The network that responds is charged, and stored in ``state``. Pauses that an error response requests are applied.
+    Raises :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
     """
     try:
         fetched = await fetcher.fetch(
@@ -361,9 +363,10 @@ async def fetch_politely(
 
 
 def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
-    """Return the WebSub hubs that a response names, and its topic, which is the document's own URL as it states it.
+    """Return the WebSub hubs that a response names, and its topic, by which hubs identify the document.
 
-    Links in HTTP headers take precedence over links in the document (WebSub §4).
+    ``findings`` are the parser's results for the document in ``fetched``. Links in HTTP headers take precedence over
+    links in the document (WebSub §4). Without a stated topic, the topic is the URL of the response.
     """
     return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 
@@ -383,8 +386,8 @@ def _observe_delay(delta: Delta) -> None:
 
 
 def _must_be_public(channel: Channel) -> bool:
-    """Return whether a channel may be fetched from public addresses only: it exists, and it was created as public.
+    """Return whether a channel must be fetched from public addresses only: it exists, and was created as public.
 
-    Otherwise its publisher could show contents of the operator's networks to its subscribers and to the directory.
+    Otherwise a publisher could redirect to the operator's networks and expose their contents to subscribers.
     """
     return bool(channel.created_s) and not channel.private

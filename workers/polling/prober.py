@@ -1,4 +1,4 @@
-"""Requests to URLs that are not polled yet, while a user waits for the result: for previews, new channels and OPML."""
+"""The prober, which requests URLs that are not polled yet while a user waits: previews, new channels and OPML."""
 
 import asyncio
 import contextlib
@@ -61,7 +61,7 @@ class Prober:
     async def detect_changes(
         self, channel: Channel, documents: tuple[Document, ...], baseline: bytes, *, address: str, timeout_s: float
     ) -> DetectionResult:
-        """Return the changes in documents of a channel compared with ``baseline``, or with nothing if that is b"".
+        """Return the changes in ``documents`` of a channel since ``baseline``; b"" means that there is no baseline.
 
         ``address`` is the IP address that sent the documents. Raises the errors of :meth:`ParserClient.detect_changes`,
         for example if parsing takes longer than ``timeout_s`` seconds.

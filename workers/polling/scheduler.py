@@ -1,4 +1,4 @@
-"""The scheduler of a node's polls: starts each poll when it is due, and passes on the changes that it detects.
+"""The scheduler of a node's polls: starts each poll when it is due, and passes detected changes to the protocol.
 
 The protocol (:mod:`service.corona.protocol`) decides which channels this node polls, and by which schedule. Polls that
 are due within a twentieth of a second begin together, so that their requests to the store share round trips.
@@ -45,10 +45,10 @@ log = structlog.get_logger(__name__)
 
 
 class DueQueue:
-    """A queue with the time of the next poll of each channel, in the fleet's common time (Unix s).
+    """A priority queue of channels by the times at which they are due. The owner of the queue chooses the clock.
 
-    It is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds per poll
-    whatever the number of channels. One interval job per channel would cost a fifth of a core at 1,000 polls a second.
+    The queue is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds
+    per poll for any number of channels; one interval job per channel would cost a fifth of a core at 1,000 polls/s.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class DueQueue:
         self._due_s: dict[ChannelId, float] = {}
 
     def schedule(self, channel_id: ChannelId, due_s: float) -> None:
-        """Set the time of a channel's next poll; it replaces the time that was set before."""
+        """Set the time at which a channel is due, in place of an earlier setting."""
         if self._due_s.get(channel_id) != due_s:
             self._due_s[channel_id] = due_s
             heappush(self._heap, (due_s, channel_id))
@@ -73,9 +73,9 @@ class DueQueue:
         return channel_id in self._due_s
 
     def pop_due(self, until_s: float, most: float = inf) -> list[tuple[float, ChannelId]]:
-        """Remove and return up to ``most`` channels that are due by ``until_s``, as pairs of time and channel.
+        """Remove and return up to ``most`` channels that are due by ``until_s``, as pairs (due time, channel).
 
-        The earliest comes first.
+        The earliest is first.
         """
         due: list[tuple[float, ChannelId]] = []
         while self._heap and self._heap[0][0] <= until_s and len(due) < most:
@@ -86,9 +86,9 @@ class DueQueue:
         return due
 
     def next_s(self) -> float | None:
-        """Return the time of the first entry of the queue; None if the queue is empty.
+        """Return the due time of the first entry; None if the queue is empty.
 
-        The entry may be outdated; then no channel is due at that time.
+        If the entry is outdated, no channel is due at that time.
         """
         return self._heap[0][0] if self._heap else None
 
@@ -106,7 +106,7 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
     is_base_current: bool = False
     is_polling: bool = False
     begun_s: float = -inf
-    """When the last poll that has begun was due, which may be in the near future."""
+    """The due time of the last poll that has begun; it may be in the near future."""
     update: DetectedUpdate | None = None
     """The last detected update, until it has a version."""
 
@@ -114,9 +114,9 @@ class _ScheduledChannel(msgspec.Struct, gc=False):
 class PollScheduler:
     """Starts the polls of one node.
 
-    ``clock`` shows the fleet's common time as Unix time. ``on_events`` passes events to the protocol, for example that
-    a poll has detected an update. ``on_hubs_found`` is called with a channel, the WebSub hubs that its document names,
-    and the topic, which is the document's own URL as the document states it.
+    ``clock`` returns the fleet's common time as Unix time. ``on_events`` passes events to the protocol, for example
+    that a poll has detected an update. ``on_hubs_found`` is called with a channel, the WebSub hubs that its document
+    names, and the topic, which is the document's own URL as the document states it.
     """
 
     def __init__(
@@ -155,10 +155,10 @@ class PollScheduler:
                 self._schedule(channel)
 
     def start_polling(self, assignment: StartPolling) -> None:
-        """Poll a channel by the schedule in ``assignment`` from now on, after a poll that is overdue.
+        """Poll a channel by the schedule in ``assignment`` from now on; a poll that is already due stays due.
 
         The version that polls compare with is loaded before the first poll, not now: a node that takes over thousands
-        of channels would be busy for seconds if it loaded all of them at once.
+        of channels would be busy for seconds if it loaded all versions at once.
         """
         channel = self._channels.setdefault(assignment.channel, _ScheduledChannel(assignment))
         channel.assignment = assignment
@@ -173,10 +173,10 @@ class PollScheduler:
         self._queue.remove(channel_id)
 
     async def update_bases(self, effects: Iterable[UpdateBase]) -> None:
-        """Compare later polls of channels with the versions in ``effects``, which the channels' owners have announced.
+        """Set the versions with which polls compare to those in ``effects``, which the channels' owners have announced.
 
-        If this node has detected an update that has no version yet, it is compared with the new version now, and the
-        changes that are not in this version are offered to the channel's owner again.
+        An update that this node has detected, and that has no version yet, is compared with the new version now.
+        Changes that are not in this version are offered to the channel's owner again.
         """
         changed: dict[ChannelId, _ScheduledChannel] = {}
         for effect in effects:
@@ -318,7 +318,7 @@ class PollScheduler:
     def _begin(self, channel: _ScheduledChannel, due_s: float, at_s: float) -> None:
         """Begin the poll that is due at ``due_s``, at the time ``at_s`` of its slot (both fleet time, Unix s).
 
-        Does nothing if the base could not be loaded, or the last poll is still under way.
+        Does nothing if the channel's base could not be loaded, or if its last poll is still in progress.
         """
         if channel.is_base_current and not channel.is_polling:
             channel.is_polling = True
@@ -332,7 +332,7 @@ class PollScheduler:
             if (early_s := at_s - self._clock.wall_s()) > 0:
                 await asyncio.sleep(early_s)
             if self._channels.get(channel_id) is channel:  # not stopped meanwhile; its base may have advanced
-                # After the polling set's next poll is due, this one could detect nothing that the next one does not.
+                # Once the next poll of the channel by any node is due, this poll cannot detect a change earlier.
                 POLL_LAG.observe(max(self._clock.wall_s() - due_s, 0.0))
                 await self._poll(channel.poll_state, channel.assignment.schedule.next_channel_poll_s(due_s))
         except (LimitReached, HostBlocked, OperationalError) as error:
@@ -391,10 +391,10 @@ class PollScheduler:
         return result
 
     def _changed_limits(self, channel_id: ChannelId, hint_s: int) -> list[LimitObserved]:
-        """Return the limits of a channel after a successful poll, as far as the channel's owner may not know them.
+        """Return the polling limits of a channel after a successful poll that differ from those known to its owner.
 
-        There is neither a failure nor a pause, and the hint is ``hint_s``, the interval in seconds that the publisher
-        asks for, or 0.
+        The poll ends back-offs for failures and pauses. ``hint_s`` is the shortest interval in seconds between polls
+        that the publisher's hints request, or 0.
         """
         channel, now_s = self._channels.get(channel_id), self._clock.wall_s()
         known = channel.assignment.limits if channel else None
@@ -419,7 +419,7 @@ class PollScheduler:
         return CandidateFound(update.candidate)
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
-        """Compare a channel's last update with the version that another candidate has become.
+        """Compare a channel's last update with the current version, which contains the candidate of another node.
 
         Changes that are not in that version are offered to the channel's owner.
         """

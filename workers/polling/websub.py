@@ -1,7 +1,7 @@
-"""WebSub subscriptions (W3C) of a node's channels: asks the hubs that feeds name to push changes.
+"""The WebSub subscriber (W3C) of a node's channels: requests that the hubs that feeds name push changes.
 
 The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub`), so a node may die at
-any moment and another one continues. Hubs only reduce delay and polls: whatever they do, the channel is polled.
+any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from service.store.channels.websub import new_hub_secrets
 from workers.polling.politeness import Politeness
 
 RENEWAL_INTERVAL_S = 60.0
-"""How often a node examines which hubs of its channels a request is due to."""
+"""Interval at which a node sends the requests that are due to the hubs of its channels."""
 
 _MAX_CONCURRENT = 8
 _MAX_PER_SITE = 50
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 class HubSubscriber:
-    """Subscribes to channels at hubs, renews the subscriptions and ends them, within the politeness limits.
+    """Subscribes to channels at their hubs, renews and ends these subscriptions, within the politeness limits.
 
     ``public_url`` is the URL at which hubs reach the console; if it is "", no hub is contacted.
     """
@@ -54,7 +54,7 @@ class HubSubscriber:
         self._slots = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def on_hubs_found(self, channel_id: ChannelId, hubs: Sequence[str], topic: str) -> None:
-        """Store the hubs that a channel's document names; if they have changed, send the request that is due.
+        """Store the hubs that a channel's document names, and send the request that is due to a hub, if any.
 
         ``topic`` is the document's own URL as the document states it. A request that fails is repeated by
         :meth:`renew`.
@@ -105,7 +105,7 @@ class HubSubscriber:
         return due
 
     async def _request_one_site(self, due: Sequence[tuple[ChannelId, HubState]]) -> None:
-        """Send the requests to the hubs of one site one after another, until one fails; the rest stay due."""
+        """Send the requests ``due`` to the hubs of one site in sequence, until one fails; the others stay due."""
         async with self._slots:
             for channel_id, state in due:
                 try:

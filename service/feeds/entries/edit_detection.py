@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 QUIET_DAYS = 30
 MAX_CORRECTIONS = 3
-"""Number of edits of an entry from which on further ones are not reported."""
+"""Maximum number of edits of an entry that are reported."""
 MAX_EDITS_PER_POLL = 10
 SAMPLE_SIZE = 20
 """Number of entries by whose edit counts the edit rate of a channel is estimated."""

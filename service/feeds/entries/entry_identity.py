@@ -3,13 +3,12 @@
 :func:`detect_entry_changes` compares a document with the :class:`IdentityState` of its channel. ``entry_matching``
 finds the known entry for each listed entry, and ``edit_detection`` selects the edits that are reported.
 
-- The last max(4 times the largest document, 500) entries are known. Of the last 2,000 entries, those seen within 90
-  days are also known. The entries seen least recently are dropped first. Entries of the current document are never
-  dropped, and absence alone does not drop an entry: a feed may shrink to nothing and return.
-- If a channel that was empty so far lists many entries, the feed was probably broken before; it is less probable that
-  all entries were written since. Entries dated before the first poll are not reported, and of the entries without a
-  date only the first 3 are reported. To report all would flood subscribers; to report none would hide the first entry
-  of a new blog.
+- The state has the last max(4 times the largest document, 500) entries. Of the last 2,000 entries, it also has those
+  seen within 90 days. The entries seen least recently are dropped first. Entries of the current document are never
+  dropped, and an absent entry is not dropped for its absence: a feed may become empty and recover.
+- If a channel that was empty so far lists many entries, the feed was probably broken before, and most entries are not
+  new. Entries dated before the first poll are not reported, and of the entries without a date only the first 3 are
+  reported. To report all would flood subscribers; to report none would hide the first entry of a new blog.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,9 +52,9 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
     last rows are the entries of the previous document, in the same order as ``fingerprints`` and ``element_hashes``,
     which are hashes of these entries. An element hash is zero for an entry without an XML element. ``excluded`` are the
     fingerprints of that document's duplicates and empty entries. ``site`` is the :func:`site_hash` of its URLs.
-    ``largest_document`` is the number of entries in the largest document so far. Until the end of the day
-    ``titles_quiet_until`` (days since 1970) no edits of titles are reported, and until the end of the day
-    ``texts_quiet_until`` no edits of texts.
+    ``largest_document`` is the number of entries in the largest document so far. ``are_ids_unstable`` states that the
+    publisher generates new ids at each request. Until the end of the day ``titles_quiet_until`` (days since 1970) no
+    edits of titles are reported, and until the end of the day ``texts_quiet_until`` no edits of texts.
 
     Raises ValueError (:class:`msgspec.DecodeError` while decoding) for lengths that do not fit together.
     """
@@ -85,7 +84,7 @@ class IdentityState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
         return dict(zip(fingerprints, offsets, strict=True))
 
     def previous_document(self) -> PreviousDocument:
-        """Return the data by which the parser skips entries that have not changed since the previous document."""
+        """Return the hashes by which the parser recognises and skips entries that are unchanged since this document."""
         # Not strict: the previous document may have been read without element hashes.
         pairs = zip(_split(self.element_hashes), _split(self.fingerprints), strict=False)
         fingerprints = {element_hash: known for element_hash, known in pairs if element_hash != NO_HASH}
@@ -234,7 +233,7 @@ def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now
 
 
 def _to_entries(items: Iterable[DocumentEntry], *, now_s: float) -> tuple[Entry, ...]:
-    """Return entries as they are stored and delivered: in plain text, shortened, with links that are safe to show."""
+    """Convert entries to their stored and delivered form: plain text, truncated, with valid http or https links."""
     return tuple(
         Entry(
             key=item.key,

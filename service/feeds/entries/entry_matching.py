@@ -60,11 +60,12 @@ class MatchResult(NamedTuple):
 def entries_by_fingerprint(
     feed: ParsedFeed, fingerprints: Mapping[bytes, bytes], *, homes: Sequence[str]
 ) -> dict[bytes, tuple[ParsedEntry, bytes]]:
-    """Return the feed's entries with their element hashes, by their fingerprints, in document order.
+    """Return the entries of ``feed`` in document order: a mapping from fingerprint to (entry, element hash).
 
-    ``fingerprints`` maps the element hashes of the previous document to fingerprints. The parser has skipped the
-    entries with these element hashes; in the result, each of them is an empty entry. ``homes`` are the addresses of the
-    channel and its site (:func:`~service.feeds.entries.fingerprints.home_addresses`).
+    A fingerprint is one hash of all fields of an entry, an element hash one hash of its XML. ``fingerprints`` maps the
+    element hashes of the previous document to fingerprints. The parser has skipped the entries with these element
+    hashes; in the result, each of them is an empty entry. ``homes`` are the addresses of the channel and its site
+    (:func:`~service.feeds.entries.fingerprints.home_addresses`).
     """
     entries = iter(feed.entries)
     found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
@@ -84,7 +85,7 @@ def match_entries(
     excluded: Collection[bytes],
     are_ids_unstable: bool,
 ) -> MatchResult:
-    """Match the entries of a document with the known entries in ``rows``.
+    """Match the entries of a document with the known entries in ``rows`` (see ``known_entries``).
 
     ``entries`` is a result of :func:`entries_by_fingerprint`. ``homes`` are the addresses of the channel and its site
     (:func:`~service.feeds.entries.fingerprints.home_addresses`). ``previous_rows`` are the row offsets of the previous
@@ -141,10 +142,10 @@ def _identify(
 
 
 def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: bool) -> int | None:
-    """Return the row of the known entry with the same title and content; None if there is no such entry.
+    """Return the row offset of the known entry with the same title and content; None if there is no such entry.
 
-    The row is accepted only if ids and targets are equal, or if one of the two entries has none. ``with_ids`` states
-    whether ids are compared.
+    The known entry is accepted only if ids and targets are equal, or if one of the two entries has none. ``with_ids``
+    states whether ids are compared.
     """
     offset = candidates.last_offset.get(hashes.text_keys()[0])
     if offset is None or candidates.hashes[offset].title != hashes.title:
@@ -156,10 +157,11 @@ def _find_by_text(hashes: EntryHashes, candidates: CandidateRows, *, with_ids: b
 
 
 def _have_all_ids_changed(listed: Sequence[EntryHashes], known: Collection[EntryHashes]) -> bool:
-    """Return whether the publisher has probably given every entry a new id.
+    """Return whether the publisher has probably changed the ids of all entries.
 
-    This is the case if no listed id is known, although other fields show that at least half of the entries with an id
-    are known.
+    ``listed`` are the entries of a document that are new or changed, ``known`` the known entries that may match them.
+    The result is True if no id in ``listed`` is known, although at least half of these ids belong to entries that are
+    known by their other fields.
     """
     with_ids = [each for each in listed if each.id != NO_HASH]
     if not with_ids or {each.id for each in with_ids} & {each.id for each in known}:

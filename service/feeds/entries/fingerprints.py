@@ -82,7 +82,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
     def has_only_text(self, *, with_ids: bool) -> bool:
         """Return whether only title, content and date can identify the entry.
 
-        ``with_ids`` states whether an id can identify it.
+        ``with_ids`` states whether ids can identify entries of this channel.
         """
         return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
 
@@ -160,8 +160,8 @@ def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
 def is_edited(one: bytes, other: bytes) -> bool:
     """Return whether ``one`` and ``other``, which are both title hashes or both gist hashes, show an edit.
 
-    They do if both texts are complete and differ. A missing or truncated text never shows an edit, because publishers
-    change the length of excerpts.
+    The result is True if both texts are complete and differ. A missing or truncated text never shows an edit, because
+    publishers change the length of excerpts.
     """
     return one != other and bool(one[-1] & other[-1] & 1)
 

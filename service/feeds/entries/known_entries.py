@@ -49,13 +49,13 @@ class LastSeen(NamedTuple):
 
 
 def pack_row(hashes: EntryHashes, last_seen: LastSeen) -> bytes:
-    """Return the row of an entry with these hashes and this ``last_seen``."""
+    """Return the row of an entry: its ``hashes`` followed by ``last_seen``."""
     fields = (hashes.id, hashes.target, hashes.title, hashes.body, hashes.title_date, hashes.gist)
     return b"".join((*fields, last_seen.pack()))
 
 
 def update_row(rows: bytes, offset: int, last_seen: LastSeen) -> bytes:
-    """Return the row at ``offset`` with another ``last_seen``. Its hashes stay the same."""
+    """Return the row at ``offset`` with the same hashes and the new ``last_seen``."""
     return rows[offset : offset + _LAST_SEEN_OFFSET] + last_seen.pack()
 
 
@@ -90,10 +90,10 @@ def remove_rows(rows: bytes, offsets: Iterable[int]) -> bytes:
 
 
 def trim_rows(rows: bytes, *, largest_document: int, today: int) -> bytes:
-    """Return ``rows`` without the known entries that are to be forgotten.
+    """Return ``rows`` without the rows at its beginning that exceed the limits on number and age.
 
     The last max(4 * ``largest_document``, 500) rows are kept; ``largest_document`` is a number of entries. Of the last
-    2,000 rows, those seen within 90 days before ``today`` (days since 1970) are kept too.
+    2,000 rows, the rows seen within 90 days before ``today`` (days since 1970) are kept too.
     """
     count = len(rows) // ROW_BYTES
     first_by_count = count - max(MIN_ROWS, ROWS_PER_DOCUMENT_ENTRY * largest_document)

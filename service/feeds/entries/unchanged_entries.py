@@ -15,13 +15,13 @@ from service.feeds.entries.fingerprints import HASH_BYTES
 from service.feeds.parsing.fast_parser_values import Element
 
 MAX_HASHED_ENTRIES = 300
-"""Largest number of entries of a document with element hashes; it bounds the state. Longer documents are rare."""
+"""Largest number of entries for which element hashes are computed; it bounds the state. Longer documents are rare."""
 
 MAX_NAMESPACES = 500
-"""Largest number of namespace declarations in such a document; lxml serializes an entry with all that are in scope,
-and compares each of them with all others."""
+"""Largest number of namespace declarations in a document for which element hashes are computed. lxml serializes an
+entry with all declarations that are in scope, and compares each of them with all others."""
 _MAX_SERIALIZED_RATIO = 8
-"""Largest size of all serialized entries, in sizes of the document."""
+"""Largest ratio of the size of all serialized entries to the size of the document."""
 
 
 class PreviousDocument(NamedTuple):
@@ -39,9 +39,9 @@ class FullParseRequired(Exception):
 
 
 class ElementHasher:
-    """Computes the element hashes of a document of ``size_bytes`` bytes while the parser walks through it.
+    """Computes the element hashes of a document of ``size_bytes`` bytes while the document is parsed.
 
-    It compares them with the element hashes of the previous document.
+    An element hash is a hash of an entry's XML; it is compared with the element hashes of the ``previous`` document.
     """
 
     def __init__(self, previous: PreviousDocument, size_bytes: int) -> None:

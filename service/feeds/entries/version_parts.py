@@ -1,4 +1,4 @@
-"""The two separately delivered parts of a version, and the article hashes by which duplicates are found.
+"""The two separately delivered parts of a version of a channel, and article hashes, by which duplicates are found.
 
 The *news* part has the new entries, the *edits* part the edits of known entries. An edit may be delivered as a
 correction of an earlier message; a new entry may not. Changes of a web page are always news, including a replaced text.
@@ -31,7 +31,7 @@ others are the :func:`article_hashes`, by which the same article is found in oth
 
 
 class VersionParts(msgspec.Struct, frozen=True):
-    """The article hashes of the two parts of a version.
+    """The article hashes of the new entries (``news``) and of the edited entries (``edits``) of a version.
 
     A part without changes is None. A part is an empty tuple if its changes contain no article, for example if they are
     lines of a page or a notice.
@@ -42,7 +42,7 @@ class VersionParts(msgspec.Struct, frozen=True):
 
 
 def split_version(delta: Delta) -> VersionParts:
-    """Return the article hashes of new entries and of edited entries in the version that ``delta`` describes."""
+    """Return the article hashes of the new entries and of the edited entries in ``delta``, the changes of a version."""
     if delta.notice is not None or any(change.line for change in delta.changes):
         return VersionParts(news=())
     changes = list(enumerate(delta.changes))

@@ -39,11 +39,11 @@ _BOILERPLATE = frozenset({"nav", "header", "footer", "aside", "form"})
 
 
 def parse_page(body: bytes, *, headers: Mapping[str, str], selector: str = "") -> ParsedPage:
-    """Return the content of the page in ``body``, which was fetched with these response headers.
+    """Return the content of the page in ``body``, which was fetched with the response headers ``headers``.
 
     With ``selector`` (CSS), the content is that of the matching elements, wherever they are. Plain text and JSON are
-    returned line by line. Raises :class:`EmptyBody` if no text is visible or matches, or if the page only asks for a
-    login, and :class:`NotAFeed` if the document is not text.
+    returned line by line. Raises :class:`EmptyBody` if no text is visible or matches, or if the page is only a login
+    form, and :class:`NotAFeed` if the document is not text.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     content_type = lowered.get("content-type", "")
@@ -126,7 +126,11 @@ def _empty_page_error(root: html.HtmlElement, selector: str) -> EmptyBody:
 
 
 def _main_content(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of the page's main content, which the module's docstring defines."""
+    """Return the lines of a page's main content, in page order.
+
+    This is the text in ``<main>``, or in a single ``<article>``, if it is at least half of the text without
+    boilerplate. Otherwise it is all text without boilerplate, or all text if less than a tenth would remain.
+    """
     sizes: Counter[Landmark] = Counter()
     for line in lines:
         sizes[line.landmark] += len(line.text)

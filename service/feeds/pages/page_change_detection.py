@@ -40,9 +40,9 @@ _HASH_BYTES = 6
 
 
 class LineToggles(msgspec.Struct, frozen=True, array_like=True):
-    """The number of ``times`` that a line has appeared or disappeared, each within a day of the previous time.
+    """The recent appearances and disappearances of a line of a page, each within a day of the previous one.
 
-    ``last_s`` is the Unix time of the last appearance or disappearance.
+    ``times`` is their number, and ``last_s`` the Unix time of the last one.
     """
 
     times: int
@@ -137,10 +137,10 @@ def _is_volatile(regions: VolatileRegions, new: PageVersion, hunk: Hunk) -> bool
 
 
 def _changed_keys(regions: VolatileRegions, old: PageVersion, new: PageVersion, hunks: Sequence[Hunk]) -> set[bytes]:
-    """Return the keys of the regions that differ between the two versions.
+    """Return the keys of the regions that differ between the versions ``old`` and ``new`` of a page.
 
-    ``regions`` are the known regions of words. ``hunks`` are the differences between the versions; each is a region of
-    lines.
+    These are the regions of words in ``regions`` whose text differs, and one region of lines for each difference in
+    ``hunks``.
     """
     before, after = old.lines_with_regions(regions), new.lines_with_regions(regions)
     words = {key for key, line in after.items() if line != before.get(key, line)}
@@ -159,9 +159,9 @@ def _state_without_change(
 
 
 def _with_change_times(regions: VolatileRegions, changed_keys: set[bytes], now_s: float) -> dict[bytes, VolatileRegion]:
-    """Return ``regions``, with ``now_s`` (Unix s) as the time of the last change of those with ``changed_keys``.
+    """Return ``regions``; set the time of the last change to ``now_s`` (Unix s) for the keys in ``changed_keys``.
 
-    A time is replaced only if it is more than half a day old.
+    A time is replaced only if it is more than half a day old, so that the state seldom changes.
     """
     return {
         key: msgspec.structs.replace(region, changed_s=now_s)

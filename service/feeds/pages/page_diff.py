@@ -59,8 +59,8 @@ def describe_changes(
 ) -> tuple[Change, ...]:
     """Return the changes from the lines ``old`` to ``page``, in page order.
 
-    ``hunks`` are the differences. Each of the first 20 becomes a change of at most 600 characters; one more change
-    states the number of others. ``revision`` is the number of the page's version. It is part of the changes' keys, so
+    Each of the first 20 differences in ``hunks`` becomes a change of at most 600 characters; one more change states the
+    number of further differences. ``revision`` is the number of the page's version. It is part of the changes' keys, so
     that a repeated change gets a new key. ``url`` is the link of each change.
     """
     if _is_rewritten(old, page.lines, hunks):
@@ -107,7 +107,7 @@ def _heading(page: ParsedPage, index: int) -> str:
 
 
 def _excerpts(before: str, after: str) -> tuple[str, str]:
-    """Return both texts, truncated. If they are long, most of their common beginning is left out."""
+    """Return ``before`` and ``after``, truncated; if they are long, without most of their common beginning."""
     if max(len(before), len(after)) <= BLOCK_CHARS:
         return before, after
     common = _common_length(before, after)

@@ -95,8 +95,8 @@ _HIDING_STYLE = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*hi
 class Landmark(NamedTuple):
     """A landmark of the page, such as navigation or footer (HTML, "Sections"; WAI-ARIA roles).
 
-    ``kind`` is its element or role. ``number`` counts from 1. The number 0 stands for the text outside of all
-    landmarks.
+    ``kind`` is "main", "article", "nav", "header", "footer", "aside" or "form". ``number`` counts the landmarks of a
+    page from 1; 0 stands for the text outside of all landmarks.
     """
 
     kind: str

@@ -56,11 +56,14 @@ class VolatileRegion(msgspec.Struct, frozen=True, array_like=True):
 
 
 VolatileRegions = Mapping[bytes, VolatileRegion]
-"""Regions by their keys: hashes of the skeletons by which a region is found again."""
+"""Regions by their keys. A key is a hash of the skeletons (lines without words with digits) that identify a region."""
 
 
 class PageVersion:
-    """The lines of one version of a page, with their skeletons and the keys of their regions."""
+    """The lines of one version of a page, with their skeletons and the keys of their regions.
+
+    A skeleton is a line without words that contain a digit. A region is some words of a line, or some whole lines.
+    """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -103,7 +106,7 @@ class PageVersion:
         return stable_lines
 
     def lines_with_regions(self, regions: VolatileRegions) -> dict[bytes, str]:
-        """Return the lines that contain words of ``regions``, by the keys of these regions."""
+        """Return a mapping from the key of each region of words in ``regions`` to the line that contains it."""
         return {self.word_keys[index]: self.lines[index] for index, _ in self._find_regions(regions)}
 
     def _find_regions(self, regions: VolatileRegions) -> Iterator[tuple[int, VolatileRegion]]:
@@ -118,7 +121,7 @@ def changed_regions(
 ) -> dict[bytes, VolatileRegion]:
     """Return the regions in which two versions differ, by their keys.
 
-    Each region counts as changed once, at ``now_s`` (Unix s). ``hunks`` are the differences. At most 500 regions are
+    ``hunks`` are the differences. Each region counts as changed once, at ``now_s`` (Unix s). At most 500 regions are
     returned. Regions of more than 30 lines are left out, because they would be most of the page.
     """
     found: dict[bytes, VolatileRegion] = {}
@@ -139,9 +142,9 @@ def _without_ages(line: str) -> str:
     return _AGE.sub(_BLANK, line) if any(sign in lowered for sign in _AGE_MARKERS) else line
 
 
-def _skeleton(lines_without_ages: str) -> str:
-    skeleton = _WORD_WITH_DIGIT.sub(_BLANK, lines_without_ages)
-    if ":" not in lines_without_ages or not _TIME_OF_DAY.search(lines_without_ages):
+def _skeleton(line: str) -> str:
+    skeleton = _WORD_WITH_DIGIT.sub(_BLANK, line)
+    if ":" not in line or not _TIME_OF_DAY.search(line):
         return skeleton
     return " ".join(_BLANK if _DATE_WORD.fullmatch(word) else word for word in skeleton.split(" "))
 
@@ -175,10 +178,10 @@ def _differing_regions(old: PageVersion, new: PageVersion, hunk: Hunk) -> Iterat
 
 
 def _changed_words(old: str, new: str, skeleton: str) -> tuple[int, ...]:
-    """Return the indexes of the words that differ between the lines ``old`` and ``new``, which have equally many words.
+    """Return the indexes of the words that differ between ``old`` and ``new``, two lines with equally many words.
 
-    If a time of day differs, the date next to it also counts as different. ``skeleton`` is the line with the words
-    blanked that may change by themselves, such as dates.
+    ``skeleton`` is the line in which words with digits and dates are blanked. If a time of day differs, the blanked
+    words next to it also count as different.
     """
     old_words, words, blanked = old.split(" "), new.split(" "), skeleton.split(" ")
     changed = {index for index, pair in enumerate(zip(old_words, words, strict=True)) if pair[0] != pair[1]}

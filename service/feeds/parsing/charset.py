@@ -79,9 +79,9 @@ def _charset(name: str) -> str:
 
 
 def _is_mostly_utf8(body: bytes) -> bool:
-    """Return whether most non-ASCII bytes of ``body`` are UTF-8.
+    """Return whether most non-ASCII bytes of ``body`` are valid UTF-8.
 
-    With this rule a single truncated character does not change the detected encoding.
+    A single truncated character therefore does not change the detected encoding.
     """
     text = body.decode("utf-8", "replace")
     return 3 * text.count("\ufffd") < len(text) - len(text.encode("ascii", "ignore"))

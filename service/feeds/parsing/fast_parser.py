@@ -158,10 +158,9 @@ class DocumentWalker:
         return True
 
     def accepts_title(self, depth: int) -> bool:
-        """Return whether feedparser accepts a title at ``depth``.
+        """Return whether feedparser accepts a title at ``depth``: the previous title was deeper, or there is none.
 
-        It does not if an earlier title was at the same or a lesser depth. Raises :class:`FullParseRequired` if the
-        depth of the earlier title is unknown, because its entry was skipped.
+        Raises :class:`FullParseRequired` if the depth of the previous title is unknown, because its entry was skipped.
         """
         if self.title_depth == _UNKNOWN_DEPTH:
             raise FullParseRequired
@@ -204,7 +203,7 @@ def _on_media_title(walker: DocumentWalker, element: Element, depth: int) -> Non
 
 
 def _on_summary(walker: DocumentWalker, element: Element, depth: int, *, default: str, in_feeds: bool) -> None:
-    """Store the summary of an entry, or of a feed if ``in_feeds``; a second summary is content.
+    """Store the summary of an entry, or of a feed if ``in_feeds``; store a second summary as content.
 
     ``default`` is the media type of an element without a ``type`` attribute.
     """

@@ -18,7 +18,7 @@ LINK_CHARS = 2_000
 TEXT_CHARS = 50_000
 LIST_LENGTH = 20
 
-# Feeds did not exist before 1995; dates from 2100 on are errors or tricks.
+# Feeds did not exist before 1995; dates from 2100 on are errors or manipulations.
 _EARLIEST_S = 788_918_400.0
 _LATEST_S = 4_102_444_800.0
 
@@ -71,7 +71,7 @@ def _name(value: str) -> str:
 
 
 def title_line(title: str, *, is_markup: bool) -> str:
-    """Return a title as plain text on one line; ``is_markup`` says that the title is HTML."""
+    """Return a title as plain text on one line; ``is_markup`` states that the title is HTML."""
     return markup_line(title, FIELD_CHARS) if is_markup else one_line(title, FIELD_CHARS)
 
 

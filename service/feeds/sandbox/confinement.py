@@ -69,7 +69,7 @@ _KILL_PROCESS: Final = 0x80000000
 
 
 def confine() -> Confinement:
-    """Give up access to everything except open descriptors; return the means by which the kernel enforces this."""
+    """Give up access to everything but open file descriptors; return the kernel feature that enforces this."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -88,7 +88,8 @@ def confine() -> Confinement:
 def _filter_for(machine: str) -> list[tuple[int, int, int, int]] | None:
     """Return the seccomp filter for a machine architecture; None if its system calls' numbers are unknown here.
 
-    An instruction consists of its code, the lines to skip if a comparison is true or false, and its operand.
+    An instruction consists of its code, the numbers of instructions to skip if a comparison is true and if it is false,
+    and its operand.
     """
     if machine not in _AUDIT_ARCH or sys.maxsize < 2**32:
         return None
@@ -99,7 +100,7 @@ def _filter_for(machine: str) -> list[tuple[int, int, int, int]] | None:
         (_JUMP_IF_EQUAL, 1, 0, _AUDIT_ARCH[machine]),
         (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER_OFFSET),
-        # Jump to the last line, past the remaining comparisons and the refusal.
+        # Jump to the last instruction, past the remaining comparisons and the refusal.
         *((_JUMP_IF_EQUAL, len(numbers) - index, 0, number) for index, number in enumerate(numbers)),
         (_RETURN, 0, 0, _FAIL_WITH_EPERM),
         (_RETURN, 0, 0, _ALLOW),

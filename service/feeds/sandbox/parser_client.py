@@ -53,7 +53,8 @@ class ParserClient:
     """Parses documents in a child process, one at a time; an async context manager that kills the process on exit.
 
     ``niceness`` is the scheduling priority of the process, as in ``nice(1)``. ``cpu_s`` is the processor time of all
-    requests so far, in seconds. ``confinement`` is that of the process; None before the first response.
+    requests so far, in seconds. ``confinement`` is the kernel feature that confines the process; None before the first
+    response.
     """
 
     def __init__(self, niceness: int = 0) -> None:
@@ -82,10 +83,10 @@ class ParserClient:
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
 
     async def detect_changes(self, request: DetectChanges, timeout_s: float = PARSE_TIMEOUT_S) -> DetectionResult:
-        """Detect the changes that documents of a channel show, after waiting for other requests.
+        """Compare documents of a channel with its baseline and return the changes, after waiting for other requests.
 
-        Raises :class:`ParseKilled` if it takes longer than ``timeout_s``, not counting the wait for other requests. The
-        other errors are those of :meth:`parse_document`.
+        Raises :class:`ParseKilled` if the comparison takes longer than ``timeout_s``, without the wait for other
+        requests. The other errors are those of :meth:`parse_document`.
         """
         return await self._request(request, ParserResponse[DetectionResult], timeout_s)
 

@@ -39,7 +39,8 @@ _LAZY_IMPORTS = ("idna.uts46data", "lxml.cssselect", "xml.sax.expatreader")
 def serve(requests: BinaryIO, responses: BinaryIO, confinement: Confinement) -> None:
     """Handle each request from ``requests`` and write its response to ``responses``, until ``requests`` is closed.
 
-    ``confinement`` is that of this process. The timers that limit the process's time run while a request is handled.
+    ``confinement``, the kernel feature that confines this process, is part of each response. The timers that limit the
+    process's time run while a request is handled.
     """
     decoder: msgspec.msgpack.Decoder[ParserRequest] = msgspec.msgpack.Decoder(ParserRequest)
     while length := requests.read(LENGTH_BYTES):

@@ -43,7 +43,7 @@ class ParsedDocument(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DetectionResult(msgspec.Struct, frozen=True, array_like=True):
-    """The changes that the documents of a channel show, and the channel's next baseline.
+    """The changes in the documents of a channel, and the channel's next baseline.
 
     The baseline is the encoded state by which changes are detected. ``latest`` are the latest entries, newest first, if
     there was no baseline. If polls have missed entries, ``older_url`` is the URL of the document with the next older
@@ -101,8 +101,8 @@ Result = TypeVar("Result", ParsedDocument, DetectionResult, OpmlDocument)
 class ParserResponse(msgspec.Struct, Generic[Result], frozen=True, array_like=True):
     """The result of a request, or the fault that ended it.
 
-    ``confinement`` is that of the process. ``needs_restart`` states that the process uses so much memory that it should
-    be replaced. ``cpu_s`` is the processor time that the request took, in seconds.
+    ``confinement`` is the kernel feature that confines the parser process. ``needs_restart`` states that the process
+    uses so much memory that it should be replaced. ``cpu_s`` is the processor time that the request took, in seconds.
     """
 
     result: Result | None
