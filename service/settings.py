@@ -50,7 +50,7 @@ def _comma_separated(value: object) -> object:
 
 
 CommaSeparated = Annotated[tuple[_Item, ...], BeforeValidator(_comma_separated)]
-"""A tuple, which the environment gives as text with commas or spaces between the items."""
+"""A tuple that can also be given as text with commas or spaces between the items, as in the environment."""
 
 
 def _redis_urls(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The log of changed channels: which channels their owners have to look at again.
+"""The log of changed channels, from which owners learn which channels they have to read again.
 
 A channel changes when it is created, deleted or listed by an admin, and when a user subscribes to it or unsubscribes.
 The change is recorded after it has been written. If a crash prevents that, the channel's owner notices the change when
