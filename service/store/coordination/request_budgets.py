@@ -146,7 +146,7 @@ class RequestBudgets(RedisRepository):
         return float(max(0, channel_ms / 1000, site_s))
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
-        """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the seconds that remain.
+        """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the remaining seconds.
 
         A pause lasts between half a minute and a day. An active pause that ends later remains. If ``for_s`` is None,
         because the publisher stated no duration, the pause is twice as long as the last one.

@@ -1,4 +1,4 @@
-"""Users as admins see them: listed, suspended, limited and erased."""
+"""Administration of users: admins list, suspend, limit and erase them."""
 
 import asyncio
 import time
