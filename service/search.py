@@ -1,7 +1,7 @@
 """Search for channels and entries in the store.
 
 A search has these steps: the query is expanded to the AV-pairs of registered words, the directory returns the best
-candidates, their documents are read, those that are public and still match are ranked, and the first get snippets
+candidates, their documents are read, documents that are public and still match are ranked, and the best get snippets
 (:mod:`service.discovery.text_search`).
 """
 
@@ -220,7 +220,7 @@ class Searcher:
     def _select_public(
         self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
     ) -> dict[ChannelId, _PublicChannel]:
-        """Return those of the channels that are public, by id; ``counts`` has their numbers of subscribers."""
+        """Return the public ones of ``channels``, by id; ``counts`` has the number of subscribers of each channel."""
         existing = [channel for channel in channels if channel is not None]
         public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}

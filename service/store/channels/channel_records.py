@@ -141,9 +141,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """The field ``snapshot`` of a channel's record: the values that the publisher's documents have stated last.
 
-    ``tags`` and ``generator`` are those of :class:`FeedMetadata`; ``created_s`` is when the channel was created (Unix
-    s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the version was made;
-    a SHA-256 is stored as bytes. ``digest`` is that of the content.
+    ``tags`` and ``generator`` are the fields of :class:`FeedMetadata`; ``created_s`` is when the channel was created
+    (Unix s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the version was
+    made; the SHA-256 is stored as bytes. ``digest`` is the digest of the channel's content.
     """
 
     title: str = ""

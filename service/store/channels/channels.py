@@ -165,7 +165,7 @@ class Channels:
         return [parse_channel(cid, values) for cid, values in zip(cids, found, strict=True)]
 
     async def get_named(self, cids: Sequence[ChannelId]) -> list[NamedChannel | None]:
-        """Return channels with their content names in the order of ``cids``; None for one that does not exist."""
+        """Return channels with their content names, in the order of ``cids``; None if a channel does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
         self._index.learn_sites({cid: site for cid, (*_, site) in zip(cids, found, strict=True) if site})
         channels = (parse_channel(cid, values[:-2]) for cid, values in zip(cids, found, strict=True))
@@ -299,7 +299,7 @@ class Channels:
         return await self.deltas_of(cid, range(max(1, first), last + 1))
 
     async def deltas_of(self, cid: ChannelId, versions: Sequence[int]) -> list[Delta]:
-        """Return the deltas of those of the ``versions`` that are still in the log, in order of version."""
+        """Return the deltas of ``versions``, oldest first. Versions that are no longer in the log are left out."""
         return await self._read_deltas(cid, versions, version_log.fields_of_versions(versions))
 
     async def _read_deltas(self, cid: ChannelId, versions: Sequence[int], names: Sequence[str]) -> list[Delta]:

@@ -223,7 +223,7 @@ def fields_of_versions(versions: Collection[int]) -> list[str]:
 
 
 def decode_deltas(cid: ChannelId, fields: Mapping[bytes, bytes], versions: Iterable[int]) -> list[Delta]:
-    """Return the deltas of those of the ``versions`` that are in these fields of a channel's hash, oldest first.
+    """Decode the deltas of ``versions`` from ``fields`` of a channel's hash; return the deltas found, oldest first.
 
     Raises :class:`LatestNeeded` if ``LATEST_FIELD`` is needed and not among the fields.
     """

@@ -31,7 +31,7 @@ key                          type    contents
                                      :mod:`service.store.client.identity`
 ``cn:{p}:restored``          hash    while a backup is restored: channel id → last version whose fan-out was complete
                                      when the backup began
-``cn:{p}:aims``              string  the fleet policy that admins set: FleetPolicy (JSON)
+``cn:{p}:aims``              string  the fleet policy that admins set: FleetObjective (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
 ``cn:{p}:revision``          string  number of its last revision
 ``cn:{p}:bounds``            hash    channel id → its poll bounds, and those before them (JSON)
@@ -102,7 +102,7 @@ key                          type    contents
 ``cn:{m:B}:ID``              hash    a cell with more than a few postings, ID is its id; see there; expires
 ``cn:{nm:B}:ABOUT``          hash    bucket B of all content names: key of the name (8 bytes) → expiry (Unix time in
                                      s, 4 bytes), name; expires
-``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
+``cn:{mx}:ABOUT:sizes``      hash    AV-pair → MatrixSize (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
 ``cn:{ld}:announced``        zset    announcements of directories in the workers' memory: DirectoryAnnouncement
                                      (msgpack) → its end (Unix s, Redis's clock)

@@ -90,7 +90,7 @@ class DirectConnection(AbstractConnection):
         return packed
 
     async def _send(self, packed: bytes) -> None:
-        """Send bytes. If Redis does not take them at once, wait until it does.
+        """Send bytes. If the socket does not accept them at once, wait until it does.
 
         The driver sends within ``asyncio.wait_for``, which starts a task, and before Python 3.12 drops a cancellation
         that arrives when the task ends: the cancelled caller would then wait for a reply.
@@ -134,7 +134,7 @@ class QuickPool(BlockingConnectionPool):
     _waiting = 0
 
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Return an open connection; arguments are those of the driver."""
+        """Return an open connection. The arguments are passed to the driver's method."""
         driver: Any = super()
         if self._waiting or not self.can_get_connection():
             self._waiting += 1

@@ -113,8 +113,8 @@ _PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 class RedisClient:
     """A client of one Redis or of a Redis Cluster.
 
-    It has separate connection pools for five kinds of commands: those that reply at once, those that block, those that
-    must not be repeated, urgent scripts, and those about the store's identity. Except for the third kind, a command is
+    It has separate connection pools for five kinds of commands: prompt commands, blocking commands, commands that must
+    not be repeated, urgent scripts, and commands about the store's identity. Except for the third kind, a command is
     sent again if the connection breaks before the reply, or if the slot has moved to another node.
 
     Every method that sends commands may raise :class:`StoreUnavailable`.

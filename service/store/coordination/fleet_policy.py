@@ -40,7 +40,7 @@ class PolicyStore(RedisRepository):
         """Set the policy that all workers apply from their next maintenance interval on.
 
         If ``objective`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name.
-        ``seen`` is the number of the last revision that the caller knows. If there is a later revision, nothing
+        ``seen`` is the number of the last revision that the caller has read. If there is a later revision, nothing
         changes, and the result is False. If ``seen`` is None, this is not checked.
         """
         return bool(
@@ -116,8 +116,7 @@ class BoundsStore(RedisRepository):
         await self._redis.call_many([("HDEL", keys.POLL_BOUNDS, cid), ("INCR", keys.POLL_BOUNDS_EDITION)])
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the bounds of all channels; ``known`` itself if no bounds have changed since it was read.
-        """
+        """Return the bounds of all channels; ``known`` itself if no bounds have changed since it was read."""
         edition = int(await self._redis.call("GET", keys.POLL_BOUNDS_EDITION) or 0)
         if edition == known.edition:
             return known

@@ -36,8 +36,9 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     """An announcement, started by the account ``by`` at ``started_s`` (Unix s).
 
     ``text`` is sent to recipients whose language (ISO 639) has no text in ``translations``. ``audience`` describes the
-    ``total`` recipients to admins. They are queued over ``minutes``, or longer if that would exceed ``MAX_PER_S``.
-    ``stopped_s`` is when it was stopped, and ``stopped_at`` how many recipients had been queued then; 0 if it was not.
+    ``total`` recipients to admins. The recipients are queued over ``minutes``, or longer if that would exceed
+    ``MAX_PER_S``. ``stopped_s`` is when it was stopped, and ``stopped_at`` how many recipients had been queued then; 0
+    if it was not.
     """
 
     number: int

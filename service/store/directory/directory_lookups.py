@@ -68,7 +68,7 @@ class DirectoryAnnouncements:
     """The announcements of all directories in the workers' memory. Methods may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, ring: Ring) -> None:
-        """Create the repository, whose times are those of the fleet's clock, which ``ring`` reads."""
+        """Create the repository. ``ring`` provides the fleet's common time."""
         self._redis = redis
         self._ring = ring
         self._own: dict[Pair, bytes] = {}

@@ -57,7 +57,7 @@ class LoadReports:
     """The reports about the matrices of one directory: this process's own counts, and the counts of all processes."""
 
     def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
-        """Create the reports about the matrices of the directory ``about``, whose cells have these limits."""
+        """Create the reports for the directory ``about``; ``limits`` are the limits on the load of a cell."""
         self._redis = client
         self._key = keys.matrix_loads(about)
         self._limits = limits

@@ -162,7 +162,7 @@ class Directory(MatrixAccess):
         return dict(zip(names.tolist(), weights.tolist(), strict=True))
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
-        """Return the names with these keys; those that are not registered any more are left out."""
+        """Return names by their keys. Keys of names that are not registered any more are left out."""
         return await self._names.resolve(name_keys)
 
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:

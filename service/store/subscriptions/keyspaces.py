@@ -222,7 +222,7 @@ class KeyspaceStore:
         return [(answer if isinstance(answer, bytes) else None, number) for answer, number in replies]
 
     async def count_in(self, keyspace: Keyspace, prefix: bytes) -> int:
-        """Return the number of subscriptions in a keyspace to the channel with the :func:`channel_prefix` ``prefix``."""
+        """Return a keyspace's number of subscriptions to the channel with the :func:`channel_prefix` ``prefix``."""
         return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], prefix) or 0)
 
     async def count_all(self) -> Counter[bytes]:
@@ -324,7 +324,7 @@ class KeyspaceStore:
             await self._write_table(fields, table)
 
     async def _apply_proof(self, keyspace: Keyspace, proof: Move) -> None:
-        """Apply a proof, a move that another keyspace has recorded, to the server table of a keyspace."""
+        """Apply ``proof``, the move by which another keyspace gave a key group to this one, to the server table."""
         while True:
             ((fields, before),) = await self._read_tables([keyspace])
             after = apply_proof(before, proof)
