@@ -279,9 +279,7 @@ class Searcher:
                 equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
                 yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), limit
         for max_count in (first, *others) if expanded.clauses else ():
-            found = await self._find_in_matrices(
-                query.about, expanded.clauses, expanded.excluded, max_count, cached
-            )
+            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, max_count, cached)
             yield found, limit + 1
 
     async def _find_in_matrices(
