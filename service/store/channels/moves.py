@@ -107,11 +107,15 @@ class ChannelMoves:
         while joins_at is None:
             present = await self._channels.get(old.moved_to)
             successor = msgspec.structs.replace(present or _new_successor(old, url, now_s), dormant=old.dormant)
-            agreed = await self._common_version(old, successor, announcement.detected_s if other_part else None)
-            joins_at = await self._channels.take_over(old.id, successor, snapshot, latest, joins_at=agreed, now_s=now_s)
+            joining_version = await self._joining_version(
+                old, successor, announcement.detected_s if other_part else None
+            )
+            joins_at = await self._channels.take_over(
+                old.id, successor, snapshot, latest, joins_at=joining_version, now_s=now_s
+            )
         return joins_at
 
-    async def _common_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
+    async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
         """Return the version at which subscribers of ``old`` join the successor if it is polled already.
 
         It is the successor's last version with only entries that the old channel has delivered. ``decided_s`` is the

@@ -104,7 +104,7 @@ class RequestBudgets(RedisRepository):
 
         The number of tokens can become negative, down to minus one burst.
         """
-        await self._redis.call(*_network(network, least=-network.burst))
+        await self._redis.call(*_network(network, min_tokens=-network.burst))
 
     async def site_rate(self, site: str) -> float | None:
         """Return the requests per second that an admin set for a site; None if none was set."""
@@ -171,25 +171,25 @@ class RequestBudgets(RedisRepository):
         await self._redis.call_many([("DEL", keys.site_pause(site), keys.site_budget(site))])
 
 
-def _network(network: RateLimit, *, least: int = 0) -> Command:
-    return _take_of_site(network.name, {keys.site_budget(network.name): network}, least=least)
+def _network(network: RateLimit, *, min_tokens: int = 0) -> Command:
+    return _take_of_site(network.name, {keys.site_budget(network.name): network}, min_tokens=min_tokens)
 
 
-def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
+def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: int = 0) -> Command:
     """Return the command that takes a token of each bucket of the site or network ``name``, or none of them."""
-    return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), least=least)
+    return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), min_tokens=min_tokens)
 
 
-def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, least: int = 0) -> Command:
+def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
     """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
 
     ``pause`` is the key of a pause, and for how long the key remains after the pause (ms). ``rate`` may be the key of a
     rate that replaces the rates of the buckets. All keys must be in one slot. After the command, each bucket must have
-    at least ``least`` tokens; a negative number allows a debt.
+    at least ``min_tokens`` tokens; a negative number allows a debt.
     """
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))
-    return script_command("budget_take", (key, *buckets, *rate), least, kept_ms, *shapes)
+    return script_command("budget_take", (key, *buckets, *rate), min_tokens, kept_ms, *shapes)
 
 
 MAX_BLOCKED_HOSTS = 10_000

@@ -32,11 +32,11 @@ _LOG_LENGTH = 10_000
 class SavedSearches(RedisRepository):
     """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def add(self, jid: str, condition: SearchCondition, text: str, most: int) -> SavedSearch:
+    async def add(self, jid: str, condition: SearchCondition, text: str, max_count: int) -> SavedSearch:
         """Store a saved search of a user, durably, and return it. ``text`` is the condition as the user wrote it.
 
-        A search with the same condition is stored once. Raises :class:`LimitReached` if the user already has ``most``
-        saved searches.
+        A search with the same condition is stored once. Raises :class:`LimitReached` if the user already has
+        ``max_count`` saved searches.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
@@ -45,11 +45,13 @@ class SavedSearches(RedisRepository):
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", condition, text=text)
         await self._write(watch.id, condition)
         own = (keys.user(uid), keys.saved_searches(uid))
-        number = await self._redis.run_script("user_add_saved_search", own, jid, msgspec.msgpack.encode(watch), most)
+        number = await self._redis.run_script(
+            "user_add_saved_search", own, jid, msgspec.msgpack.encode(watch), max_count
+        )
         if not number:
             await self._write(watch.id, None)
             raise LimitReached(
-                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=most
+                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=max_count
             )
         await self._redis.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)

@@ -46,11 +46,13 @@ class Subscriptions:
         self._channels = channels
         self._outbox = outbox
 
-    async def subscribe(self, jid: str, cid: ChannelId, most: int | None = None) -> tuple[Subscription, bool]:
+    async def subscribe(
+        self, jid: str, cid: ChannelId, max_subscriptions: int | None = None
+    ) -> tuple[Subscription, bool]:
         """Subscribe a user to a channel or its successor, durably; return the subscription and whether it is new.
 
-        ``most`` is the user's maximum number of subscriptions, None for no maximum; a maximum that an admin has set
-        replaces it. Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
+        ``max_subscriptions`` is the user's maximum, None for no maximum; a maximum that an admin has set replaces it.
+        Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(
@@ -58,7 +60,14 @@ class Subscriptions:
         )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-        given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
+        given = (
+            jid,
+            cid,
+            seen,
+            encode_timestamp(time.time()),
+            floor,
+            "" if max_subscriptions is None else max_subscriptions,
+        )
         new, *maximum = await self._redis.run_script("user_subscribe", script_keys, *given)
         if maximum:
             raise LimitReached("You've reached the maximum of {count} subscriptions.", count=maximum[0])
