@@ -1,4 +1,4 @@
-"""Code shared by bots and workers, the admin console, and the command line.
+"""The code that bots and workers share, the admin console, and the command line.
 
 ``service`` imports neither ``bots`` nor ``workers``. Its pure packages (``overlay``, ``corona``, ``clash``,
 ``discovery``, ``location``, ``simulate``, ``feeds`` except its sandbox) use no ``await``, clock, randomness,

@@ -28,7 +28,7 @@ RUN, OPERATE, EXPLORE = "Run", "Set up and operate", "Try and measure"
 
 
 class CommandGroup(TyperGroup):
-    """The commands, which the help lists by purpose."""
+    """The group of all commands, whose help lists them under headings."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands with one section for each heading; typer calls this."""
@@ -360,10 +360,11 @@ def _use_store(
     *,
     must_be_stopped: bool,
 ) -> _Result:
-    """Call ``use`` with the settings of this program, or of the ``coronet up`` with the directory ``state``.
+    """Run ``use`` with the effective settings and return its result.
 
-    If that is not running, its private Redis runs during the call. If it is running and ``must_be_stopped``,
-    :class:`service.errors.UserError` is raised.
+    The settings are those of the ``coronet up`` with the state directory ``state``, or else those of this process with
+    ``config`` as settings file. A private Redis of a ``coronet up`` that is not running is started for the call. If it
+    is running and ``must_be_stopped``, :class:`service.errors.UserError` is raised.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.embedded.redis import PrivateRedis  # noqa: PLC0415 - same
@@ -400,7 +401,11 @@ def _environment(config: Path | None, state: Path | None) -> Mapping[str, str]:
 def _run_programs(
     *names: str, config: Path | None, new_loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> None:
-    """Run these programs in this process until SIGTERM or SIGINT. ``config`` is the settings file, if one is named."""
+    """Run the programs ``names`` in this process until SIGTERM or SIGINT.
+
+    ``config`` is the settings file; None stands for the file in ``CORONET_CONFIG``, if any. ``new_loop`` creates the
+    event loop; None stands for asyncio's own.
+    """
     from service import settings  # noqa: PLC0415 - see module docstring
     from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
     from service.observability import logs, tracing  # noqa: PLC0415 - same

@@ -34,9 +34,9 @@ class SystemClock:
 
 
 class FleetClock(SystemClock):
-    """A clock whose Unix time is the fleet's common time: that of the store's clock, as last read.
+    """A clock whose Unix time follows the clock of the Redis server, on which all workers agree.
 
-    It is the operating system's until :meth:`set_wall` is first called.
+    Until the first call of :meth:`set_wall`, the Unix time is the operating system's.
     """
 
     def __init__(self) -> None:

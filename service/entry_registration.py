@@ -1,9 +1,10 @@
-"""The registration of entries of public channels in the directory, as long as they can be found.
+"""Registration of public channels' entries in the search directory, in which they remain for three days.
 
-An entry is registered when it is published, and its registration lasts until it is three days old: nothing refreshes
-it meanwhile. An edit replaces the AV-pairs (attributes and values) by which it is found. On its second day the owner of
-the channel registers it again from the channel's log (:meth:`EntryRegistrar.check`), which restores what a crash or a
-lost key has removed. For 100,000 channels with 9 entries each these are 3.5 entries a second, as many as are published.
+An entry is registered when it is published; the registration expires three days later. An edit replaces the AV-pairs
+(attributes and values) by which searches find the entry. On the entry's second day, the owner of the channel registers
+it once more from the channel's log (:meth:`EntryRegistrar.check`), in case a crash has prevented the first registration
+or Redis has lost a key. For 100,000 channels with 9 entries each, these are 3.5 entries a second, as many as are
+published.
 
 Every method can be repeated after a crash: registrations are idempotent, and the table of the channel's entries
 (:mod:`service.store.channels.public_entries`), which decides what is shown, changes last.
@@ -31,16 +32,16 @@ _VERSIONS_PER_READ = 64
 
 
 def pairs_of(channel: Channel, entry: Entry) -> Mapping[Pair, int]:
-    """Return the AV-pairs by which an entry of a channel is found, with their weights."""
+    """Return the AV-pairs (attributes and values) by which searches find an entry of a channel, with their weights."""
     domain = site_of(host_of(without_selector(channel.url)))
     return entry_pairs(entry, channel, DeclaredMetadata(channel.language), domain)
 
 
 class EntryRegistrar:
-    """Registers the entries of public channels, and withdraws them.
+    """Registers entries of public channels in the search directory, and withdraws them.
 
-    Each method may raise :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable`. Then it
-    can be called again. ``now_s`` is the Unix time.
+    Each method may raise :class:`service.errors.StoreUnavailable` or :class:`service.errors.CellsUnavailable` and can
+    then be repeated. ``now_s`` is the Unix time.
     """
 
     def __init__(self, store: Store) -> None:
@@ -51,10 +52,10 @@ class EntryRegistrar:
     async def publish(
         self, channel: Channel, delta: Delta, pairs: Mapping[int, Mapping[Pair, int]], now_s: float
     ) -> None:
-        """Register the new entries of a version of a public channel, and replace the entries that it edits.
+        """Register the entries that the version ``delta`` of a public channel adds, and replace those that it edits.
 
-        ``pairs`` has the AV-pairs of the new and the edited entries by their positions in ``delta``. An edited entry is
-        replaced only if it can be found.
+        ``pairs`` maps the position of each of these entries in ``delta.changes`` to its AV-pairs with their weights. An
+        edited entry is replaced only if it is still registered.
         """
         is_stored = False
         while not is_stored:
@@ -71,11 +72,12 @@ class EntryRegistrar:
             is_stored = after == before or await self._public.replace(channel.id, before, after)
 
     async def check(self, channel: Channel, before: EntryTable | None, now_s: float) -> bool:
-        """Register entries of a public channel again, from the channel's log. Call this once a day.
+        """Register entries of a public channel once more, from the channel's log. Call this once a day.
 
         The entries in the second of their three days are registered, so that each entry is registered again once. All
         entries are registered if the channel has just become public, or its table of entries was lost. ``before`` is
-        this table, or None. If it has changed in the meantime, it stays as it is, and the result is False.
+        the table that the caller has read; None if there was none. Return False if the stored table is no longer
+        ``before``; the stored table then remains unchanged.
         """
         after = EntryTable(checked_s=int(now_s))
         deltas = await self._recent_deltas(channel, now_s)
@@ -93,13 +95,13 @@ class EntryRegistrar:
         return await self._public.replace(channel.id, before, after)
 
     async def withdraw(self, channel: Channel, before: EntryTable, now_s: float) -> None:
-        """Withdraw all entries of a channel, which is not public any more; ``before`` is the table of its entries."""
+        """Withdraw all entries of a channel that is no longer public. ``before`` is the table of its entries."""
         for entry, text in (await self._public.texts(channel.id, before.entries)).items():
             await self._withdraw(channel, entry, pairs_of(channel, text.entry), now_s)
         await self._public.replace(channel.id, before, None)
 
     async def _recent_deltas(self, channel: Channel, now_s: float) -> list[Delta]:
-        """Return the versions of the last three days, oldest first, but no more than can have listed entries."""
+        """Return the deltas of the last three days, oldest first; reading stops at ``MAX_ENTRIES`` changes."""
         recent: list[Delta] = []
         version, count = channel.version, 0
         while version > 0 and count < MAX_ENTRIES:
@@ -119,7 +121,10 @@ class EntryRegistrar:
         pairs: Mapping[ListedEntry, Mapping[Pair, int]],
         now_s: float,
     ) -> None:
-        """Register entries by their AV-pairs, and their words in the vocabulary, for searches for similar words."""
+        """Register entries in the directory, and their words in its vocabulary, which corrects misspelt queries.
+
+        ``texts`` and ``pairs`` have the content and the AV-pairs of each entry.
+        """
         by_end: dict[float, list[ContentName]] = {}
         words: dict[str, str] = {}
         for entry, text in texts.items():

@@ -78,7 +78,7 @@ class RequestsPaused(LimitReached, code="requests-paused"):
     """A channel or a site is paused at its publisher's or an admin's request, for another ``paused_s`` seconds."""
 
     def __init__(self, message: str = "", *, paused_s: float = 0.0) -> None:
-        """Keep the rest of the pause in seconds."""
+        """Create the error; ``paused_s`` is the remaining time of the pause in seconds."""
         super().__init__(message)
         self.paused_s = paused_s
 
@@ -88,7 +88,7 @@ class HostBlocked(UserError, code="host-blocked"):
 
 
 class BadKey(UserError, code="bad-key"):
-    """The text is not an identifier key or the label of a key group, with as many bits as this store uses (CLASH)."""
+    """The text is no identifier key or key-group label (CLASH), or does not have the number of bits of this store."""
 
 
 class UnknownKeyspace(UserError, code="unknown-keyspace"):
@@ -138,7 +138,7 @@ class BadStatus(FetchError, code="bad-status"):
         """Create the error.
 
         ``retry_after_s`` is the value of the header ``Retry-After`` in seconds, None if there is none. ``url`` is the
-        URL that answered, which may be the target of a redirect; "" if it is unknown.
+        URL of the response, which may be the target of a redirect; "" if it is unknown.
         """
         super().__init__(message)
         self.url = url
@@ -232,7 +232,7 @@ class CellsUnavailable(OperationalError, code="cells-lost"):
 
 
 class KeyGroupMoving(StoreUnavailable, code="groups-moving"):
-    """The search for a key's keyspace was redirected too often because its key group keeps moving."""
+    """A lookup of a key's keyspace was redirected too often because its key group (CLASH) keeps moving."""
 
 
 class UploadRefused(OperationalError, code="upload-refused"):
@@ -240,11 +240,11 @@ class UploadRefused(OperationalError, code="upload-refused"):
 
 
 class PeerUnreachable(OperationalError, code="peer-silent"):
-    """Another worker does not respond in time; the content that it has is also available elsewhere."""
+    """Another worker does not respond in time. The caller can get the content from elsewhere."""
 
 
 class PeerProtocolError(OperationalError, code="peer-refused"):
-    """Another worker sent a message that is invalid, too large, not authenticated, or for other filter dimensions."""
+    """Another worker sent a message that is invalid, too large, unauthenticated, or for filters of another size."""
 
     def __init__(self, message: str, *, reason: str = "") -> None:
         """Create the error; ``reason`` is one word, the label of the metric that counts these errors."""

@@ -1,8 +1,8 @@
 """A process that runs the programs worker, bot and console, alone or together, in one event loop.
 
-The programs of a process share one store, one health server and one set of metrics. If a program ends although nobody
-stopped it, the others are stopped as well and the process fails, so that a service manager restarts all of them: a
-process never runs with a part missing.
+The programs of a process share one store, one health server and one set of metrics. If a program ends unexpectedly, the
+others are stopped as well and the process fails, so that a service manager restarts all of them: a process never runs
+with a program missing.
 """
 
 import abc
@@ -57,7 +57,7 @@ class HostedProgram(abc.ABC):
     """Whether the process serves health checks on ``metrics_port``. The console has them on its own server."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
-        """Create a program, which does not close the store."""
+        """Create the program. The caller closes ``store`` after the program has ended."""
         self._settings = settings
         self._store = store
 
@@ -75,10 +75,10 @@ class HostedProgram(abc.ABC):
 
 
 def find_programs(*names: str) -> list[type[HostedProgram]]:
-    """Return the programs with these names: worker, bot or console.
+    """Return the classes of the programs with these names: worker, bot or console.
 
-    They are found by entry points, because ``service`` must not import ``workers`` and ``bots``. Raises
-    :class:`OperationalError` if one is not installed.
+    The classes are loaded by entry points, because ``service`` must not import ``workers`` and ``bots``. Raises
+    :class:`OperationalError` if a program is not installed.
     """
     found = {each.name: each for each in entry_points(group="coronet.hosted_programs")}
     if missing := ", ".join(name for name in names if name not in found):

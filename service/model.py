@@ -229,7 +229,7 @@ class PollResult(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The description of a node that its lease contains.
+    """The description of a worker's node in the ring, the list of nodes with a valid lease.
 
     ``epoch`` increases with every join of a node to the fleet. ``process`` is the unique name of this run of the worker
     process; "" if it is unknown.

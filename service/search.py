@@ -1,7 +1,7 @@
 """Search for channels and entries in the store.
 
 A search has these steps: the query is expanded to the AV-pairs of registered words, the directory returns the best
-candidates, their documents are read, those that are public and still match are ranked, and the first get snippets
+candidates, their documents are read, documents that are public and still match are ranked, and the best get snippets
 (:mod:`service.discovery.text_search`).
 """
 
@@ -60,7 +60,7 @@ _SNIPPET_ENTRIES = 10
 
 
 class SearchExplanation(msgspec.Struct, frozen=True):
-    """The answer to a query, and how it was found.
+    """The answer to a query, and the data from which it was computed.
 
     ``importances`` has the importance of each clause of ``expanded``. ``scores`` has the score of each hit, and
     ``pairs`` the AV-pairs of the hit that counted, one for each clause.
@@ -94,7 +94,7 @@ class _Match(msgspec.Struct, frozen=True, eq=False):
     """A document that satisfies the query.
 
     ``pairs`` are its AV-pairs; for an entry, they have no words, and are empty if the query needs none.
-    ``has_all_words`` states whether it has all words of the query, also the optional ones.
+    ``has_all_words`` states whether it has all words of the query, including the optional ones.
     """
 
     document: _Document
@@ -119,28 +119,29 @@ class Searcher:
     async def find(self, query: Query, language: str = "") -> SearchAnswer:
         """Return up to ``query.limit`` public channels or entries that match, best first.
 
-        ``language`` is the asker's language (ISO 639-1), whose documents are preferred; "" if it is unknown. Raises
+        ``language`` is the user's language (ISO 639-1), whose documents are preferred; "" if it is unknown. Raises
         :class:`CellsUnavailable`.
         """
         return (await self.explain(query, language)).answer
 
     async def explain(self, query: Query, language: str = "") -> SearchExplanation:
-        """Return the answer of :meth:`find`, and how it was found."""
+        """Return the answer of :meth:`find`, with the candidates, importances and scores from which it was computed."""
         vocabulary = await directory_of(self._store, query.about).vocabulary.read()
-        expanded, read = expand(query, vocabulary, language), MatrixReaders()
-        found = await self._find_expanded(expanded, language, read)
+        expanded, cached = expand(query, vocabulary, language), MatrixReaders()
+        found = await self._find_expanded(expanded, language, cached)
         if not any(hit.lacks_words for hit in found.answer.hits[:1]) and found.answer.hits:
             return found
         tolerant = expand(query, vocabulary, language, tolerant=True)
-        return found if tolerant == expanded else await self._find_expanded(tolerant, language, read)
+        return found if tolerant == expanded else await self._find_expanded(tolerant, language, cached)
 
     async def discover(
         self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
     ) -> DiscoverAnswer:
-        """Return up to ``limit`` public channels that work, in this order, of a language or topic if one is given.
+        """Return up to ``limit`` working public channels, sorted by ``order``.
 
-        The result depends on nobody's subscriptions other than their numbers. Raises :class:`service.errors.BadQuery`
-        if the language or the topic is invalid, and :class:`CellsUnavailable`.
+        If ``language`` or ``topic`` is not empty, only channels of that language or topic are returned. The result
+        reveals nothing about subscriptions but their number by channel. Raises :class:`service.errors.BadQuery` if the
+        language or the topic is invalid, and :class:`CellsUnavailable`.
         """
         pairs = discover_pairs(order, language, topic)
         # All new channels but a few work, so that the directory of new ones has enough that do.
@@ -219,24 +220,24 @@ class Searcher:
     def _select_public(
         self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
     ) -> dict[ChannelId, _PublicChannel]:
-        """Return those of the channels that are public, by id; ``counts`` has their numbers of subscribers."""
+        """Return the public ones of ``channels``, by id; ``counts`` has the number of subscribers of each channel."""
         existing = [channel for channel in channels if channel is not None]
         public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
         return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
 
-    async def _find_expanded(self, expanded: ExpandedQuery, language: str, read: MatrixReaders) -> SearchExplanation:
-        """Return the best results of an expanded query; see :meth:`find`.
+    async def _find_expanded(self, expanded: ExpandedQuery, language: str, cached: MatrixReaders) -> SearchExplanation:
+        """Return the best results of an expanded query; see :meth:`find` for ``language``.
 
-        ``read`` is what has been read of matrices for the same query.
+        ``cached`` has the parts of matrices that were read for the same query before; further parts are added to it.
         """
         limit = expanded.query.limit
         candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
         importances: tuple[float, ...] = ()
-        async for candidates, enough in self._candidates(expanded, read, limit):
+        async for candidates, enough in self._candidates(expanded, cached, limit):
             importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
             documents = await self._documents(expanded, candidates.found, importances, language)
             whole = candidates.complete and len(candidates.found) == candidates.total
-            # Candidates that nobody may see do not count: only a match more than is shown tells that there are more.
+            # Candidates that are not public do not count: one match above the limit shows that there are more results.
             matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
             if len(matching) >= enough or whole:
                 break
@@ -262,12 +263,13 @@ class Searcher:
         )
 
     async def _candidates(
-        self, expanded: ExpandedQuery, read: MatrixReaders, limit: int
+        self, expanded: ExpandedQuery, cached: MatrixReaders, limit: int
     ) -> AsyncIterator[tuple[Candidates, int]]:
-        """Yield the best candidates: first those in workers' memory, if there are any, then ever more of the matrices.
+        """Yield pairs (best candidates, number of matches among them that is enough), with ever more candidates.
 
-        Workers have directories of popular attributes, not of words. With the candidates comes the number of matches
-        among them that makes others unnecessary. Up to ``limit`` results are shown.
+        The first candidates are from a lookup directory in workers' memory, if there is one for the query's attributes;
+        words have none. The others are from the matrices. ``limit`` is the number of results to show, and ``cached``
+        has the parts of matrices that were read before.
         """
         query, pairs = expanded.query, expanded.query.attributes
         first, *others = (min(int(factor * limit) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
@@ -276,8 +278,8 @@ class Searcher:
             if listed is not None:
                 equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
                 yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), limit
-        for most in (first, *others) if expanded.clauses else ():
-            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, most, read)
+        for max_count in (first, *others) if expanded.clauses else ():
+            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, max_count, cached)
             yield found, limit + 1
 
     async def _find_in_matrices(
@@ -285,24 +287,27 @@ class Searcher:
         about: ContentKind,
         clauses: Sequence[Clause],
         excluded: Collection[Pair],
-        most: int,
-        read: MatrixReaders,
+        max_count: int,
+        cached: MatrixReaders,
     ) -> Candidates:
-        """Return the best ``most`` candidates from the matrices, and count searches for attributes of channels.
+        """Return the best candidates from the matrices, at most ``max_count``.
 
-        ``read`` is what has been read of matrices for the same query.
+        They satisfy ``clauses`` and have no excluded pair. A search for attributes of channels is counted, so that
+        popular attributes get a lookup directory. ``cached`` has the parts of matrices that were read for the same
+        query before.
         """
-        candidates = await directory_of(self._store, about).find(clauses, excluded, most, read)
+        candidates = await directory_of(self._store, about).find(clauses, excluded, max_count, cached)
         if about == "channel" and not any(attribute_of(pair) == "word" for pair in candidates.frequencies):
-            self._store.directory_lookups.count_search(candidates.frequencies, most)
+            self._store.directory_lookups.count_search(candidates.frequencies, max_count)
         return candidates
 
     async def _documents(
         self, expanded: ExpandedQuery, candidates: Sequence[CandidateName], importances: Sequence[float], language: str
     ) -> list[_Document]:
-        """Return the documents of those candidates that are public, best first; see :meth:`find` for ``language``.
+        """Return the documents of the public channels and entries among ``candidates``, best first.
 
-        Entries that were published before ``query.after`` are left out.
+        ``importances`` has the importance of each clause of the query; see :meth:`find` for ``language``. Entries that
+        were published before ``query.after`` are left out.
         """
         query = expanded.query
         if query.about == "entry":
@@ -364,7 +369,7 @@ class Searcher:
         return documents
 
     async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
-        """Return the hits to show for these matches, with snippets."""
+        """Return the search hits for these matches, with snippets."""
         channels = [match.document.channel.id for match in matches if match.document.entry is None]
         latest = await self._store.channels.latest_titles(channels, _SNIPPET_ENTRIES) if channels else []
         titles = dict(zip(channels, latest, strict=True))
@@ -384,7 +389,7 @@ class Searcher:
 
 
 def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:
-    """Yield those documents that satisfy the query. Attributes of entries are computed only if the query has some."""
+    """Yield the documents that satisfy the query. Attributes of entries are computed only if the query needs them."""
     query = expanded.query
     conditions = (condition for group in (*query.all_of, query.none_of) for condition in group)
     has_attributes = any(isinstance(condition, PairCondition) for condition in conditions)
@@ -406,7 +411,7 @@ def _is_in_language(channel: Channel, language: str) -> bool:
 
 
 def directory_of(store: Store, about: ContentKind) -> Directory:
-    """Return the directory of entries or that of channels."""
+    """Return the directory of entries if ``about`` is "entry", else the directory of channels."""
     return store.entry_directory if about == "entry" else store.channel_directory
 
 

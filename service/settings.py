@@ -50,7 +50,7 @@ def _comma_separated(value: object) -> object:
 
 
 CommaSeparated = Annotated[tuple[_Item, ...], BeforeValidator(_comma_separated)]
-"""A tuple, which the environment gives as text with commas or spaces between the items."""
+"""A tuple that can also be given as text with commas or spaces between the items, as in the environment."""
 
 
 def _redis_urls(text: str) -> str:
@@ -406,7 +406,7 @@ def _layers(environ: Mapping[str, str], arguments: Mapping[str, object]) -> list
 
 
 def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settings:
-    """Return the effective settings from the environment variables ``environ`` and ``arguments``, which override them.
+    """Return the effective settings from environment variables; ``arguments`` override the values from ``environ``.
 
     Raises :class:`SettingsInvalid`, whose text names every invalid setting and its source.
     """
@@ -414,7 +414,7 @@ def load(environ: Mapping[str, str] = os.environ, **arguments: object) -> Settin
 
 
 def load_with_origins(environ: Mapping[str, str] = os.environ, **arguments: object) -> tuple[Settings, dict[str, str]]:
-    """Return what :func:`load` returns, and the name of the source of each setting's value, by setting."""
+    """Return the effective settings as :func:`load` does, and by setting the name of the source of its value."""
     merged: dict[str, Any] = {}
     origins = dict.fromkeys(Settings.model_fields, "default")
     for source, values in _layers(environ, arguments):

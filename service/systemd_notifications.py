@@ -51,7 +51,7 @@ class SystemdNotifier:
             await cancel_and_wait(*tasks)
 
     async def _send_signals(self) -> None:
-        """Show regularly that the event loop runs, and extend the start while the process is not ready yet."""
+        """Send watchdog signals until cancelled, and extend the start timeout while the process is not ready."""
         while True:
             extension = () if self._is_ready else (f"EXTEND_TIMEOUT_USEC={_START_EXTENSION_S}000000",)
             self._send("WATCHDOG=1", *extension)
@@ -69,7 +69,7 @@ class SystemdNotifier:
             await asyncio.sleep(_STATUS_INTERVAL_S if self._is_ready else _CHECK_INTERVAL_S)
 
     def _send_status(self, status: str, *more: str) -> bool:
-        """Send a status that differs from the last one; return whether it was sent."""
+        """Send ``status`` and the assignments ``more`` if the status differs from the last one; return whether sent."""
         if status == self._status or not self._send(f"STATUS={status}".replace("\n", " "), *more):
             return False
         self._status = status

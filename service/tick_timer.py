@@ -65,9 +65,9 @@ class TickTimer:
 
 
 def create_tick_timer(settings: Settings) -> TickTimer:
-    """Return a timer for the periodic tasks of a worker, whose leases it can renew at each tick.
+    """Return a timer for the periodic tasks of a process, among them renewals of leases at each tick.
 
-    There are at least three ticks per lease, and at least four per maintenance interval. The maintenance interval is a
+    There are at least three ticks in the duration of a lease, and at least four in the maintenance interval, which is a
     multiple of the timer's interval.
     """
     interval_s = settings.maintenance_interval_s

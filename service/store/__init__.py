@@ -6,7 +6,7 @@ No other package imports the redis driver. The rules:
 - Values that change together are changed by one Lua script in ``scripts/``, whose keys are all in ``KEYS`` and in one
   slot of a Redis Cluster. The first comment of a script documents its keys, arguments and reply.
 - A change is atomic, or idempotent, or completed by a recorded intent after a crash (docs/guarantees.md).
-- The store decides nothing. Policies are in pure packages: ``service.clash``, ``service.corona``,
+- The store makes no decisions. Policies are in pure packages: ``service.clash``, ``service.corona``,
   ``service.discovery``, ``service.feeds`` and others.
 
 :class:`Store` holds one repository for each kind of state. Every method of a repository may raise
@@ -56,7 +56,7 @@ from service.store.subscriptions.opml_imports import ImportQueue
 from service.store.subscriptions.subscriptions import SubscriptionPauses, Subscriptions
 
 LAYOUT = KeyLayout()
-"""Layout of the identifier keys by which subscriptions are assigned to key groups."""
+"""Layout of the identifier keys by which subscriptions are assigned to key groups (CLASH)."""
 
 
 class Store:
@@ -140,7 +140,7 @@ class Store:
 def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
     """Return a store that connects to Redis when it is first used, so that Redis need not run yet.
 
-    Unless ``is_guarded``, the store is used whatever its identity is.
+    If ``is_guarded`` is False, the store's identity is not verified (:mod:`service.store.client.identity`).
     """
     return Store(RedisClient(settings, is_guarded=is_guarded))
 

@@ -28,7 +28,7 @@ _READ_AFTER_USERS: Final = (
     keys.ERASED_USERS_WITH_RESTRICTIONS,
     keys.DEAD_LETTERS,
 )
-"""Keys that are read once more after the users, because items move there from users meanwhile."""
+"""Keys that are read once more after the users, because items are moved there from users' keys meanwhile."""
 
 
 class BackupReader:
@@ -47,7 +47,7 @@ class BackupReader:
         return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, await self._redis.time_s())
 
     async def records(self) -> AsyncIterator[Record]:
-        """Yield all records, in the order in which a writer needs them.
+        """Yield the records of all durable keys, in the order in which :class:`BackupWriter` needs them.
 
         Raises :class:`service.errors.StoreUnavailable`.
         """

@@ -14,9 +14,9 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
     """A Redis key with its content.
 
     ``expires_ms`` is the end of its life (Unix time in ms); 0 if it does not expire. ``last_id`` is the greatest id
-    that a stream has ever had; "" for other types. ``items`` are, by type, the value, the members, or alternating
-    fields and values; members and scores of a sorted set; for each entry of a stream its id, the number of its fields
-    and values, and these.
+    that a stream has ever had; "" for other types. ``items`` depends on the type: the value of a string; the members of
+    a set or list; alternating fields and values of a hash, or members and scores of a sorted set; and for each entry of
+    a stream its id, the number of strings that follow, and alternating fields and values.
     """
 
     key: str
@@ -27,7 +27,7 @@ class StoredKey(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FanOutRecord(msgspec.Struct, frozen=True, array_like=True, tag="fan-out"):
-    """The last version of each channel whose fan-out was complete when the backup began."""
+    """Progress of fan-outs when the backup began: by channel, the last version that was queued for all subscribers."""
 
     versions: dict[ChannelId, int]
 
@@ -47,7 +47,7 @@ class ChannelRecord(msgspec.Struct, frozen=True, array_like=True, tag="channel")
 
 
 class KeyRecord(msgspec.Struct, frozen=True, array_like=True, tag="key"):
-    """Another durable key. A later record of the same key adds to this one."""
+    """A durable key that belongs to no user or channel. A later record of the same key adds to this one."""
 
     key: StoredKey
 
@@ -78,7 +78,7 @@ def stored_keys(names: list[str], reply: list[list[Any]]) -> list[StoredKey]:
 
 
 def check_record(record: Record) -> None:
-    """Raise ``ValueError`` if a record contains keys of other objects, which it would damage."""
+    """Raise ``ValueError`` if a record contains a key of another object, or one that no backup contains."""
     match record:
         case UserRecord(uid, held):
             home = keys.user(uid)

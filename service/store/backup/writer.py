@@ -1,8 +1,8 @@
 """Writer of a backup's records to an empty store; see :mod:`service.store.backup`.
 
-While records are written, the store is marked as refused, so that no program uses it. :meth:`BackupWriter.finish` makes
-what the backup does not contain (the channel index, registries, lists of users with work) and then accepts the store.
-An interrupted restoration has to be started again from the beginning.
+While records are written, the store is marked as refused, so that no program uses it. :meth:`BackupWriter.finish`
+derives the data that a backup does not contain (such as the channel index), and then marks the store as accepted. An
+interrupted restoration has to be started again from the beginning.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class BackupWriter:
     """Writes a backup to a store that no program uses."""
 
     def __init__(self, store: Store) -> None:
-        """Create the writer. ``store`` must be opened without a guard: it is marked as refused meanwhile."""
+        """Create the writer. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
         self._store = store
         self._redis = store.redis
         self._moved: list[ChannelId] = []
@@ -48,9 +48,10 @@ class BackupWriter:
         return True
 
     async def begin(self) -> None:
-        """Mark the store as refused, so that no program uses it, and delete all keys of Coronet except two.
+        """Mark the store as refused, so that no program uses it, and delete Coronet's keys.
 
-        These are its identity, and the list of erased users, which the next attempt needs if this one is interrupted.
+        Two keys are kept: the store's identity, and the list of erased users, which the next attempt needs if this one
+        is interrupted.
         """
         await self._redis.call("HSET", keys.STORE_IDENTITY, "refused", RESTORING)
         async for names in scan_keys(self._redis, keys.ALL_KEYS):
@@ -80,10 +81,11 @@ class BackupWriter:
         await self._write_channels(channels)
 
     async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
-        """Complete the store and let programs use it; return the number of users who were erased again.
+        """Write the data that a backup does not contain, and mark the store as accepted, so that programs use it.
 
-        ``erased`` has the users who were erased at some time (Unix s). Those who were erased after the backup began are
-        erased again. The store gets the identity that this machine trusts, or that of the backup.
+        ``origin`` describes the store from which the backup was made. ``erased`` maps users to the times of their
+        erasures (Unix s). Those who were erased after the backup began are erased again; return their number. The store
+        gets the fleet id that this machine trusts, or else that of ``origin``.
         """
         await self._add_erased(erased)
         # Each user has an intent for each subscription, from which the channel index is written.
@@ -157,16 +159,20 @@ class BackupWriter:
         await self._redis.call_many([("SET", keys.site_rate(site.decode()), rate) for site, rate in pairs])
 
     async def _resume_moves(self) -> None:
-        """Let the owners of channels that have moved move those subscribers who had not moved when they were read."""
+        """Mark moved channels as not dormant if they still have subscribers.
+
+        Their owners then move these subscribers to the successors.
+        """
         counts = await self._store.channel_index.count(self._moved)
         left = [cid for cid, count in zip(self._moved, counts, strict=True) if count]
         await self._redis.call_many([("HDEL", keys.channel(cid), "dormant") for cid in left])
 
 
 def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
-    """Return the intents of a user: those in the backup, and one for each other subscription.
+    """Return the intents of a user, which are changes that the channel index lacks, as alternating fields and values.
 
-    They make :class:`service.store.subscriptions.subscriptions.Subscriptions` write the channel index.
+    They are those in the backup (``held``), and one for each other subscription in the user index (``index``). From
+    them, :class:`service.store.subscriptions.subscriptions.Subscriptions` writes the channel index.
     """
     intents: dict[bytes, bytes] = {}
     if index is not None:
@@ -178,7 +184,7 @@ def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
 
 
 def _write_command(written: Sequence[StoredKey], *, replace: bool) -> Command:
-    """Return the command that writes keys with the same hash tag."""
+    """Return the command that writes keys with the same hash tag, and with ``replace`` deletes their content first."""
     arguments: list[str | bytes | int] = []
     for each in written:
         arguments += [each.type, each.expires_ms, each.last_id, len(each.items), *each.items]

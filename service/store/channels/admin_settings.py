@@ -80,10 +80,11 @@ _ADMINISTERED_FIELDS = (
 class AdministeredChannel(msgspec.Struct, frozen=True):
     """A channel with admins' settings.
 
-    ``paused_until_s`` is the end of a pause (Unix s); 0 means that the channel is not paused. ``polled_s`` is the end
-    of the last poll (Unix s). ``no_poll_before_s`` is the time before which the publisher wants no poll (Unix s); 0 if
-    the publisher has not asked for that. ``poll_rate`` is the present poll rate; None if none was recorded.
-    ``limits`` are those of its polls by pauses, by the publisher's hints and by failures.
+    ``failing_since_s`` is the time of the first failed poll since the last successful one (Unix s); None if polls
+    succeed. ``paused_until_s`` is the end of a pause (Unix s); 0 means that the channel is not paused. ``polled_s`` is
+    the end of the last poll (Unix s). ``no_poll_before_s`` is the time before which the publisher wants no poll (Unix
+    s); 0 if the publisher has not requested that. ``poll_rate`` is the present poll rate; None if none was recorded.
+    ``limits`` are the limits on polls that follow from pauses, the publisher's hints, and failures.
     """
 
     channel: Channel

@@ -85,8 +85,8 @@ class ChannelState(msgspec.Struct, frozen=True):
 
     ``epoch`` is the owner's fencing token: the store rejects changes with an earlier token. ``fanned_version`` is the
     last version that was queued for all its recipients (its fan-out is complete), and ``cursor`` is the progress of the
-    fan-out of the next version; it is ``fanout_units.DIVIDED`` if the units have their own. ``digest`` identifies the
-    content. ``backoff_s`` is the shortest interval between polls while they fail
+    fan-out of the next version, or ``fanout_units.DIVIDED`` if each of its units has its own cursor. ``digest``
+    identifies the content. ``backoff_s`` is the shortest interval between polls while they fail
     (:class:`service.feeds.channel_health.ChannelHealth`), and ``paused_until_s`` is the end of a pause of the channel
     (Unix s), which may be in the past.
     """
@@ -105,7 +105,7 @@ class ChannelState(msgspec.Struct, frozen=True):
     paused_until_s: float = 0.0
 
     def polling_limits(self) -> PollingLimits:
-        """Return the limits of the channel's polls that are stored with it; a pause of its site is not."""
+        """Return the limits on the channel's polls by hints, failures and pauses, except a pause of its site."""
         hint_s = 0.0 if self.channel.private else shortest_interval_s(self.polling_hints)
         if not hint_s and not self.backoff_s and not self.paused_until_s:
             return NO_LIMITS
@@ -113,7 +113,7 @@ class ChannelState(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """The state in which a delta leaves the channel.
+    """The state of a channel after a delta.
 
     ``memory`` is the change-detection state, ``polling_hints`` are those of the publisher, and ``metadata`` is that of
     the document. An empty ``title``, ``link``, ``language`` or ``metadata`` leaves the channel's present value
@@ -139,11 +139,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The publisher's part of a channel's record: the last snapshot, and what earlier ones stated.
+    """The field ``snapshot`` of a channel's record: the values that the publisher's documents have stated last.
 
-    ``tags`` and ``generator`` are those of :class:`FeedMetadata`; ``created_s`` is when the channel was created (Unix
-    s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the version was made;
-    a SHA-256 is stored as bytes. ``digest`` is that of the content.
+    ``tags`` and ``generator`` are the fields of :class:`FeedMetadata`; ``created_s`` is when the channel was created
+    (Unix s). ``etag``, ``last_modified`` and ``body_sha256`` are the validators of the body from which the version was
+    made; the SHA-256 is stored as bytes. ``digest`` is the digest of the channel's content.
     """
 
     title: str = ""
@@ -166,11 +166,11 @@ class StoredSnapshot(msgspec.Struct, frozen=True, array_like=True):
         return Validators(self.etag, self.last_modified, self.body_sha256.hex())
 
     def history(self) -> UpdateHistory:
-        """The update statistics; if none are stored, the channel has had no update since its creation."""
+        """Return the update statistics; if none are stored, those of a channel without updates since its creation."""
         return UpdateHistory(since_s=self.created_s) if self.updates is None else self.updates
 
     def after(self, snapshot: Snapshot, digest: bytes) -> "StoredSnapshot":
-        """Return the record after a snapshot, whose content has this digest."""
+        """Return this value updated by ``snapshot``, whose content has the digest ``digest``."""
         validators, metadata = snapshot.validators, snapshot.metadata
         if metadata == FeedMetadata():
             metadata = FeedMetadata(self.tags, self.generator)
@@ -195,20 +195,20 @@ _decode_snapshot = msgspec.msgpack.Decoder(StoredSnapshot).decode
 
 
 def decode_snapshot(packed: bytes | None) -> StoredSnapshot:
-    """Return the content of field ``snapshot``; None stands for a channel without it."""
+    """Decode the field ``snapshot`` of a channel's hash; return an empty snapshot if ``packed`` is None."""
     return _decode_snapshot(packed) if packed else StoredSnapshot()
 
 
 async def read_records(redis: RedisClient, cids: Sequence[ChannelId], names: Sequence[str]) -> list[dict[bytes, bytes]]:
-    """Return the existing fields among ``names`` of channels, in the order of ``cids``."""
+    """Return, for each channel in order, the fields among ``names`` that exist in its hash, with their values."""
     found = await redis.call_many([("HMGET", keys.channel(cid), *names) for cid in cids])
     return [existing_fields(names, values) for values in found]
 
 
 def existing_fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[bytes, bytes]:
-    """Return the existing fields of a hash by name. ``values`` are the values of ``names``, in order.
+    """Return the existing fields of a hash, by name.
 
-    The result is None if absent.
+    ``values`` has the value of each field in ``names``, in order; None for a field that does not exist.
     """
     return {name.encode(): value for name, value in zip(names, values, strict=True) if value is not None}
 
@@ -312,12 +312,12 @@ def unpack_result(packed: bytes) -> PollResult:
 
 
 def pack_name(version: int, pairs: Collection[Pair]) -> bytes:
-    """Encode the content name that was made from a version of the channel."""
+    """Encode a channel's content name: its AV-pairs (attributes and values), computed from the version ``version``."""
     return b"%d %b" % (version, brotli.compress(msgspec.msgpack.encode(sorted(pairs)), quality=_NAME_QUALITY))
 
 
 @lru_cache(_CACHED_NAMES)
 def unpack_name(packed: bytes) -> frozenset[Pair]:
-    """Decode a content name; it is empty if ``packed`` is empty."""
+    """Return the AV-pairs of a content name that :func:`pack_name` encoded; empty if ``packed`` is empty."""
     pairs = packed.partition(b" ")[2]
     return frozenset(msgspec.msgpack.decode(brotli.decompress(pairs), type=list[Pair])) if pairs else frozenset()

@@ -61,14 +61,17 @@ _NAMED_FIELDS = (*CHANNEL_FIELDS, "name", "site")
 
 
 class NamedChannel(msgspec.Struct, frozen=True):
-    """A channel, and the AV-pairs of its content name as registered last; none without a content name."""
+    """A channel, and ``pairs``, the AV-pairs (attributes and values) under which the directory lists it.
+
+    ``pairs`` is empty for a channel that is not in the directory.
+    """
 
     channel: Channel
     pairs: frozenset[Pair]
 
 
 class Predecessor(msgspec.Struct, frozen=True):
-    """The state that the next version of a channel continues from, as fields of the channel's hash."""
+    """The stored state on which the next version of a channel is based, as fields of the channel's hash."""
 
     fields: dict[bytes, bytes]
 
@@ -79,7 +82,7 @@ class Predecessor(msgspec.Struct, frozen=True):
 
     @property
     def snapshot(self) -> StoredSnapshot:
-        """What the publisher has stated so far."""
+        """The values that the publisher's documents have stated last."""
         return decode_snapshot(self.fields.get(b"snapshot"))
 
 
@@ -116,10 +119,10 @@ class Channels:
     ) -> int | None:
         """Make ``channel`` the successor of the channel ``former``.
 
-        ``channel`` is the successor as the caller knows it; its version is 0 if it does not exist. A successor that is
-        new or dormant continues from ``snapshot`` and gets the entries ``latest`` (oldest first). A successor that is
-        polled already continues from its own state, and subscribers join it at its version ``joins_at``. ``now_s`` is
-        the Unix time.
+        ``channel`` is the successor as the caller has read it; its version is 0 if it does not exist. A successor that
+        is new or dormant continues from ``snapshot`` and gets the entries ``latest`` (oldest first). A successor that
+        is polled already continues from its own state, and subscribers join it at its version ``joins_at``. ``now_s``
+        is the Unix time.
 
         Returns the version at which subscribers of ``former`` join; repeated calls return the same version until
         :meth:`finish_joining` is called. Returns None if the successor has changed since the caller read it.
@@ -162,7 +165,7 @@ class Channels:
         return [parse_channel(cid, values) for cid, values in zip(cids, found, strict=True)]
 
     async def get_named(self, cids: Sequence[ChannelId]) -> list[NamedChannel | None]:
-        """Return channels with their content names in the order of ``cids``; None for one that does not exist."""
+        """Return channels with their content names, in the order of ``cids``; None if a channel does not exist."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), *_NAMED_FIELDS) for cid in cids])
         self._index.learn_sites({cid: site for cid, (*_, site) in zip(cids, found, strict=True) if site})
         channels = (parse_channel(cid, values[:-2]) for cid, values in zip(cids, found, strict=True))
@@ -197,7 +200,7 @@ class Channels:
         return [parse_state(cid, fields) for cid, fields in zip(cids, records, strict=True)]
 
     async def predecessor(self, cid: ChannelId, version: int) -> Predecessor:
-        """Return the state from which the version after ``version`` continues; it is valid while this is the latest."""
+        """Return the state on which the version after ``version`` is based; valid while ``version`` is the latest."""
         (fields,) = await read_records(self._redis, [cid], (*_SNAPSHOT_FIELDS, *version_log.fields_before(version)))
         return Predecessor(fields)
 
@@ -208,9 +211,9 @@ class Channels:
 
         The version is added only if the channel is at ``delta.base_version`` and ``epoch`` is its present fencing
         token. ``snapshot`` is the state after the delta; None for a notice. A notice of a condition that was announced
-        already gets no new version. A ``silent`` delta is not delivered to subscribers. ``before`` is the
-        :meth:`predecessor`; None reads it.
-        Versions of a channel therefore have one order, in which subscribers receive entries (guarantee I4).
+        already gets no new version. A ``silent`` delta is not delivered to subscribers. ``before`` is the result of
+        :meth:`predecessor`, which is called if ``before`` is None. Versions of a channel therefore have one order, in
+        which subscribers receive entries (guarantee I4).
 
         Raises :class:`LeaseLost` if another node owns the channel, or the channel has moved or was deleted. Raises
         :class:`StaleVersion` if the channel is at another version.
@@ -260,8 +263,8 @@ class Channels:
     async def record_polls(self, reports: Sequence[tuple[ChannelId, PollReport]]) -> list[ChannelHealth | None]:
         """Record results of polls: pairs (channel id, report).
 
-        Returns, for each report in order, the data from which the channel's health is judged; None if no judgement is
-        due.
+        Return, for each report in order, the data from which the caller judges the channel's health; None if no
+        judgement is due.
         """
         commands = []
         for cid, report in reports:
@@ -283,7 +286,9 @@ class Channels:
                 )
             )
         found = await self._redis.call_many(commands)
-        return [_case(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)]
+        return [
+            _parse_health(report, *reply) if reply else None for (_, report), reply in zip(reports, found, strict=True)
+        ]
 
     async def delta(self, cid: ChannelId, version: int) -> Delta | None:
         """Return the delta of a version; None if the version is no longer in the log."""
@@ -294,7 +299,7 @@ class Channels:
         return await self.deltas_of(cid, range(max(1, first), last + 1))
 
     async def deltas_of(self, cid: ChannelId, versions: Sequence[int]) -> list[Delta]:
-        """Return the deltas of those of the ``versions`` that are still in the log, in order of version."""
+        """Return the deltas of ``versions``, oldest first. Versions that are no longer in the log are left out."""
         return await self._read_deltas(cid, versions, version_log.fields_of_versions(versions))
 
     async def _read_deltas(self, cid: ChannelId, versions: Sequence[int], names: Sequence[str]) -> list[Delta]:
@@ -408,7 +413,7 @@ def _additions(latest: Sequence[Entry]) -> tuple[Change, ...]:
     return tuple(Change("addition", entry) for entry in latest)
 
 
-def _case(report: PollReport, condition: bytes, backoff_s: bytes, evidence: bytes) -> ChannelHealth:
+def _parse_health(report: PollReport, condition: bytes, backoff_s: bytes, evidence: bytes) -> ChannelHealth:
     proof = msgspec.json.decode(evidence, type=Evidence) if evidence else None
     return ChannelHealth(report.symptom or HEALTHY, condition.decode(), float(backoff_s), proof)
 
@@ -416,7 +421,10 @@ def _case(report: PollReport, condition: bytes, backoff_s: bytes, evidence: byte
 def _first_fields(
     channel: Channel, before: StoredSnapshot, snapshot: Snapshot, first: Delta
 ) -> tuple[str | bytes, ...]:
-    """Return the fields of a channel that begins with ``first``, as alternating names and values."""
+    """Return the fields of a channel whose log begins with the delta ``first``, as alternating names and values.
+
+    ``before`` has the values that are stored already, and ``snapshot`` is the state after ``first``.
+    """
     known = msgspec.structs.replace(before, kind=channel.kind, created_s=channel.created_s)
     snapshot = msgspec.structs.replace(snapshot, latest=merge_latest(first.changes, ()))
     packed = version_log.encode_first(first, snapshot.latest)

@@ -31,7 +31,7 @@ _COPIED_ENTRIES = 20
 """Entries copied to a successor, for users who ask for the latest."""
 _DELIVERED_ENTRIES = 100
 _COMPARED_VERSIONS = 20
-"""Versions of a successor that are searched for the last one with none but entries that the old channel delivered."""
+"""Number of a successor's latest versions among which :func:`agreed_version` searches."""
 
 
 class ChannelMoves:
@@ -107,15 +107,19 @@ class ChannelMoves:
         while joins_at is None:
             present = await self._channels.get(old.moved_to)
             successor = msgspec.structs.replace(present or _new_successor(old, url, now_s), dormant=old.dormant)
-            agreed = await self._common_version(old, successor, announcement.detected_s if other_part else None)
-            joins_at = await self._channels.take_over(old.id, successor, snapshot, latest, joins_at=agreed, now_s=now_s)
+            joining_version = await self._joining_version(
+                old, successor, announcement.detected_s if other_part else None
+            )
+            joins_at = await self._channels.take_over(
+                old.id, successor, snapshot, latest, joins_at=joining_version, now_s=now_s
+            )
         return joins_at
 
-    async def _common_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
-        """Return the last version of the successor that contains only entries that the old channel has delivered.
+    async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
+        """Return the version at which subscribers of ``old`` join the successor if it is polled already.
 
-        ``decided_s`` is the time (Unix s) at which a move to another part of the same page was decided; None for other
-        moves.
+        It is the successor's last version with only entries that the old channel has delivered. ``decided_s`` is the
+        time (Unix s) at which a move to another part of the same page was decided; None for other moves.
         """
         if old.dormant:  # all subscribers have moved; later ones have missed nothing
             return successor.version
@@ -132,9 +136,10 @@ def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
 
 
 def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
-    """Return the newest version that adds only entries that the old channel has ``delivered``.
+    """Return a successor's newest version that adds only entries which the old channel has delivered.
 
-    ``deltas`` are the successor's versions, newest first. If no version qualifies, the result is ``newest``.
+    ``delivered`` are these entries. ``deltas`` are the successor's versions, newest first, and ``newest`` is its
+    current version, which is returned if no version qualifies.
     """
     known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
     for delta in deltas:

@@ -1,9 +1,9 @@
-"""The entries of each channel that other people may find: those published in the last three days, as they are now.
+"""Tables of the entries that searches can find: those that public channels have published in the last three days.
 
-The entries of a channel are listed in a table, a field of the channel's hash. A search result is shown only if the
-table lists it, so that an entry is found by its present text from the moment at which the table says so, whatever the
-cells of the directory still contain. The table follows from the channel's log (:meth:`EntryTable.after`), so that a
-lost table is built again. A channel that is not public has no table.
+The table of a channel is a field of the channel's hash. A search result is shown only if the table lists it. Edits and
+withdrawals therefore take effect with the change of the table, even if the directory still has outdated registrations.
+The table is computed from the channel's log (:meth:`EntryTable.after`), so that a lost table can be built again. A
+channel that is not public has no table.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """An entry in the table of its channel.
 
     ``key`` is a digest of the entry's key within the channel. Its present text is at ``position`` among the changes of
-    ``version``. It is not found any more from ``expires_s`` on (Unix s).
+    ``version``. From ``expires_s`` on (Unix s), searches do not find the entry.
     """
 
     key: bytes
@@ -44,10 +44,10 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
     expires_s: int
 
     def registered_until_s(self, now_s: float) -> float:
-        """Return when a registration or withdrawal of ``now_s`` expires in the directory (both Unix s).
+        """Return the expiry (Unix s) of a registration or withdrawal of this entry that is made at ``now_s`` (Unix s).
 
-        Of two postings of a name the one that expires later is valid. A later one therefore expires a little later,
-        at most a few hours after the entry itself.
+        Of two postings of a name, the directory uses the one that expires later. The expiry therefore grows with
+        ``now_s``, to at most a few hours after ``expires_s``.
         """
         return self.expires_s + max(0.0, now_s - self.expires_s + WINDOW_S) // _POSTING_TICK_S
 
@@ -57,7 +57,7 @@ class ListedEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class EntryTable(msgspec.Struct, frozen=True, array_like=True):
-    """The entries of a channel that can be found, the latest last.
+    """The entries of a channel that searches can find, the latest last.
 
     ``checked_s`` is when all of them were last registered in the directory (Unix s).
     """
@@ -66,7 +66,7 @@ class EntryTable(msgspec.Struct, frozen=True, array_like=True):
     checked_s: int = 0
 
     def after(self, delta: Delta, now_s: float) -> "EntryTable":
-        """Return the table after a version of the channel; the same if ``delta`` is in the table already.
+        """Return the table updated by ``delta``, a version of the channel, which may be in the table already.
 
         New entries are added, and edited ones refer to their new text. Entries that have expired by ``now_s`` (Unix s)
         are removed.
@@ -89,14 +89,14 @@ class EntryTable(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PublicEntry(msgspec.Struct, frozen=True):
-    """An entry that others may find, and when its present text was detected (Unix s)."""
+    """An entry that searches can find, and the time ``detected_s`` when its present text was detected (Unix s)."""
 
     entry: Entry
     detected_s: float
 
 
 def entry_positions(delta: Delta) -> list[int]:
-    """Return the positions of the new and edited entries of a version; at most ``MAX_VERSION_ENTRIES`` of each kind.
+    """Return the positions in ``delta.changes`` of new and edited entries, up to ``MAX_VERSION_ENTRIES`` of each kind.
 
     Changes of a page are no entries, and neither are the entries that a channel had before it was monitored.
     """
@@ -119,7 +119,7 @@ def entry_name(cid: ChannelId, entry_key: str) -> str:
 
 
 class PublicEntries:
-    """The tables of channels. Every method may raise :class:`service.errors.StoreUnavailable`."""
+    """Tables of entries, by channel. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, channels: Channels) -> None:
         """Create the repository; ``channels`` has the texts of entries."""
@@ -132,18 +132,21 @@ class PublicEntries:
         return [_decode(packed) if packed else None for packed in found]
 
     async def listed_or_public(self, cids: Sequence[ChannelId]) -> list[tuple[bool, bool]]:
-        """Return, for each channel in order, whether an admin has listed it, and whether it has a table."""
+        """Return, for each channel in order, whether an admin has listed it, and whether it is public (has a table)."""
         found = await self._redis.call_many([("HMGET", keys.channel(cid), "listed", _FIELD) for cid in cids])
         return [(listed == b"1", table is not None) for listed, table in found]
 
     async def replace(self, cid: ChannelId, before: EntryTable | None, after: EntryTable | None) -> bool:
-        """Store the table ``after``, or none, if the channel's present table is ``before``; return whether it is."""
+        """Replace the table of a channel by ``after``; return False if the present table is not ``before``.
+
+        None stands for no table.
+        """
         old, new = (b"" if table is None else msgspec.msgpack.encode(table) for table in (before, after))
         script_keys = (keys.channel(cid),)
         return bool(await self._redis.run_script("channel_set_field", script_keys, _FIELD, new, old))
 
     async def texts(self, cid: ChannelId, listed: Sequence[ListedEntry]) -> dict[ListedEntry, PublicEntry]:
-        """Return the texts of a channel's listed entries; those whose versions are not in its log are left out."""
+        """Return the content of a channel's listed entries. Entries whose versions are not in its log are left out."""
         if not listed:
             return {}
         deltas = await self._channels.deltas_of(cid, sorted({entry.version for entry in listed}))

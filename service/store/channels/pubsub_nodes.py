@@ -34,7 +34,7 @@ class PubsubNodes(RedisRepository):
     """
 
     async def positions(self, service: str, cids: Sequence[ChannelId]) -> dict[ChannelId, PublishedPosition]:
-        """Return the published positions of these channels. Channels without a node are left out."""
+        """Return the progress of publishing on ``service``, by channel. Channels without a node are left out."""
         if not cids:
             return {}
         found = await self._redis.call("HMGET", keys.pubsub_nodes(service), *cids)

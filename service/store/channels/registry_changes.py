@@ -1,4 +1,4 @@
-"""The log of changed channels: which channels their owners have to look at again.
+"""The log of changed channels, from which owners learn which channels they have to read again.
 
 A channel changes when it is created, deleted or listed by an admin, and when a user subscribes to it or unsubscribes.
 The change is recorded after it has been written. If a crash prevents that, the channel's owner notices the change when
@@ -29,9 +29,9 @@ class RegistryChanges(RedisRepository):
         return int(await self._redis.call("HGET", keys.REGISTRY_CHANGE_NUMBERS, "last") or 0)
 
     async def after(self, number: int) -> tuple[Sequence[ChannelId] | None, int]:
-        """Return the channels that changed after the change of this number, and the number of the last change.
+        """Return the channels that changed after the change with this number, and the number of the last change.
 
-        The channels are None if changes after ``number`` have been removed from the log, or if the store has lost them.
+        The channels are None if changes after ``number`` have been removed from the log, or the store has lost changes.
         """
         changed, (last, removed) = await self._redis.call_many(
             [

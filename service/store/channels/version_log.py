@@ -67,7 +67,7 @@ _Texts = str | list[str]
 
 
 class _Deltas(msgspec.Struct, array_like=True):
-    """Deltas as columns. Each one after ``heads`` has one attribute of all changes of all deltas, in order."""
+    """Deltas as columns. Each list after ``heads`` has one attribute of all changes of all deltas, in order."""
 
     heads: list[_Head]
     kinds: list[Literal["addition", "omission", "replacement"]]
@@ -83,7 +83,7 @@ class _Deltas(msgspec.Struct, array_like=True):
 
 
 class BlockInfo(msgspec.Struct, array_like=True, frozen=True):
-    """The size of a block's deltas in bytes, and a time (Unix s) before which all of them were detected."""
+    """The size of a block's deltas in bytes. All of them were detected at ``newest_s`` (Unix s) or before."""
 
     size_bytes: int
     newest_s: float
@@ -101,7 +101,7 @@ _decode_index = msgspec.msgpack.Decoder(_Index).decode
 
 
 class LatestNeeded(Exception):
-    """The changes of a delta are the channel's latest entries, which are not among the fields."""
+    """Raised if the changes of a delta are the channel's latest entries, and the caller has not passed their field."""
 
 
 class LogUpdate(msgspec.Struct, frozen=True):
@@ -120,9 +120,9 @@ def fields_before(version: int) -> list[str]:
 
 
 def append(delta: Delta, fields: Mapping[bytes, bytes]) -> LogUpdate:
-    """Return the change that adds a versioned delta to the log, and shortens the log.
+    """Return the change to a channel's hash that adds ``delta`` to the log, and removes old versions.
 
-    ``fields`` are the existing fields among :func:`fields_before` the version.
+    ``fields`` are the existing fields among those that ``fields_before(delta.version - 1)`` names.
     """
     fields = {LATEST_FIELD.encode(): b"", **fields}
     version = delta.version - 1
@@ -158,7 +158,7 @@ def _move(delta: Delta, fields: Mapping[bytes, bytes], written: dict[str, bytes]
 
 
 def count_outdated(blocks: Sequence[BlockInfo], now_s: float) -> int:
-    """Return the number of blocks that are removed from the beginning of a log at ``now_s`` (Unix s).
+    """Return the number of blocks to remove from the beginning of a log at ``now_s`` (Unix s).
 
     The last block is never removed.
     """
@@ -180,7 +180,7 @@ def encode(delta: Delta) -> bytes:
 
 
 def encode_first(delta: Delta, latest: Sequence[Entry]) -> bytes:
-    """Encode the first delta of a channel, whose latest entries are ``latest``, newest first."""
+    """Encode the first delta of a channel, without its changes if they are the latest entries (newest first)."""
     added = tuple(Change("addition", entry) for entry in reversed(latest))
     return _encode([delta], as_latest=delta.changes == added)
 
@@ -223,7 +223,7 @@ def fields_of_versions(versions: Collection[int]) -> list[str]:
 
 
 def decode_deltas(cid: ChannelId, fields: Mapping[bytes, bytes], versions: Iterable[int]) -> list[Delta]:
-    """Return the deltas of those of the ``versions`` that are in these fields of a channel's hash, oldest first.
+    """Decode the deltas of ``versions`` from ``fields`` of a channel's hash; return the deltas found, oldest first.
 
     Raises :class:`LatestNeeded` if ``LATEST_FIELD`` is needed and not among the fields.
     """

@@ -1,7 +1,7 @@
 """Connection pools per Redis node, and the routing of commands to the nodes of a Redis Cluster.
 
-No setting says whether Redis is a cluster. Only a cluster node replies with a MOVED error; the first such error makes
-the client fetch the slot map. A single Redis is never asked for one.
+No setting states whether Redis is a cluster. Only a cluster node replies with a MOVED error; the first such error makes
+the client fetch the slot map. The client of a single Redis never requests one.
 
 In a cluster, a write is acknowledged only when a replica has it too (``WAIT``), if its master has a replica. A failover
 therefore loses no acknowledged write (docs/decisions/0020).
@@ -83,9 +83,9 @@ class SlotMap:
         """Masters that have a connected replica."""
         self._updated_s = 0.0
 
-    def update(self, reply: Sequence[Sequence[Any]], asked: Address | None) -> None:
-        """Replace the map by ``reply``, the reply of the node at the address ``asked`` to ``CLUSTER SLOTS``."""
-        ranges = sorted((int(first), _address(master, asked), bool(copies)) for first, _, master, *copies in reply)
+    def update(self, reply: Sequence[Sequence[Any]], source: Address | None) -> None:
+        """Replace the map by ``reply``, the reply of the node at the address ``source`` to ``CLUSTER SLOTS``."""
+        ranges = sorted((int(first), _address(master, source), bool(replicas)) for first, _, master, *replicas in reply)
         self._starts = [first for first, _, _ in ranges]
         self.masters = [master for _, master, _ in ranges]
         self.replicated = {master for _, master, has_replica in ranges if has_replica}
@@ -111,10 +111,10 @@ class SlotMap:
         return bool(self) and time.monotonic() - self._updated_s > _SLOT_MAP_MAX_AGE_S
 
 
-def _address(node: Sequence[Any], asked: Address | None) -> Address:
+def _address(node: Sequence[Any], source: Address | None) -> Address:
     host = node[0].decode() if node[0] else ""
-    # A node that does not know its own host name omits it: it is the node that was asked.
-    return (host if host not in ("", "?") or asked is None else asked[0]), int(node[1])
+    # A node that does not know its own host name omits it in its replies.
+    return (host if host not in ("", "?") or source is None else source[0]), int(node[1])
 
 
 REPLY_TIMEOUT_S = 5.0
@@ -137,9 +137,10 @@ _LATER = (exceptions.TryAgainError, exceptions.ClusterDownError, exceptions.Read
 class NodePools:
     """Connection pools for one kind of command, one pool per Redis node.
 
-    If a connection to a single Redis breaks, the command is sent again, up to ``tries`` times in all; with ``tries`` 1,
-    a command that may have run is never repeated. If ``replicated`` is true, writes wait for a replica. ``guard``
-    refuses commands if the store belongs to another fleet or has lost data.
+    A pool has up to ``connections`` connections; a reply is awaited for ``timeout_s`` seconds. If a connection to a
+    single Redis breaks, the command is sent again, up to ``tries`` times in all; with ``tries`` 1, a command that may
+    have run is never repeated. If ``replicated`` is true, writes wait for a replica. ``guard`` refuses commands if the
+    store belongs to another fleet or has lost data.
     """
 
     def __init__(
@@ -200,8 +201,8 @@ class NodePools:
     async def _refresh_after_errors(self, failed: Mapping[int, Exception], commands: Sequence[Command]) -> None:
         """Fetch the slot map after commands have failed.
 
-        ``failed`` has the error of each, by its index in ``commands``. Nodes that a redirection named are asked first,
-        and nodes that did not reply are asked last.
+        ``failed`` has the error of each, by its index in ``commands``. The map is requested first from nodes that a
+        redirection named, and last from nodes that did not reply.
         """
         moved = [error.node_addr for error in failed.values() if isinstance(error, exceptions.MovedError)]
         if not moved and (
@@ -283,7 +284,7 @@ class NodePools:
                 return
 
     def _known_nodes(self) -> list[Address | None]:
-        """Return the masters, and the configured nodes, of which None stands for the first."""
+        """Return the addresses of the masters and the configured nodes; None stands for the first configured node."""
         return [*dict.fromkeys(self._slots.masters), None, *map(address_of, self._seeds[1:])]
 
     def _pool(self, node: Address | None) -> Redis:

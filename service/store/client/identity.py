@@ -12,7 +12,7 @@ counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
 
 Each new connection reads the identity first, because a Redis that restarts drops all connections.
 :class:`service.store.client.identity_monitor.IdentityMonitor` reads it again every few seconds to detect ``FLUSHALL``.
-It also reads it before a user is told that they have no subscriptions.
+It also reads it before an empty list of subscriptions is returned for a user.
 
 In a Redis Cluster, one node holds the identity. The loss of this node's data is detected, the loss of another node's
 data is not.
@@ -158,7 +158,7 @@ class IdentityFile:
 
 
 class IdentityGuard:
-    """This process's decision whether the store may be used. It is consulted for each new connection.
+    """Decides whether this process may use the store. The identity is verified for each new connection.
 
     ``trusted`` is the identity that was trusted last, and ``current`` is the identity that was read last. ``reason``
     states why the store is refused; "" means that it may be used.

@@ -27,7 +27,7 @@ from service.tick_timer import TickTimer
 _CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
 _SAVE_INTERVAL_MS: Final = 60_000
 _ERASURES_READ_S: Final = 600
-"""Age of the erasures that are written to the file again: many times as long as between two writes."""
+"""Maximum age of the erasures that each write to the file repeats: many times the time between two writes."""
 
 log = structlog.get_logger(__name__)
 

@@ -31,7 +31,7 @@ key                          type    contents
                                      :mod:`service.store.client.identity`
 ``cn:{p}:restored``          hash    while a backup is restored: channel id → last version whose fan-out was complete
                                      when the backup began
-``cn:{p}:aims``              string  the fleet policy that admins set: FleetPolicy (JSON)
+``cn:{p}:aims``              string  the fleet policy that admins set: FleetObjective (JSON)
 ``cn:{p}:history``           list    its last 100 revisions (JSON), newest first
 ``cn:{p}:revision``          string  number of its last revision
 ``cn:{p}:bounds``            hash    channel id → its poll bounds, and those before them (JSON)
@@ -102,7 +102,7 @@ key                          type    contents
 ``cn:{m:B}:ID``              hash    a cell with more than a few postings, ID is its id; see there; expires
 ``cn:{nm:B}:ABOUT``          hash    bucket B of all content names: key of the name (8 bytes) → expiry (Unix time in
                                      s, 4 bytes), name; expires
-``cn:{mx}:ABOUT:sizes``      hash    AV-pair → Size (msgpack) of each matrix with several cells; ABOUT is
+``cn:{mx}:ABOUT:sizes``      hash    AV-pair → MatrixSize (msgpack) of each matrix with several cells; ABOUT is
                                      ``channel`` or ``entry``
 ``cn:{ld}:announced``        zset    announcements of directories in the workers' memory: DirectoryAnnouncement
                                      (msgpack) → its end (Unix s, Redis's clock)
@@ -221,6 +221,7 @@ key                          type    contents
 ===========================  ======  =====================================================================
 
 Console
+=======
 
 ===================================  ======  =============================================================
 key                                  type    contents
@@ -389,7 +390,10 @@ _CACHED_CELLS = 10_000
 
 @lru_cache(_CACHED_CELLS)
 def cell_id(address: CellAddress) -> bytes:
-    """Return the id of a matrix cell, the rendezvous point H(pair, p, r): 64 bits, those of the pair for cell (0,0)."""
+    """Return the id of a matrix cell, the rendezvous point H(pair, partition, replica) as a digest of 64 bits.
+
+    The id of the cell (0, 0) is the digest of the pair itself.
+    """
     pair = address.pair.encode("latin-1")
     if address.partition == address.replica == 0:
         return pair
@@ -398,7 +402,7 @@ def cell_id(address: CellAddress) -> bytes:
 
 @lru_cache(_CACHED_CELLS)
 def cell(address: CellAddress) -> tuple[str, str]:
-    """Return the two keys of a matrix cell: the hash of its bucket, and the hash of its own."""
+    """Return two keys of a matrix cell: the hash that the cells of its bucket share, and its own hash."""
     ident = cell_id(address)
     bucket = f"cn:{{m:{int.from_bytes(ident) % CELL_BUCKETS:04x}}}"
     return bucket, f"{bucket}:{urlsafe_b64encode(ident)[:-1].decode()}"
@@ -425,12 +429,12 @@ def requeued_dead_letter(uid: UserId, letter: str) -> str:
 
 
 def usage_count(uid: UserId, what: str) -> str:
-    """Return the key that counts how often a user did ``what`` in the present time window."""
+    """Return the key of the number of times that a user did ``what`` in the present time window."""
     return f"cn:{{u:{uid}}}:rate:{what}"
 
 
 USAGE_KINDS = ("command", "form", "url", "import", "invitation", "guests", "managers")
-"""What :func:`usage_count` counts. In group chats also ``command:H`` for a minute, with a hash H of the occupant."""
+"""Values of ``what`` in :func:`usage_count`; in group chats also ``command:H``, where H is a hash of the occupant."""
 
 
 def erasable_user_keys(uid: UserId) -> tuple[str, ...]:

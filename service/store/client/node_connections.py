@@ -29,7 +29,7 @@ _MAX_SCRIPTS = 500
 
 
 async def close_pool(pool: Redis) -> None:
-    """Close a pool's connections, and let a command in progress open none that stays open."""
+    """Close a pool's connections. A connection that a command in progress still opens is closed at once."""
     pool.connection_pool.connection_class.is_closed = True  # type: ignore[attr-defined]  # see connection_class
     await pool.aclose()
 
@@ -61,7 +61,8 @@ class DirectConnection(AbstractConnection):
     async def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands and return their replies as Redis sends them; the reply of a failed command is its error.
 
-        If the connection breaks or the caller is cancelled, the connection is closed. Raises an error of ``NO_REPLY``.
+        If the connection breaks or the caller is cancelled, the connection is closed. Raises one of the errors in
+        ``NO_REPLY``.
         """
         if not self.is_connected:
             await self.connect_check_health(check_health=False)
@@ -89,7 +90,7 @@ class DirectConnection(AbstractConnection):
         return packed
 
     async def _send(self, packed: bytes) -> None:
-        """Send bytes. If Redis does not take them at once, wait until it does.
+        """Send bytes. If the socket does not accept them at once, wait until it does.
 
         The driver sends within ``asyncio.wait_for``, which starts a task, and before Python 3.12 drops a cancellation
         that arrives when the task ends: the cancelled caller would then wait for a reply.
@@ -120,7 +121,7 @@ class DirectConnection(AbstractConnection):
 
 
 def connection_class(kind: type[AbstractConnection]) -> type[AbstractConnection]:
-    """Return a class for the connections of one pool: the driver's class ``kind`` with direct exchange."""
+    """Return a new subclass of :class:`DirectConnection` and the driver's class ``kind``, for one pool."""
     return type("DirectConnection", (DirectConnection, kind), {})
 
 
@@ -133,7 +134,7 @@ class QuickPool(BlockingConnectionPool):
     _waiting = 0
 
     async def get_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Return an open connection; arguments are those of the driver."""
+        """Return an open connection. The arguments are passed to the driver's method."""
         driver: Any = super()
         if self._waiting or not self.can_get_connection():
             self._waiting += 1
@@ -163,17 +164,17 @@ class QuickPool(BlockingConnectionPool):
 
 
 class _SentScripts:
-    """The scripts that were sent over one connection. Redis knows them until somebody removes all scripts."""
+    """The scripts that were sent over one connection. Redis caches them until its script cache is flushed."""
 
     removals = 0
-    """How often Redis did not know a script that had been sent. All connections then send scripts in full again."""
+    """Number of noticed flushes of the script cache, after which all connections send scripts in full again."""
 
     def __init__(self) -> None:
         self._digests = set[str]()
         self._removals = self.removals
 
     def clear(self) -> None:
-        """Forget all scripts, because the connection is a new one."""
+        """Remove all scripts, because the connection is opened again."""
         self._digests.clear()
 
     def shorten(self, command: Command) -> Command:
@@ -196,7 +197,7 @@ def _script_digest(script: str) -> str:
 async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
     """Run commands in one round trip and return their replies; the reply of a failed command is its exception.
 
-    Commands run in order. The exception are scripts that Redis did not know: they are sent again, in full, after all
+    Commands run in order, except scripts that Redis does not have in its cache: they are sent again, in full, after all
     others.
     """
     replies = await _exchange(client, commands)
@@ -210,7 +211,10 @@ async def run_commands(client: Redis, commands: Sequence[Command]) -> list[Any]:
 
 
 async def _exchange(client: Redis, commands: Sequence[Command]) -> list[Any]:
-    """Return the replies to commands, in the types of the driver. A broken connection is replaced, as often as set."""
+    """Send commands and return their replies in the types of the driver.
+
+    If the connection breaks, the commands are sent again over a new one, as often as the pool's retry policy allows.
+    """
     pool: Any = client.connection_pool
     connection = await pool.get_connection()
     try:

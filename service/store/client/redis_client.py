@@ -3,7 +3,7 @@
 The commands of one iteration of the event loop are sent in one round trip: a single command takes about 0.3 ms of
 processor time, and a command among many takes a tenth of that. In a cluster, commands are batched by node, so that an
 unavailable node delays only its own commands. Errors of the driver are raised as :class:`StoreUnavailable` if Redis is
-unavailable, and as they are if the command is wrong.
+unavailable, and unchanged if the command is invalid.
 
 A script is sent in full once per connection, and by its digest afterwards (see ``node_connections``).
 """
@@ -81,7 +81,7 @@ def script_command(name: str, keys: Sequence[str], *arguments: Value) -> Command
 
 
 def _translate(error: Exception) -> Exception:
-    """Return the error to raise for an error of the driver: StoreUnavailable, or ``error`` if the command is wrong."""
+    """Return the error to raise for a driver's error: StoreUnavailable, or ``error`` if the command is invalid."""
     if isinstance(error, exceptions.ResponseError):
         if not (_OPERATIONAL.search(str(error)) or isinstance(error, _REFUSALS)):
             return error
@@ -113,8 +113,8 @@ _PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
 class RedisClient:
     """A client of one Redis or of a Redis Cluster.
 
-    It has separate connection pools for five kinds of commands: those that reply at once, those that block, those that
-    must not be repeated, urgent scripts, and those about the store's identity. Except for the third kind, a command is
+    It has separate connection pools for five kinds of commands: prompt commands, blocking commands, commands that must
+    not be repeated, urgent scripts, and commands about the store's identity. Except for the third kind, a command is
     sent again if the connection breaks before the reply, or if the slot has moved to another node.
 
     Every method that sends commands may raise :class:`StoreUnavailable`.
@@ -123,7 +123,7 @@ class RedisClient:
     def __init__(self, settings: Settings, *, is_guarded: bool = True) -> None:
         """Create the connection pools. Connections are opened when they are needed.
 
-        Unless ``is_guarded``, the client uses the store whatever its identity is: for programs that replace its data.
+        If ``is_guarded`` is False, the store's identity is not verified, for programs that replace the store's data.
         Raises :class:`SettingsInvalid`.
         """
         self.guard = IdentityGuard(settings.store_identity_file)
@@ -171,7 +171,7 @@ class RedisClient:
     async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands like :meth:`call_many`, but never repeat a command.
 
-        If it raises :class:`StoreUnavailable`, it is unknown whether Redis has run the commands.
+        After :class:`StoreUnavailable`, it is unknown whether Redis has run the commands.
         """
         return await self._call(self._once.call_each, commands)
 
@@ -188,7 +188,7 @@ class RedisClient:
         return (await self._call(self._unguarded.call_each, [command]))[0]
 
     async def call_on_node(self, node: Address, *command: Value) -> Any:
-        """Run a command without keys on a certain node of the cluster, and return its reply."""
+        """Run a command without keys on the cluster node at the address ``node``, and return its reply."""
         return (await self._call(partial(self._prompt.call_on_node, node), [command]))[0]
 
     async def _call(self, send: _Send, commands: Sequence[Command]) -> list[Any]:
@@ -252,7 +252,7 @@ class RedisClient:
 
 
 class RedisRepository:
-    """Base of the repositories of the store."""
+    """Base class of repositories: classes that read and write one kind of state in Redis."""
 
     def __init__(self, redis: RedisClient) -> None:
         """Create the repository, which sends its commands through ``redis``."""

@@ -25,7 +25,7 @@ async def newest_id(redis: RedisClient, stream: str) -> str:
 
 
 async def wait_for_entries(redis: RedisClient, stream: str, after: str, count: int) -> list[Entry]:
-    """Wait up to ``MAX_BLOCK_S`` seconds for entries after the one with the id ``after``; return at most ``count``."""
+    """Wait up to ``MAX_BLOCK_S`` seconds for entries with ids after ``after``; return at most ``count`` of them."""
     block_ms = int(MAX_BLOCK_S * 1000)
     found = await redis.call_blocking("XREAD", "COUNT", count, "BLOCK", block_ms, "STREAMS", stream, after)
     return [_parse(entry) for _, entries in found or () for entry in entries]

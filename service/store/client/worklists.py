@@ -1,7 +1,8 @@
 """Worklists: the users who may have work of one kind, for example messages to be delivered.
 
-A user is added before the work is stored, so that no work is without its user, and is removed when no work is found. A
-user who was added again in between must stay: each addition has a unique timestamp, and a removal names it.
+A user is added before the work is stored, so that every user with work is listed, and is removed when no work is found.
+A user who was added again in the meantime must stay listed: each addition has a unique timestamp, and a removal has an
+effect only if the timestamp is unchanged.
 """
 
 import secrets
@@ -26,19 +27,19 @@ class Worklist(RedisRepository):
         self._key = key
 
     def add_command(self, uids: Iterable[UserId]) -> Command:
-        """Return the command that adds at least one user."""
+        """Return the command that adds users, with new timestamps. ``uids`` must not be empty."""
         return ("ZADD", self._key, *(part for uid in uids for part in (unique_timestamp(), uid)))
 
     async def timestamps(self, uids: Collection[UserId]) -> dict[UserId, float | None]:
         """Return the timestamps of users; None for a user who is not listed.
 
-        They have to be read before the users' work is looked for.
+        They must be read before the caller checks whether the users have work.
         """
         found = await self._redis.call("ZMSCORE", self._key, *uids) if uids else []
         return dict(zip(uids, found, strict=True))
 
     async def remove(self, timestamps: Mapping[UserId, float | None], uids: Iterable[UserId]) -> None:
-        """Remove users without work, except those who were added after their ``timestamps`` were read."""
+        """Remove ``uids``, users without work, except those who were added after their ``timestamps`` were read."""
         await self._redis.call_many(
             [
                 script_command("zset_remove_if_unchanged", (self._key,), uid, repr(stamp))
@@ -48,7 +49,7 @@ class Worklist(RedisRepository):
         )
 
     async def all(self, limit: int = 0) -> list[UserId]:
-        """Return the users, those who were added first come first.
+        """Return the users in the order of their last addition, the earliest first.
 
         ``limit`` is the maximum number of users; 0 stands for all of them.
         """

@@ -7,8 +7,8 @@ A login attempt is counted three times: for its network (an IPv6 address counts 
 network, and for the account and any network. Each count has its own limit. Attempts from one network therefore do not
 lock out users in other networks, and attempts from many networks are limited too. A refused attempt does not count.
 
-A browser that has logged in to the account before proves this with a cookie. Its attempts are counted separately, so
-that strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of
+A browser that has logged in to the account before has a cookie that proves this. Its attempts are counted separately,
+so that strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of
 the password no browser is known any more.
 """
 
@@ -202,7 +202,7 @@ class AccountStore(RedisRepository):
         return False
 
     async def _find_link(self, token: str) -> tuple[str, Mapping[str, Account]] | None:
-        """Return the account whose password the token can set, and all accounts; None for an invalid token."""
+        """Return the name of the account whose password the token can set, and all accounts; None if it is invalid."""
         links, accounts = await asyncio.gather(self._redis.call("HGETALL", keys.CONSOLE_PASSWORD_LINKS), self.all())
         for name, packed in links.items():
             link, account = msgspec.msgpack.decode(packed, type=_PasswordLink), accounts.get(name.decode())
@@ -240,7 +240,7 @@ class Sessions(RedisRepository):
     """Sessions of all accounts. Every method may raise :class:`StoreUnavailable`."""
 
     async def open(self, name: str, account: Account, address: str = "", browser: str = "") -> str:
-        """Open a session and return its token.
+        """Open a session of ``account``, whose name is ``name``, and return the session's token.
 
         The session ends after ``SESSION_TTL_S``, or earlier when the account's password changes. ``address`` is the IP
         address, ``browser`` the User-Agent.
@@ -308,7 +308,7 @@ class ApiKeyStore(RedisRepository):
     async def create(
         self, name: str, owner: tuple[str, Account], scopes: tuple[str, ...], now_s: float
     ) -> tuple[ApiKey, str]:
-        """Create an API key called ``name``; return it, and the token to send with requests.
+        """Create an API key called ``name``; return the key, and the token that authenticates requests.
 
         ``owner`` is the account's name and the account; ``now_s`` is the Unix time.
         """
@@ -387,7 +387,7 @@ class LoginLimits(RedisRepository):
         return until_s is not None and float(until_s) > time.time()
 
     async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
-        """Record that a browser has logged in to the account; return the token that proves it.
+        """Record that a browser has logged in to the account; return the token by which the browser can prove this.
 
         The token replaces ``token_before``, the browser's earlier token.
         """

@@ -25,9 +25,9 @@ _IN_PROGRESS_TTL_S = 120
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
-    """A change that an admin or a stranger requested at ``at_s`` (Unix s) from the IP address ``address``.
+    """A change that an account or an anonymous client requested at ``at_s`` (Unix s) from the IP address ``address``.
 
-    ``by`` is the name of the account; "" for a stranger. ``key`` is the name of the API key; "" for a browser.
+    ``by`` is the name of the account; "" for an anonymous client. ``key`` is the name of the API key; "" for a browser.
     ``action`` describes the change in one sentence. ``on`` is the path of the request. ``status`` is the HTTP status of
     the response; 0 if unknown. ``detail`` is additional information.
     """
@@ -104,25 +104,25 @@ class StoredResponse(msgspec.Struct, frozen=True):
 class IdempotencyStore(RedisRepository):
     """Responses by account and idempotency key. Every method may raise :class:`StoreUnavailable`."""
 
-    async def begin(self, who: str, key: str, request: str) -> StoredResponse | None:
-        """Record that a request is in progress, unless the account ``who`` has used this idempotency key before.
+    async def begin(self, account: str, key: str, request: str) -> StoredResponse | None:
+        """Record that a request is in progress, unless ``account`` has used the idempotency key ``key`` before.
 
         Return the stored response to the earlier request with this key; None if this request is the first. ``request``
         is a digest of the request.
         """
-        response_key = keys.console_repeat(digest(f"{who} {key}"))
+        response_key = keys.console_repeat(digest(f"{account} {key}"))
         packed = msgspec.msgpack.encode(StoredResponse(request))
         if await self._redis.call("SET", response_key, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
             return None
         held = await self._redis.call("GET", response_key)
         return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
 
-    async def end(self, who: str, key: str, response: StoredResponse | None) -> None:
-        """Store the ``response`` to the request of the account ``who`` with this idempotency key.
+    async def end(self, account: str, key: str, response: StoredResponse | None) -> None:
+        """Store the response to the request of ``account`` with the idempotency key ``key``.
 
         If ``response`` is None, the record is deleted instead, so that the request can be sent again.
         """
-        response_key = keys.console_repeat(digest(f"{who} {key}"))
+        response_key = keys.console_repeat(digest(f"{account} {key}"))
         if response is None:
             await self._redis.call("DEL", response_key)
         else:

@@ -79,7 +79,7 @@ class BotRequests(RedisRepository):
 
         Raises :class:`NoWorker` if no bot replies, or the error that the bot replied with.
         """
-        return expect_reply(await self._ask(DryRunRequest(jid, commands)), DryRunReply).lines
+        return expect_reply(await self._send(DryRunRequest(jid, commands)), DryRunReply).lines
 
     async def preview_message(self, channel: Channel, latest: Sequence[Entry]) -> str:
         """Return the message that would deliver the first of a channel's ``latest`` entries; "" if there are none.
@@ -88,10 +88,10 @@ class BotRequests(RedisRepository):
         """
         if not latest:
             return ""
-        return expect_reply(await self._ask(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
+        return expect_reply(await self._send(MessagePreviewRequest(channel, latest[0])), MessagePreviewReply).text
 
     async def next_request(self) -> BotRequest | None:
-        """Wait for a request and return it; return None if none arrives for some seconds, or if it has expired.
+        """Wait some seconds for the next request; return None if no request arrives, or the request has expired.
 
         Bots call this. The call also announces that a bot is available.
         """
@@ -109,7 +109,8 @@ class BotRequests(RedisRepository):
         """Reply to a request. Bots call this."""
         await send_reply(self._redis, request.id, reply)
 
-    async def _ask(self, body: DryRunRequest | MessagePreviewRequest) -> object:
+    async def _send(self, body: DryRunRequest | MessagePreviewRequest) -> object:
+        """Send a request to any connected bot, wait, and return the reply. Raises :class:`NoWorker`."""
         if not await self._redis.call("EXISTS", keys.BOT_AVAILABLE):
             raise NoWorker("No bot is connected just now, and only the bot knows what it would say.")
         request = BotRequest(secrets.token_urlsafe(12), body, await self._redis.time_s() + _TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""The fleet policy and the poll bounds of single channels, as admins set them, with earlier values.
+"""The fleet policy and the poll bounds of single channels, as admins set them, with their earlier values.
 
-Every worker reads all of them.
+Every worker reads the present policy and all bounds.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class PolicyStore(RedisRepository):
         """Set the policy that all workers apply from their next maintenance interval on.
 
         If ``objective`` is None, each worker applies the policy in its settings again. ``by`` is the admin's name.
-        ``seen`` is the number of the last revision that the caller knows. If there is a later revision, nothing
+        ``seen`` is the number of the last revision that the caller has read. If there is a later revision, nothing
         changes, and the result is False. If ``seen`` is None, this is not checked.
         """
         return bool(
@@ -116,10 +116,7 @@ class BoundsStore(RedisRepository):
         await self._redis.call_many([("HDEL", keys.POLL_BOUNDS, cid), ("INCR", keys.POLL_BOUNDS_EDITION)])
 
     async def load(self, known: BoundsSnapshot) -> BoundsSnapshot:
-        """Return the bounds of all channels.
-
-        If they have not changed since ``known`` was read, return ``known`` itself.
-        """
+        """Return the bounds of all channels; ``known`` itself if no bounds have changed since it was read."""
         edition = int(await self._redis.call("GET", keys.POLL_BOUNDS_EDITION) or 0)
         if edition == known.edition:
             return known

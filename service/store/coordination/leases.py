@@ -50,8 +50,8 @@ class Heartbeat(msgspec.Struct, frozen=True):
 class Ring(RedisRepository):
     """The ring of workers: which nodes belong to the fleet at present.
 
-    The ring that any method has read last is kept, for all callers of this process. Redis is asked only for the nodes
-    that have joined or left since; it returns the whole ring if its log of changes does not reach back that far.
+    The last view of the ring is cached for all callers in this process. Later reads request only the nodes that have
+    joined or left since; Redis returns the whole ring if its log of changes does not reach back that far.
     """
 
     def __init__(self, redis: RedisClient) -> None:
@@ -120,7 +120,7 @@ class Ring(RedisRepository):
         await self.leave(node)
 
     async def restore(self, name: str) -> bool:
-        """Let a drained worker join the ring again. ``name`` is the name of its nodes.
+        """Allow a drained worker to join the ring again. ``name`` is the name of its nodes.
 
         Return False if no worker with this name is drained.
         """
@@ -129,7 +129,7 @@ class Ring(RedisRepository):
     async def record_if_drained(self, name: str) -> bool:
         """Return whether the worker with this name is drained, that is, kept out of the ring.
 
-        If it is, record that it is running.
+        For a drained worker, also record that it is running.
         """
         now_ms = await self._redis.time_s() * 1000
         *_, reported_ms = await self._redis.call_many(
@@ -158,7 +158,10 @@ class Ring(RedisRepository):
 
 
 def _changes(found: Sequence[bytes | None]) -> tuple[list[NodeInfo], list[NodeId]]:
-    """Return the nodes that ``found`` describes, and the ids in it without a description: of nodes that have left."""
+    """Parse the changes of the ring in a reply of ``ring_heartbeat``, as alternating node ids and descriptions.
+
+    Return the nodes with a description, and the ids of the others, which have left the ring.
+    """
     present, left = list[NodeInfo](), list[NodeId]()
     for node, value in zip(found[::2], found[1::2], strict=True):
         node_id = (node or b"").decode()

@@ -19,7 +19,7 @@ from service.store.client.redis_client import Command, RedisClient, RedisReposit
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
-"""The shortest pause of a site, and the first one of a site that does not say for how long."""
+"""The shortest pause of a site, and the first pause of a site that states no duration."""
 LONGEST_SITE_PAUSE_S = 86_400.0
 _POLLS_IN_A_ROW = 3
 _PAUSE_KEPT_MS = 3_600_000
@@ -75,9 +75,10 @@ class RequestBudgets(RedisRepository):
     ) -> PollDelays:
         """Take a token of a channel's poll budget and one of its ``network``, unless the channel or ``site`` is paused.
 
-        Return the time to wait for each; the poll is granted if all times are 0.0. A poll that is refused because of a
-        pause, or of the channel's own budget, takes no token. To save a round trip, tokens are taken while the pauses
-        are read, and are returned if the poll is refused.
+        ``polls_per_hour`` is the rate of the channel's budget. Return the time to wait for each cause; the poll is
+        granted if all times are 0.0. A poll that is refused because of a pause, or of the channel's own budget, takes
+        no token. To save a round trip, tokens are taken while the pauses are read, and are returned if the poll is
+        refused.
         """
         polls = RateLimit(cid, polls_per_hour / SECONDS_PER_HOUR, _POLLS_IN_A_ROW)
         commands: list[Command] = [
@@ -103,7 +104,7 @@ class RequestBudgets(RedisRepository):
 
         The number of tokens can become negative, down to minus one burst.
         """
-        await self._redis.call(*_network(network, least=-network.burst))
+        await self._redis.call(*_network(network, min_tokens=-network.burst))
 
     async def site_rate(self, site: str) -> float | None:
         """Return the requests per second that an admin set for a site; None if none was set."""
@@ -138,17 +139,17 @@ class RequestBudgets(RedisRepository):
         )
 
     async def paused_s(self, cid: ChannelId, site: str = "") -> float:
-        """Return the seconds until the pauses of a channel and of its ``site`` have ended; 0.0 if none is paused."""
+        """Return the seconds until neither a channel nor its ``site`` is paused; 0.0 if neither is paused now."""
         channel_ms, site_s = await asyncio.gather(
             self._redis.call("PTTL", keys.poll_pause(cid)), self.site_paused_s(site)
         )
         return float(max(0, channel_ms / 1000, site_s))
 
     async def pause_site(self, site: str, for_s: float | None) -> float:
-        """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the rest of its pause.
+        """Pause all requests to a site for ``for_s`` seconds at its publisher's request; return the remaining seconds.
 
-        The pause is bounded to between half a minute and a day. A longer pause that is active stays. None means that
-        the publisher did not say for how long: then the pause is twice as long as the last one.
+        A pause lasts between half a minute and a day. An active pause that ends later remains. If ``for_s`` is None,
+        because the publisher stated no duration, the pause is twice as long as the last one.
         """
         asked_ms = 0 if for_s is None else max(1, int(min(for_s, LONGEST_SITE_PAUSE_S) * 1000))
         bounds_ms = int(SHORTEST_SITE_PAUSE_S * 1000), int(LONGEST_SITE_PAUSE_S * 1000)
@@ -170,25 +171,25 @@ class RequestBudgets(RedisRepository):
         await self._redis.call_many([("DEL", keys.site_pause(site), keys.site_budget(site))])
 
 
-def _network(network: RateLimit, *, least: int = 0) -> Command:
-    return _take_of_site(network.name, {keys.site_budget(network.name): network}, least=least)
+def _network(network: RateLimit, *, min_tokens: int = 0) -> Command:
+    return _take_of_site(network.name, {keys.site_budget(network.name): network}, min_tokens=min_tokens)
 
 
-def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, least: int = 0) -> Command:
+def _take_of_site(name: str, buckets: Mapping[str, RateLimit], *, min_tokens: int = 0) -> Command:
     """Return the command that takes a token of each bucket of the site or network ``name``, or none of them."""
-    return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), least=least)
+    return _take_tokens((keys.site_pause(name), _PAUSE_KEPT_MS), buckets, keys.site_rate(name), min_tokens=min_tokens)
 
 
-def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, least: int = 0) -> Command:
+def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate: str, min_tokens: int = 0) -> Command:
     """Return the command that takes a token of each of ``buckets`` (limits by key), or none of them.
 
     ``pause`` is the key of a pause, and for how long the key remains after the pause (ms). ``rate`` may be the key of a
     rate that replaces the rates of the buckets. All keys must be in one slot. After the command, each bucket must have
-    at least ``least`` tokens; a negative number allows a debt.
+    at least ``min_tokens`` tokens; a negative number allows a debt.
     """
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))
-    return script_command("budget_take", (key, *buckets, *rate), least, kept_ms, *shapes)
+    return script_command("budget_take", (key, *buckets, *rate), min_tokens, kept_ms, *shapes)
 
 
 MAX_BLOCKED_HOSTS = 10_000
@@ -215,7 +216,7 @@ class BlockedHosts(RedisRepository):
         self._key = key
 
     async def is_empty(self) -> bool:
-        """Return whether nothing is blocked."""
+        """Return whether no host or domain is blocked."""
         return not await self._redis.call("HLEN", self._key)
 
     async def all(self) -> dict[str, HostBlock]:

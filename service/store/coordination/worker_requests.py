@@ -39,7 +39,7 @@ class InboxMessage(msgspec.Struct, frozen=True):
     - ``ask``: a request of a bot or the console.
     - ``push``: a hub has pushed a document for the channel whose id is the payload; no reply is expected.
     - ``share``: a message between nodes about lookup directories.
-    - ``fanout``: the owner of the channel whose id is the payload asks for help with its fan-out.
+    - ``fanout``: the owner of the channel whose id is the payload requests help with its fan-out.
     """
 
     kind: str
@@ -127,9 +127,9 @@ class OutlineRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookupRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the best ``limit`` channels in a worker's share of a lookup directory that have all these AV-pairs.
+    """Request for the best ``limit`` channels in a worker's share of a lookup directory that have all of ``pairs``.
 
-    ``directory`` is the directory's AV-pair.
+    A lookup directory lists the channels with one AV-pair (attribute and value), ``directory``, in workers' memory.
     """
 
     directory: str
@@ -138,20 +138,20 @@ class LookupRequest(msgspec.Struct, frozen=True, tag=True):
 
 
 class DirectoriesRequest(msgspec.Struct, frozen=True, tag=True):
-    """Request for the list of lookup directories that the receiving worker coordinates."""
+    """Request for the list of lookup directories (partial lookup) that the receiving worker coordinates."""
 
 
 class ShareRequest(msgspec.Struct, frozen=True, tag=True):
     """Request for the part of a lookup directory that the receiving worker stores.
 
-    ``pair`` is the directory's AV-pair.
+    ``pair`` is the directory's AV-pair (attribute and value).
     """
 
     pair: str
 
 
 ContentSource = Literal["cache", "near", "owner", "store", "publisher"]
-"""Where content was found: at the worker itself, a nearby one, the owner, in the store, or at the publisher."""
+"""Source of content: the worker itself, a nearby worker, the channel's owner, the store, or the publisher."""
 
 
 class ContentRequest(msgspec.Struct, frozen=True, tag=True):
@@ -256,8 +256,8 @@ class ShareReply(msgspec.Struct, frozen=True, tag=True):
 class ContentReply(msgspec.Struct, frozen=True, tag=True):
     """Reply to a ContentRequest: a channel's latest entries at ``version``, newest first.
 
-    ``source`` is the kind of place where they were found. If another worker had them, ``worker`` is its name and
-    ``hops`` its distance; otherwise they are "" and 0.
+    ``source`` is where they were found. If another worker had them, ``worker`` is its name and ``hops`` its distance;
+    otherwise they are "" and 0.
     """
 
     version: int
@@ -292,14 +292,14 @@ _REPLY_TYPES: Final[Any] = WorkerReply
 _A = TypeVar("_A")
 
 
-async def next_reply(redis: RedisClient, ident: str, until_s: float, reply_type: type[_A]) -> _A | None:
-    """Wait for the next reply to the request with the id ``ident``; return None if none arrives until ``until_s``.
+async def next_reply(redis: RedisClient, request_id: str, until_s: float, reply_type: type[_A]) -> _A | None:
+    """Wait for the next reply to the request ``request_id``; return None if no reply arrives until ``until_s``.
 
     ``until_s`` is a time of the monotonic clock. ``reply_type`` is the union of the expected types of replies. If the
     reply is an ErrorReply, its error is raised.
     """
     while (left_s := until_s - time.monotonic()) > 0:
-        found = await redis.call_blocking("BLPOP", keys.reply(ident), min(left_s, MAX_BLOCK_S))
+        found = await redis.call_blocking("BLPOP", keys.reply(request_id), min(left_s, MAX_BLOCK_S))
         if found:
             reply = msgspec.msgpack.decode(found[1], type=reply_type)
             if isinstance(reply, ErrorReply):
@@ -328,56 +328,59 @@ class WorkerRequests:
         self._ring = ring
 
     async def probe(self, url: str, *, as_page: bool = False, keep: bool = True, afresh: bool = False) -> ProbeReply:
-        """Probe a canonical URL; for the arguments see :class:`ProbeRequest`. May raise :class:`HostBlocked`."""
+        """Let a worker fetch a canonical URL, and create its channel if ``keep``; for the arguments see ProbeRequest.
+
+        May raise :class:`HostBlocked`.
+        """
         await self._blocks.check(host_of(url))
-        return await self._ask(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
+        return await self._request(channel_id(url), ProbeRequest(url, as_page, keep, afresh), ProbeReply)
 
     async def move(self, cid: ChannelId, url: str) -> None:
         """Move a channel to another URL, which the caller has probed before. The call is idempotent."""
-        await self._ask(cid, MoveRequest(cid, url), MoveReply)
+        await self._request(cid, MoveRequest(cid, url), MoveReply)
 
     async def poll_now(
         self, cid: ChannelId, *, on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None
     ) -> PollResult:
         """Poll a channel at once and return the result; ``on_progress`` is called with each step."""
         return (
-            await self._ask(cid, PollRequest(cid, on_progress is not None), PollReply, on_progress=on_progress)
+            await self._request(cid, PollRequest(cid, on_progress is not None), PollReply, on_progress=on_progress)
         ).result
 
     async def explain(self, cid: ChannelId, timeout_s: float = _REQUEST_TIMEOUT_S) -> PollExplanation:
         """Return how often a channel is polled, and why."""
-        return (await self._ask(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
+        return (await self._request(cid, ExplanationRequest(cid), ExplanationReply, timeout_s)).reason
 
     async def content(self, cid: ChannelId) -> ContentReply:
         """Return a channel's latest entries from the nearest worker that has a copy.
 
         If no worker replies, the caller has to read the store.
         """
-        return await self._ask(cid, ContentRequest(cid), ContentReply, _CONTENT_TIMEOUT_S)
+        return await self._request(cid, ContentRequest(cid), ContentReply, _CONTENT_TIMEOUT_S)
 
     async def outline(self, url: str) -> OpmlDocument:
         """Return the OPML list at a canonical URL."""
-        return (await self._ask(channel_id(url), OutlineRequest(url), OutlineReply)).outline
+        return (await self._request(channel_id(url), OutlineRequest(url), OutlineReply)).outline
 
     async def directories(self) -> list[DirectoryChoice]:
         """Return the lookup directories of all workers that reply, sorted by AV-pair."""
         nodes = [node.id for node in await self._ring.nodes()]
         found = await asyncio.gather(
-            *(self._ask_or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes)
+            *(self._request_or_none(node, DirectoriesRequest(), DirectoriesReply) for node in nodes)
         )
         return sorted((each for own in found if own for each in own.directories), key=lambda each: each.pair)
 
     async def shares(self, pair: str) -> list[tuple[ChannelId, ...] | None]:
-        """Return the channels of a lookup directory that each worker stores; None for a worker that does not reply.
+        """Return, for each worker, the channels of a lookup directory that it stores; None if it does not reply.
 
-        ``pair`` is the directory's AV-pair. The first worker is the directory's coordinator.
+        ``pair`` is the directory's AV-pair (attribute and value). The first worker is the directory's coordinator.
         """
         ring = await self._ring.view()
         nodes = sorted(ring.ids)
         first = ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
         begin = nodes.index(first) if first in nodes else 0
         in_turn = nodes[begin:] + nodes[:begin]
-        found = await asyncio.gather(*(self._ask_or_none(node, ShareRequest(pair), ShareReply) for node in in_turn))
+        found = await asyncio.gather(*(self._request_or_none(node, ShareRequest(pair), ShareReply) for node in in_turn))
         return [share.channels if share else None for share in found]
 
     async def announce_channel(self, cid: ChannelId) -> None:
@@ -399,12 +402,12 @@ class WorkerRequests:
         if owner is not None:
             await self._inboxes.send([(owner, message)])
 
-    async def _ask_or_none(self, node: NodeId, body: RequestBody, kind: type[_A]) -> _A | None:
+    async def _request_or_none(self, node: NodeId, body: RequestBody, kind: type[_A]) -> _A | None:
         with suppress(NoWorker):
-            return await self._ask(node, body, kind)
+            return await self._request(node, body, kind)
         return None
 
-    async def _ask(
+    async def _request(
         self,
         cid: ChannelId,
         body: RequestBody,
@@ -412,6 +415,7 @@ class WorkerRequests:
         timeout_s: float = _REQUEST_TIMEOUT_S,
         on_progress: Callable[[ProgressReply], Awaitable[None]] | None = None,
     ) -> _A:
+        """Send a request to the worker that owns the id ``cid``; return the reply, whose type must be ``kind``."""
         now_s, ring = await self._ring.time_and_view()
         owner = ring.owner(cid)
         if owner is None:
@@ -431,7 +435,7 @@ class WorkerRequests:
         await send_reply(self._redis, request.id, reply)
 
 
-async def send_reply(redis: RedisClient, ident: str, reply: msgspec.Struct) -> None:
-    """Send ``reply`` as a reply to the request with id ``ident``."""
-    key = keys.reply(ident)
+async def send_reply(redis: RedisClient, request_id: str, reply: msgspec.Struct) -> None:
+    """Send ``reply`` to the sender of the request ``request_id``."""
+    key = keys.reply(request_id)
     await redis.call_many([("RPUSH", key, msgspec.msgpack.encode(reply)), ("EXPIRE", key, _REPLY_TTL_S)])

@@ -2,8 +2,8 @@
 
 The recipients of a running announcement are in one set. Each bot moves some of them to their outboxes in each
 maintenance interval, as many as the announcement's rate allows since its start. A recipient is queued before it leaves
-the set, and each user has a record of the announcements that were queued for them. So each gets it once, whichever
-process is killed, and however many bots do this at the same time.
+the set, and each user has a record of the announcements that were queued for them. Each recipient therefore gets the
+announcement once, even if a process is killed, or several bots do this at the same time.
 
 Quiet hours, digests, rate limits, receipts and resends apply to an announcement as to every message. Users can turn
 announcements off (:class:`service.users.quiet_hours.UserSettings`).
@@ -35,9 +35,10 @@ RecipientKind = Literal["all", "people", "rooms"]
 class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
     """An announcement, started by the account ``by`` at ``started_s`` (Unix s).
 
-    ``text`` goes to those whose language (ISO 639) has no text in ``translations``. ``audience`` describes the
-    ``total`` recipients to admins. They are queued over ``minutes``, or longer if that would exceed ``MAX_PER_S``.
-    ``stopped_s`` is when it was stopped, and ``stopped_at`` how many recipients had been queued then; 0 if it was not.
+    ``text`` is sent to recipients whose language (ISO 639) has no text in ``translations``. ``audience`` describes the
+    ``total`` recipients to admins. The recipients are queued over ``minutes``, or longer if that would exceed
+    ``MAX_PER_S``. ``stopped_s`` is when it was stopped, and ``stopped_at`` how many recipients had been queued then; 0
+    if it was not.
     """
 
     number: int
@@ -66,10 +67,11 @@ class Announcement(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Audience(msgspec.Struct, frozen=True):
-    """The recipients of an announcement: those who meet all conditions.
+    """Conditions on the recipients of an announcement, who have to meet all of them.
 
-    ``language`` is ISO 639; "" stands for every language. ``jids`` are bare JIDs; empty for everybody. A
-    recipient is subscribed to at least one of ``channels``, unless these are None. ``rooms`` are the JIDs of all rooms.
+    ``language`` is ISO 639; "" stands for every language. ``jids`` are the bare JIDs of possible recipients; empty for
+    no such condition. A recipient is subscribed to at least one of ``channels``, unless these are None. ``rooms`` are
+    the JIDs of all group chats, by which ``kind`` distinguishes rooms from people.
     """
 
     kind: RecipientKind = "all"
@@ -79,7 +81,7 @@ class Audience(msgspec.Struct, frozen=True):
     rooms: frozenset[str] = frozenset()
 
     def includes(self, jid: str, settings: UserSettings) -> bool:
-        """Return whether a user meets the conditions except that on channels."""
+        """Return whether the user ``jid`` with these settings meets all conditions, apart from ``channels``."""
         return (
             settings.announcements
             and (self.kind == "all" or (jid in self.rooms) is (self.kind == "rooms"))
@@ -105,7 +107,7 @@ class AnnouncementStore(RedisRepository):
         self._outbox = outbox
 
     async def find_recipients(self, audience: Audience) -> list[UserId]:
-        """Return the users who would get an announcement now, sorted by id."""
+        """Return the users to whom an announcement to ``audience`` would be sent now, sorted by id."""
         found: list[UserId] = []
         members = await self._redis.call("SMEMBERS", keys.USERS)
         uids = sorted(uid.decode() for uid in members)
@@ -114,7 +116,7 @@ class AnnouncementStore(RedisRepository):
         return found
 
     async def _select(self, uids: Sequence[UserId], audience: Audience) -> list[UserId]:
-        """Return the users who are in the audience, and can be sent messages."""
+        """Return the users among ``uids`` who are in ``audience`` and can receive messages."""
         jids, settings, unreachable, suspended = (
             await self._users.jids(uids),
             await self._users.user_settings(uids),
@@ -133,7 +135,7 @@ class AnnouncementStore(RedisRepository):
         return [uid for uid, channels in zip(chosen, held, strict=True) if not wanted.isdisjoint(channels)]
 
     async def reserve_number(self) -> int:
-        """Return a number for a new announcement. Starting it twice under this number starts it once."""
+        """Return the number of a new announcement, which :meth:`start` uses as idempotency key."""
         return int(await self._redis.call("INCR", keys.LAST_ANNOUNCEMENT))
 
     async def start(self, announcement: Announcement, uids: Collection[UserId]) -> bool:
@@ -159,7 +161,7 @@ class AnnouncementStore(RedisRepository):
     async def stop(self, number: int, now_s: float) -> bool:
         """Stop an announcement; return False if it is not running.
 
-        It is not sent to those who have not got it, even if it is in their outbox.
+        It is not sent to further recipients, even if it is in their outboxes already.
         """
         found = await self.get(number)
         if found is None or not await self._redis.call("SISMEMBER", keys.RUNNING_ANNOUNCEMENTS, number):

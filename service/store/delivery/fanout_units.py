@@ -6,8 +6,8 @@ page by page, and records the cursor after each page. A claim ends unless it is 
 another worker continues the unit of a worker that has died. The units of a version are in the slot of their channel.
 
 If a claim ends although its worker is still alive, two workers queue the same pages. This is harmless, because a
-version is queued once for each user (guarantee I2), and a version that a user was given already is not queued after a
-later one (guarantee I4). Only the worker with the latest claim records progress.
+version is queued once for each user (guarantee I2), and never after a later version (guarantee I4). Only the worker
+with the latest claim records progress.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class ClaimedUnit(msgspec.Struct, frozen=True):
 
 
 class UnitsLeft(msgspec.Struct, frozen=True):
-    """The state of a divided fan-out without a unit to claim.
+    """The state of a divided fan-out all of whose units are claimed or finished.
 
     ``wait_s`` is the time in seconds until the first claim of another worker ends; 0 if all units are finished.
     ``queued`` is the number of users on all pages that have been recorded.
@@ -72,10 +72,10 @@ class FanOutUnits(RedisRepository):
         )
 
     async def claim(self, cid: ChannelId, version: int | None = None) -> ClaimedUnit | UnitsLeft | None:
-        """Claim a unit that no worker has claimed, or whose claim has ended.
+        """Claim a unit that no worker has claimed, or whose claim has ended, and return it.
 
-        If there is none, return what is left. The result is None if no divided fan-out of the channel is in progress,
-        or if it is of another version than ``version``; None stands for any version.
+        If there is none, return the state of the fan-out (UnitsLeft). Return None if no divided fan-out of the channel
+        is in progress, or if its version is not ``version``; None stands for any version.
         """
         wanted = "" if version is None else version
         reply = await self._redis.run_script("fanout_claim", _keys(cid), DIVIDED, int(CLAIM_S * 1000), wanted)
@@ -87,7 +87,7 @@ class FanOutUnits(RedisRepository):
         return ClaimedUnit(first, second, *(part.decode() for part in unit))
 
     async def record(self, cid: ChannelId, unit: ClaimedUnit, cursor: str, queued: int) -> bool:
-        """Record that a page with ``queued`` users of a unit has been queued; return False if the claim has passed on.
+        """Record that a page of ``queued`` users has been queued; return False if another worker has the claim.
 
         ``cursor`` is the position to continue from; "" means that the unit is finished.
         """

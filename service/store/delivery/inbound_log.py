@@ -112,11 +112,11 @@ class InboundLog(RedisRepository):
         ]
 
     async def unanswered_users(self) -> list[UserId]:
-        """Return the users who may have unanswered messages, those who have waited longest first."""
+        """Return the users who may have unanswered messages, longest waiting first."""
         return await self._worklist.all()
 
     async def record_reply(self, uid: UserId, entry_id: EntryId, stanzas: Sequence[str]) -> None:
-        """Store the reply that is about to be sent, so that a process that takes over sends the same reply."""
+        """Store the stanzas of a reply before it is sent, so that a process that takes over sends the same reply."""
         script_keys = (keys.inbound_messages(uid), keys.inbound_replies(uid))
         await self._redis.run_script("inbound_record_reply", script_keys, entry_id, msgspec.json.encode(stanzas))
 

@@ -26,7 +26,7 @@ from service.store.client.worklists import Worklist
 from service.users.preferences import MAX_INTERVAL_S
 
 ANNOUNCEMENTS: Final[ChannelId] = "0" * 40
-"""Stands for announcements in items, whose version is then the number of an announcement; no channel has this id."""
+"""Channel id in items that are announcements, whose version is the announcement's number; no channel has this id."""
 
 MessageId = str
 _Pair = tuple[UserId, MessageId]
@@ -126,9 +126,9 @@ class SentMessage(
 ):
     """A message that was sent or given up, together with its corrections. Times are Unix s.
 
-    The result is None if the event did not occur. ``claimed_s`` is the time when its batch was claimed, ``sent_s`` when
-    the server accepted it, and ``received_s`` when a client sent a receipt. ``tries`` is the number of times it was
-    sent. ``why`` is the reason why it was given up; "" if it was not given up.
+    ``claimed_s`` is the time when its batch was claimed, ``sent_s`` when the server accepted it, and ``received_s``
+    when a client sent a receipt; None if that did not happen. ``tries`` is the number of times it was sent. ``why`` is
+    the reason why it was given up; "" if it was not given up.
     """
 
     message_id: MessageId
@@ -207,7 +207,7 @@ class Outbox(RedisRepository):
             )
 
     async def waiting_users(self, limit: int = 0) -> list[UserId]:
-        """Return users with queued items or batches in flight, those who have waited longest first.
+        """Return users with queued items or batches in flight, longest waiting first.
 
         ``limit`` is the maximum number of users; 0 stands for all of them.
         """
@@ -228,9 +228,9 @@ class Outbox(RedisRepository):
         return list(uids), woken[-1][0] if woken else after
 
     async def oldest_queued_s(self, uids: Sequence[UserId]) -> list[float | None]:
-        """Return, for each user in order, the time when the oldest item was queued (Unix s).
+        """Return, for each user in order, the time when the oldest item in the outbox was queued (Unix s).
 
-        The result is None if there are no items.
+        The time is None if the outbox is empty.
         """
         found = await self._redis.call_many([("XRANGE", keys.outbox(uid), "-", "+", "COUNT", 1) for uid in uids])
         return [int(items[0][0].partition(b"-")[0]) / 1000 if items else None for items in found]
@@ -257,9 +257,9 @@ class Outbox(RedisRepository):
     ) -> dict[UserId, Batch]:
         """Move the oldest items of each user, at most ``max_items``, into a new batch; return the batches by user.
 
-        Users without items to deliver are left out. ``now_s`` is the Unix time. For a user in ``rules``, only the items
-        that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch may then be in
-        flight.
+        Users without items to deliver are left out. ``now_s`` is the Unix time. For a user in ``rules``, only items up
+        to the last one that the rules name are considered. Raises :class:`service.errors.StoreUnavailable`; a new batch
+        may then be in flight.
         """
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many_once(
@@ -278,7 +278,7 @@ class Outbox(RedisRepository):
         }
 
     async def drop_queued(self, uids: Sequence[UserId]) -> None:
-        """Delete the items of users that no batch has; what is in flight remains."""
+        """Delete the queued items of users. Batches in flight remain."""
         stamps = await self._worklist.timestamps(uids)
         replies = await self._redis.call_many(
             [command for uid in uids for command in (("DEL", keys.outbox(uid)), ("HLEN", keys.in_flight(uid)))]

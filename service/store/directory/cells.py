@@ -74,19 +74,23 @@ class MatrixCells(RedisRepository):
             self._redis.call_many([_redis_command(command.place, *each) for command, each in called]),
             self._read_states(states),
             *(
-                self._by_steps(command)
+                self._run_in_steps(command)
                 for command, each in scripts
                 if each is None and not isinstance(command, cell.ReadState)
             ),
         )
-        said, looked, stepped = map(_answer, replies), iter(read), iter(others)
+        of_scripts, of_reads, of_steps = map(_parse_answer, replies), iter(read), iter(others)
         return [
-            next(looked) if isinstance(command, cell.ReadState) else next(stepped) if each is None else next(said)
+            next(of_reads)
+            if isinstance(command, cell.ReadState)
+            else next(of_steps)
+            if each is None
+            else next(of_scripts)
             for command, each in scripts
         ]
 
     async def run(self, protocol: Rounds[T]) -> T:
-        """Run a protocol, whose rounds are carried out one after the other, and return its result."""
+        """Run ``protocol``, a generator that yields rounds of commands and gets their answers; return its result."""
         try:
             commands = next(protocol)
             while True:
@@ -95,7 +99,7 @@ class MatrixCells(RedisRepository):
             result: T = stopped.value
             return result
 
-    async def _by_steps(self, command: Command) -> CellAnswer:
+    async def _run_in_steps(self, command: Command) -> CellAnswer:
         if isinstance(command, cell.ReadPostings):
             return await (self._read_all(command.place) if command.names is None else self._read_names(command))
         if isinstance(command, cell.FetchPostings):
@@ -104,16 +108,17 @@ class MatrixCells(RedisRepository):
             (before,) = await self._read_states([command.place])
             after = transition(before.member, command)
             forgets = isinstance(command, cell.CloseCell) and after is not before.member and not command.keep
-            steps = (_member(before.member), _member(after), int(forgets))
-            changed, said = await self._redis.call(*_redis_command(command.place, "cell_change_membership", steps))
+            steps = (_encode_membership(before.member), _encode_membership(after), int(forgets))
+            changed, reply = await self._redis.call(*_redis_command(command.place, "cell_change_membership", steps))
             if changed:
-                return _answer(said)
+                return _parse_answer(reply)
 
     async def _read_states(self, places: Sequence[CellAddress]) -> list[CellAnswer]:
-        """Return the states of cells, with the postings of those that have few.
+        """Return the answers of cells to ReadState, in the order of ``places``; with the postings of small cells.
 
-        A cell that had a hash of its own when it was last read is read there at once, and in the shared hash only if
-        its own has gone. Other cells are read in the shared hash, which says whether they have one.
+        If a cell had its own hash when it was last read, that hash is read first, and the shared hash only if the own
+        hash does not exist any more. For other cells, the shared hash is read first, which shows whether they have
+        their own.
         """
         bits = [self._page_bits.get(place) for place in places]
         todo = {
@@ -135,9 +140,9 @@ class MatrixCells(RedisRepository):
                         self._page_bits[place] = found[0]
                         todo[number] = _own_state(place, found[0])
                     else:
-                        answers[number] = _few(found)
+                        answers[number] = _answer_without_hash(found)
                 elif command[1] == keys.cell(place)[0]:
-                    answer = _joined(found)
+                    answer = _join_fields(found)
                     if answer is None:
                         todo[number] = _shared_field(place)
                     else:
@@ -145,36 +150,39 @@ class MatrixCells(RedisRepository):
                 elif number not in is_sure and not (found if isinstance(found, dict) else found[2]):
                     todo[number] = _shared_field(place)
                 elif isinstance(found, dict):
-                    answers[number] = self._whole(place, found)
+                    answers[number] = self._answer_of_hash(place, found)
                 else:
                     load = CellLoad(int(found[2] or 0))
-                    answers[number] = CellAnswer(_member_of(found[0]), _matrix(found[1]), load)
+                    answers[number] = CellAnswer(_decode_membership(found[0]), _decode_matrix(found[1]), load)
         return [answers[number] for number in range(len(places))]
 
     async def _read_all(self, place: CellAddress) -> CellAnswer:
         for _ in range(_MAX_TRIES):
             found = await self._redis.call("HGETALL", keys.cell(place)[1])
             if found:
-                return self._whole(place, found)
+                return self._answer_of_hash(place, found)
             few, _ = await self._read_shared(place)
             if few is not None:
                 return few
         return CellAnswer(None, done=False, postings=b"")
 
     async def _read_shared(self, place: CellAddress) -> tuple[CellAnswer | None, int]:
-        """Return the answer of a cell without a hash of its own; or None, and the number of bits of page numbers."""
+        """Read a cell in the shared hash. Return its answer, and the number of bits of its page numbers.
+
+        The answer is None if the cell has its own hash.
+        """
         while True:
             field = await self._redis.call(*_shared_field(place))
             if _is_large(field):
                 return None, field[0]
             if not _has_further_fields(field):
-                return _few(field), 0
-            answer = _joined(await self._redis.call(*_shared_fields(place, field[0])))
+                return _answer_without_hash(field), 0
+            answer = _join_fields(await self._redis.call(*_shared_fields(place, field[0])))
             if answer is not None:
                 return answer, 0
 
-    def _whole(self, place: CellAddress, found: dict[bytes, bytes]) -> CellAnswer:
-        """Return the answer of a cell whose own hash has been read."""
+    def _answer_of_hash(self, place: CellAddress, found: dict[bytes, bytes]) -> CellAnswer:
+        """Return the answer of a cell whose own hash has the fields ``found``."""
         member, matrix = found.pop(b"m", None), found.pop(b"x", None)
         found.pop(b"n", None)
         page = next(iter(found), None)
@@ -182,10 +190,10 @@ class MatrixCells(RedisRepository):
             self._page_bits[place] = int(page.partition(b".")[0])
         postings = b"".join(found.values())
         load = CellLoad(len(postings) // POSTING_BYTES)
-        return CellAnswer(_member_of(member), _matrix(matrix), load, done=True, postings=postings)
+        return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
 
     async def _read_names(self, command: cell.ReadPostings) -> CellAnswer:
-        """Read the pages of the wanted names. If none of them exists, the cell may have another number of pages."""
+        """Read the pages of ``command.names``. If no page exists, the number of pages may have changed."""
         place, names = command.place, np.array(command.names, np.uint64)
         bits = self._page_bits.get(place)
         for _ in range(_MAX_TRIES):
@@ -198,12 +206,12 @@ class MatrixCells(RedisRepository):
                 )
                 found = [part for part in parts if part]
                 if found:
-                    return CellAnswer(_member_of(member), postings=b"".join(found))
+                    return CellAnswer(_decode_membership(member), postings=b"".join(found))
             few, present_bits = await self._read_shared(place)
             if few is not None:
                 return few
             if bits == present_bits:
-                return CellAnswer(_member_of(member), postings=b"")
+                return CellAnswer(_decode_membership(member), postings=b"")
             bits = self._page_bits[place] = present_bits
         return await self._read_all(place)
 
@@ -237,19 +245,19 @@ def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Valu
 
 
 def _script_call_of(command: Command) -> _ScriptCall | None:
-    """Return the script call that carries out a command; None if the command is carried out in other ways."""
+    """Return the script call that carries out a command; None if the command needs no script or several steps."""
     match command:
         case cell.PutPostings(place=place, postings=postings, assumed_size=assumed):
-            believes = (assumed.partitions, assumed.epoch) if assumed else (0, 0)
-            return "cell_put_postings", (int(place == head_address(place.pair)), *believes, postings)
+            size = (assumed.partitions, assumed.epoch) if assumed else (0, 0)
+            return "cell_put_postings", (int(place == head_address(place.pair)), *size, postings)
         case cell.ExpireNames():
             return "cell_expire_postings", ()
         case cell.DropPostings(postings=postings):
             return "cell_delete_postings", (postings,)
         case cell.UpdateMatrix(before=before, after=after):
             held = b"" if before is None else msgspec.msgpack.encode(before)
-            standing = _member(Membership(command.state, after.size))
-            return "cell_update_matrix", (held, msgspec.msgpack.encode(after), standing)
+            membership = _encode_membership(Membership(command.state, after.size))
+            return "cell_update_matrix", (held, msgspec.msgpack.encode(after), membership)
     return None
 
 
@@ -262,21 +270,21 @@ def _has_further_fields(field: bytes | None) -> TypeGuard[bytes]:
     return field is not None and len(field) % POSTING_BYTES == 1
 
 
-def _joined(fields: Sequence[bytes | None]) -> CellAnswer | None:
-    """Return the answer of a cell that has these fields in the shared hash; None if it has others by now."""
+def _join_fields(fields: Sequence[bytes | None]) -> CellAnswer | None:
+    """Return the answer of a cell with these fields in the shared hash; None if their number has changed meanwhile."""
     first, *further = fields
     if not _has_further_fields(first) or first[0] != len(further):
         return None
-    return _few(first[1:] + b"".join(each for each in further if each))
+    return _answer_without_hash(first[1:] + b"".join(each for each in further if each))
 
 
-def _few(field: bytes | None) -> CellAnswer:
-    """Return the answer of a cell that has no hash of its own."""
+def _answer_without_hash(field: bytes | None) -> CellAnswer:
+    """Return the answer of a cell without its own hash; ``field`` has its postings, None if there are none."""
     postings = field or b""
     return CellAnswer(None, None, CellLoad(len(postings) // POSTING_BYTES), done=False, postings=postings)
 
 
-def _member(member: Membership | None) -> str:
+def _encode_membership(member: Membership | None) -> str:
     if member is None:
         return ""
     size = member.size
@@ -284,17 +292,17 @@ def _member(member: Membership | None) -> str:
 
 
 @lru_cache(1024)
-def _member_of(text: bytes | None) -> Membership | None:
+def _decode_membership(text: bytes | None) -> Membership | None:
     if not text:
         return None
-    standing, epoch, partitions, rows = text.decode().split()
-    return Membership(CellState(standing), MatrixSize(int(epoch), int(partitions), tuple(map(int, rows.split(",")))))
+    state, epoch, partitions, rows = text.decode().split()
+    return Membership(CellState(state), MatrixSize(int(epoch), int(partitions), tuple(map(int, rows.split(",")))))
 
 
-def _matrix(packed: bytes | None) -> Matrix | None:
+def _decode_matrix(packed: bytes | None) -> Matrix | None:
     return msgspec.msgpack.decode(packed, type=Matrix) if packed else None
 
 
-def _answer(said: Sequence[Any]) -> CellAnswer:
-    member, matrix, names, done = said
-    return CellAnswer(_member_of(member), _matrix(matrix), CellLoad(names), bool(done))
+def _parse_answer(reply: Sequence[Any]) -> CellAnswer:
+    member, matrix, names, done = reply
+    return CellAnswer(_decode_membership(member), _decode_matrix(matrix), CellLoad(names), bool(done))

@@ -1,13 +1,13 @@
 """Lookups in the directories that workers have in memory, and the announcements of these directories.
 
-A client, which is a bot or the console, knows from the announcements which AV-pairs have a directory and by which
-strategy its entries are distributed. It asks the workers in the order of the strategy until it has enough names
-(partial lookup, Sun and Garcia-Molina §2), each through its inbox. Searches for other pairs go straight to the
-matrices. The client counts searches by pair and reports the counts to the coordinators, which decide from them which
-pairs have a directory.
+A client, which is a bot or the console, reads from the announcements which AV-pairs (attributes and values) have a
+directory, and by which strategy its entries are distributed over workers. It queries the workers in the order of the
+strategy, through their inboxes, until it has enough names (partial lookup, Sun and Garcia-Molina §2). Searches for
+other pairs query the matrices. The client counts searches by pair and reports the counts to the coordinators, which
+decide from them which pairs have a directory.
 
-Requests are *hedged*: if a worker has not answered after most recent answers had arrived, the next one is asked, too. A
-worker that does not answer is asked last for a while, so that it delays one lookup only.
+Requests are *hedged*: if a worker has not replied within the time that most recent replies took, the next worker is
+queried as well. A worker that does not reply is queried last for a while, so that it delays one lookup only.
 """
 
 import asyncio
@@ -43,22 +43,22 @@ from service.store.coordination.worker_requests import (
 )
 
 REFRESH_S = 2.0
-"""How long the ring and the announcements that a client has read are used; also how often counts are reported."""
+"""Time for which a client caches the ring and the announcements; also the interval of its reports of counts."""
 MAX_WORKERS_ASKED = 8
-"""Workers that one lookup asks at most."""
+"""Maximum number of workers that one lookup queries."""
 TIMEOUT_S = 0.025
-"""Duration after which a lookup is given up, because the matrices answer sooner than its answers arrive."""
+"""Timeout of a lookup, after which the matrices are queried instead."""
 MIN_HEDGE_S, MAX_HEDGE_S = 0.002, 0.01
-"""Bounds of the time after which the next worker is asked."""
+"""Bounds of the time after which the next worker is queried."""
 _HEDGE_QUANTILE = 0.95
 _RECENT_ANSWERS = 100
 SUSPECT_S = 5.0
-"""How long a worker that has not answered in time is asked last."""
+"""Time for which a worker that has not replied in time is queried last."""
 _INSUFFICIENT_S = 10.0
 _MAX_INSUFFICIENT = 10_000
 _MAX_COUNTED = 1_000
 _POLL_S = 1.0
-"""Duration of the blocking command that waits for an answer."""
+"""Duration of the blocking command that waits for a reply."""
 
 _announcement = msgspec.msgpack.Decoder(DirectoryAnnouncement)
 _reply = msgspec.msgpack.Decoder(LookupReply)
@@ -68,14 +68,14 @@ class DirectoryAnnouncements:
     """The announcements of all directories in the workers' memory. Methods may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient, ring: Ring) -> None:
-        """Create the repository, whose times are those of the fleet's clock, which ``ring`` reads."""
+        """Create the repository. ``ring`` provides the fleet's common time."""
         self._redis = redis
         self._ring = ring
         self._own: dict[Pair, bytes] = {}
         """This process's announcement of each pair."""
 
     async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:
-        """Announce directories for ``lifetime_s`` seconds, in place of this process's former announcements of them."""
+        """Announce directories for ``lifetime_s`` seconds, replacing this process's earlier announcements of them."""
         now_s, _ = await self._ring.time_and_view()
         present = {each.pair: msgspec.msgpack.encode(each) for each in directories}
         former = [packed for pair, packed in self._own.items() if present.get(pair, packed) != packed]
@@ -87,7 +87,7 @@ class DirectoryAnnouncements:
         await self._redis.call_many(commands)
 
     async def read(self, now_s: float) -> dict[Pair, DirectoryAnnouncement]:
-        """Return the announcements that are valid at ``now_s`` (Unix s, Redis's clock), the latest of each pair."""
+        """Return the latest valid announcement by AV-pair. ``now_s`` is the Unix time of Redis's clock."""
         found = await self._redis.call("ZRANGEBYSCORE", keys.DIRECTORY_ANNOUNCEMENTS, now_s, "+inf")
         announced: dict[Pair, DirectoryAnnouncement] = {}
         for packed in found:  # in the order of their ends
@@ -100,10 +100,10 @@ class DirectoryAnnouncements:
 
 
 class LookupResult(msgspec.Struct, frozen=True):
-    """The result of a lookup in a directory: names with all AV-pairs, and how they were found.
+    """The result of a lookup in the directory of the AV-pair ``directory``.
 
-    ``names`` are the best of each worker that answered. ``is_complete`` means that no other names have the pairs.
-    ``answers`` is the number of workers that answered, ``asked`` the number of workers asked.
+    ``names`` are the best matching names of each worker that replied. ``is_complete`` means that there are no other
+    matching names. ``asked`` is the number of workers that were queried, and ``answers`` the number that replied.
     """
 
     directory: Pair
@@ -132,21 +132,21 @@ class DirectoryLookups:
         self._durations_s: deque[float] = deque(maxlen=_RECENT_ANSWERS)
         self._suspects: TTLCache[NodeId, None] = TTLCache(1_000, SUSPECT_S)
         self._insufficient: TTLCache[frozenset[Pair], None] = TTLCache(_MAX_INSUFFICIENT, _INSUFFICIENT_S)
-        """AV-pairs for which a directory has recently returned too few names."""
+        """Sets of AV-pairs for which a directory has recently returned too few names."""
         self._late: set[asyncio.Task[None]] = set()
 
     async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
         """Return at least ``target`` names with all these AV-pairs, or fewer if there are no others.
 
-        Return None if the pairs have no directory that has so many, or if too few workers answer in time; the caller
-        then queries the matrices. Names may be outdated. Raises :class:`StoreUnavailable`.
+        Return None if no directory has enough matching names, or if too few workers reply in time; the caller then
+        queries the matrices. Names may be outdated. Raises :class:`StoreUnavailable`.
         """
         await self._refresh()
         required = frozenset(pairs)
         directory = self._directory_for(required)
         if directory is None or required in self._insufficient:
             return None
-        result, examined = await self._ask_workers(directory, required, target)
+        result, examined = await self._query_workers(directory, required, target)
         matches = max(len(result.names), 1)
         self._count(directory.pair, min(target * max(examined // matches, 1), directory.measured.entries))
         if len(result.names) >= target or result.is_complete:
@@ -159,10 +159,10 @@ class DirectoryLookups:
         return None
 
     def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
-        """Count a search for ``target`` names that the matrices have answered, so that a pair may get a directory.
+        """Count a search for ``target`` names in the matrices, so that popular AV-pairs get a directory.
 
-        ``frequencies`` has the number of names of each AV-pair of the search, all of which the names have. The pair
-        with the fewest counts, unless it has so few that the matrices answer at less cost.
+        ``frequencies`` has the number of names of each AV-pair that the search requires. The search is counted for the
+        pair with the fewest names, unless these are so few that a directory would cost more than the matrices.
         """
         pair = min(frequencies, key=frequencies.__getitem__, default="")
         if pair and frequencies[pair] >= MIN_ENTRIES:
@@ -177,7 +177,7 @@ class DirectoryLookups:
 
     @property
     def hedge_s(self) -> float:
-        """The time in seconds after which the next worker is asked: 95 % of recent answers took less."""
+        """The time in seconds after which the next worker is queried: 95 % of recent replies took less."""
         if not self._durations_s:
             return MAX_HEDGE_S
         ordered = sorted(self._durations_s)
@@ -203,23 +203,23 @@ class DirectoryLookups:
         self._announced = await self._announcements.read(fleet_s)
 
     def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
-        """Return the directory for lookups of these pairs: that of a pair with the fewest names, if there is any.
+        """Return the smallest directory from which names with all ``required`` pairs can be looked up; None if none.
 
-        A directory with only the best names of its pair serves no other lookups than those for this pair.
+        A directory that has only the best names of its pair can be used for lookups of that pair alone.
         """
         known = [self._announced[pair] for pair in required if pair in self._announced]
         usable = [each for each in known if each.is_complete or len(required) == 1]
         return min(usable, key=lambda each: each.measured.entries, default=None)
 
-    async def _ask_workers(
+    async def _query_workers(
         self, directory: DirectoryAnnouncement, required: frozenset[Pair], target: int
     ) -> tuple[LookupResult, int]:
-        """Ask workers for names until there are ``target``; return the result and the number of entries examined."""
+        """Query workers until ``target`` names are found; return the result, and the number of examined entries."""
         nodes = self._servers(directory)
         # All servers of these strategies have the same entries.
         is_same = isinstance(directory.strategy, FullReplication | Fixed)
         lookup, order = PartialLookup(target, ()), iter(nodes[:MAX_WORKERS_ASKED])
-        ident, began_s = secrets.token_urlsafe(12), time.monotonic()
+        request_id, began_s = secrets.token_urlsafe(12), time.monotonic()
         until_s, asked, answered, examined = began_s + TIMEOUT_S, dict[NodeId, float](), set[NodeId](), 0
         body = LookupRequest(directory.pair, tuple(sorted(required)), target)
         reply: asyncio.Task[bytes | None] | None = None
@@ -227,11 +227,11 @@ class DirectoryLookups:
         while True:
             if is_next_due and (node := next(order, None)) is not None:
                 asked[node] = time.monotonic()
-                await self._send(node, ident, body)
+                await self._send(node, request_id, body)
             if len(asked) == len(answered):
                 break
             if reply is None:
-                reply = asyncio.ensure_future(self._next_reply(ident))
+                reply = asyncio.ensure_future(self._next_reply(request_id))
             now_s = time.monotonic()
             if now_s >= until_s:
                 break
@@ -254,7 +254,7 @@ class DirectoryLookups:
                 break
             is_next_due = len(asked) == len(answered)
         if len(answered) < len(asked):
-            late = asyncio.ensure_future(self._await_late_reply(ident, reply))
+            late = asyncio.ensure_future(self._await_late_reply(request_id, reply))
             self._late.add(late)
             late.add_done_callback(self._late.discard)
         is_all = directory.is_complete and isinstance(directory.strategy, FullReplication) and examined > 0
@@ -262,7 +262,7 @@ class DirectoryLookups:
         return LookupResult(directory.pair, names, is_all, len(answered), len(asked)), examined
 
     def _servers(self, directory: DirectoryAnnouncement) -> list[NodeId]:
-        """Return the workers in the order in which the directory's strategy asks them, suspects last."""
+        """Return the workers in the order in which to query them by the directory's strategy; slow ones are last."""
         ids = self._view.ids
         if not ids:
             return []
@@ -271,19 +271,19 @@ class DirectoryLookups:
         nodes = [ids[(begin + number) % len(ids)] for number in numbers]
         return sorted(nodes, key=self._suspects.__contains__)
 
-    async def _send(self, node: NodeId, ident: str, body: LookupRequest) -> None:
+    async def _send(self, node: NodeId, request_id: str, body: LookupRequest) -> None:
         until_s = time.monotonic() + self._clock_offset_s + 1.0
-        request = WorkerRequest(ident, body, until_s)
+        request = WorkerRequest(request_id, body, until_s)
         await self._inboxes.send([(node, InboxMessage("ask", "", msgspec.msgpack.encode(request)))])
 
-    async def _next_reply(self, ident: str) -> bytes | None:
-        found = await self._redis.call_blocking("BLPOP", keys.reply(ident), _POLL_S)
+    async def _next_reply(self, request_id: str) -> bytes | None:
+        found = await self._redis.call_blocking("BLPOP", keys.reply(request_id), _POLL_S)
         return found[1] if found else None
 
-    async def _await_late_reply(self, ident: str, reply: asyncio.Task[bytes | None] | None) -> None:
-        """Wait a moment for the answer of a worker that was late, which shows that the worker is alive."""
+    async def _await_late_reply(self, request_id: str, reply: asyncio.Task[bytes | None] | None) -> None:
+        """Wait a moment for the late reply of a worker, which shows that the worker is alive."""
         with suppress(StoreUnavailable):
-            answer = _decode_reply(await (reply or self._next_reply(ident)))
+            answer = _decode_reply(await (reply or self._next_reply(request_id)))
             if answer is not None:
                 self._suspects.pop(answer.worker, None)
 

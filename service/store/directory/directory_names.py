@@ -1,4 +1,4 @@
-"""The names of AV-pairs, as the lookup directories in the workers' memory list them."""
+"""Reader of the names with an AV-pair (attribute and value), which workers list in lookup directories in memory."""
 
 from collections.abc import Hashable, Sequence
 from heapq import nlargest
@@ -15,7 +15,7 @@ _CACHED_NAMES = 100_000
 
 
 class DirectoryNames:
-    """Reads names from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
+    """Reads names of channels from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, directory: Directory, channels: Channels) -> None:
         """Create a reader of the names of channels in ``directory``."""
@@ -24,9 +24,10 @@ class DirectoryNames:
         self._names: LRUCache[NameKey, str] = LRUCache(_CACHED_NAMES)
 
     async def names_of(self, pair: Pair, max_count: int, known_mark: Hashable) -> NamesOfPair | None:
-        """Return up to ``max_count`` names with an AV-pair, the best first; None if ``known_mark`` is still valid.
+        """Return up to ``max_count`` names with an AV-pair, the best first; None if they have not changed.
 
-        Raises :class:`service.errors.CellsUnavailable`.
+        ``known_mark`` is the mark of the result that the caller has; None if the caller has no result. Raises
+        :class:`service.errors.CellsUnavailable`.
         """
         weights = await self._directory.weights_of(pair)
         mark = hash(frozenset(weights.items()))
@@ -38,5 +39,5 @@ class DirectoryNames:
         return NamesOfPair(named, len(weights) - len(best) + len(named), mark)
 
     async def pairs_of(self, names: Sequence[str]) -> list[frozenset[Pair]]:
-        """Return all AV-pairs of each name, in order; none for a channel that is not registered."""
+        """Return all AV-pairs of each name, in order; an empty set for a channel that is not registered."""
         return await self._channels.content_names(names)

@@ -2,8 +2,8 @@
 
 A query only reads a cell, so the cell does not count it. Instead, each process counts its own queries and registrations
 by cell. When a cell has ``WINDOW`` new events, or more names than its limit, the process adds the counts to a hash that
-all processes share, at most once per ``_INTERVAL_S``. Reads of a cell that is rarely asked therefore write next to
-nothing. A report that is lost changes a rate a little.
+all processes share, at most once per ``_INTERVAL_S``. Queries of a rarely used cell therefore cause almost no writes. A
+lost report changes a rate only a little.
 
 The counts decay exponentially with the time constant ``_MEMORY_S``. A count divided by it is a rate that follows a
 change within seconds and falls by itself when nothing is reported. Deviation from the paper: a node computes a rate
@@ -57,7 +57,7 @@ class LoadReports:
     """The reports about the matrices of one directory: this process's own counts, and the counts of all processes."""
 
     def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
-        """Create the reports about the matrices of the directory ``about``, whose cells have these limits."""
+        """Create the reports for the directory ``about``; ``limits`` are the limits on the load of a cell."""
         self._redis = client
         self._key = keys.matrix_loads(about)
         self._limits = limits
@@ -87,7 +87,7 @@ class LoadReports:
     def _report(self, cell: ReportedCell) -> None:
         """Add the counts of a cell to the next report, and send the report if the last one is old enough.
 
-        It is sent by a task, because the sender of a query must not wait for it.
+        The report is sent by a task, because the sender of a query must not wait for it.
         """
         self._due[cell] = None
         if time.monotonic() - self._reported_s >= _INTERVAL_S and not self._sending:
@@ -96,7 +96,7 @@ class LoadReports:
             task.add_done_callback(self._sending.discard)
 
     async def flush(self) -> None:
-        """Send the next report, with the cells that have the most events. If Redis does not reply, it is lost."""
+        """Send the next report, with the cells that have the most events. It is lost if Redis does not reply."""
         self._reported_s = time.monotonic()
         due, self._due = self._due, {}
         own = {each: self._counts[each] for each in due if each in self._counts}
@@ -126,7 +126,7 @@ class LoadReports:
 
 
 def is_forgettable(load: CellLoad) -> bool:
-    """Return whether hardly any events of a cell have been reported lately."""
+    """Return whether a cell with this load has so few recent events that its report can be removed."""
     return (load.queries_s + load.registrations_s) * _MEMORY_S < _FORGOTTEN_COUNT
 
 

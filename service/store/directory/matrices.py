@@ -63,8 +63,8 @@ class Directory(MatrixAccess):
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:
         """Register names, or refresh them, so that they expire at ``expires_s`` (Unix time).
 
-        A registration with an earlier expiry than the one before changes nothing. A pair that an earlier registration
-        of a name had and that is missing now has to be withdrawn. Raises :class:`service.errors.CellsUnavailable`.
+        A registration with an earlier expiry than the one before changes nothing. A pair of an earlier registration
+        that a name no longer has must be withdrawn by the caller. Raises :class:`service.errors.CellsUnavailable`.
         """
         expiry_s = int(expires_s)
         await self._names.put((name.id for name in names), expiry_s)
@@ -93,12 +93,16 @@ class Directory(MatrixAccess):
             self._learn(left, await self._run(run_together(dialogues)))
 
     async def find(
-        self, clauses: Sequence[Clause], excluded: Collection[AvPair], most: int, read: MatrixReaders | None = None
+        self,
+        clauses: Sequence[Clause],
+        excluded: Collection[AvPair],
+        max_count: int,
+        cached: MatrixReaders | None = None,
     ) -> Candidates:
-        """Return up to ``most`` names that satisfy the clauses and have no excluded pair, those with best scores first.
+        """Return up to ``max_count`` names that satisfy the clauses and have no excluded pair, best scores first.
 
-        There must be at least one clause. Names that satisfy more optional clauses precede others. ``read`` is what
-        earlier searches for the same query have read, which is not read again; this search adds to it. Raises
+        There must be at least one clause. Names that satisfy more optional clauses precede others. ``cached`` has the
+        parts of matrices that earlier searches for the same query have read; this search adds further parts. Raises
         :class:`service.errors.CellsUnavailable`.
         """
         began_s = time.perf_counter()
@@ -117,7 +121,7 @@ class Directory(MatrixAccess):
             alternatives = (each.pair for each in clauses[index].alternatives)
             return clause_importance(clauses[index], dict(zip(alternatives, frequencies, strict=True)))
 
-        query, readers = PairQuery(asked, without, most, importance), {} if read is None else read
+        query, readers = PairQuery(asked, without, max_count, importance), {} if cached is None else cached
         outcome = await self._run(search(query, randbits(48), time.time(), known, readers), is_query=True)
         self._learn(list(outcome.sizes), list(outcome.sizes.values()))
         names = await self._names.resolve(outcome.names.tolist())
@@ -158,11 +162,11 @@ class Directory(MatrixAccess):
         return dict(zip(names.tolist(), weights.tolist(), strict=True))
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
-        """Return the names with these keys; those that are not registered any more are left out."""
+        """Return names by their keys. Keys of names that are not registered any more are left out."""
         return await self._names.resolve(name_keys)
 
     async def _store_postings(self, given: Sequence[tuple[PairKey, Posting]]) -> list[tuple[PairKey, Posting]]:
-        """Store postings in the cells that follow from the cached sizes of matrices, with one command per cell.
+        """Store postings in the cells that the cached sizes of matrices determine, with one command per cell.
 
         ``given`` has pairs (AV-pair of the matrix, posting). Return the pairs that were not stored, because a size was
         wrong or a cell is missing.
@@ -200,7 +204,7 @@ class Directory(MatrixAccess):
         return member.size == assumed or (assumed == _ONE and member.size.partitions * member.size.replicas == 1)
 
     def _learn(self, pairs: Sequence[PairKey], sizes: Sequence[MatrixSize]) -> None:
-        """Cache sizes of matrices; those of one cell without a record, which are most, need not be cached."""
+        """Cache the size of the matrix of each pair. A matrix of one cell, as most are, needs no cached size."""
         for pair, size in zip(pairs, sizes, strict=True):
             if size == _ONE:
                 self._sizes.pop(pair, None)

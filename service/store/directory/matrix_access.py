@@ -1,4 +1,4 @@
-"""The matrices of one directory, as any process uses them: the sizes that it knows, and the dialogues with cells.
+"""Access of a process to the matrices of one directory: cached sizes of matrices, and protocols with cells.
 
 A process caches the sizes of matrices and reports the loads of cells; workers adapt the matrices to the loads
 (:mod:`service.store.directory.matrix_balancer`). All data that a process caches may be lost.
@@ -34,8 +34,8 @@ T = TypeVar("T")
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=100.0)
 """Deviation from the paper's 50 registrations and 200 queries per second at a node.
 
-A registration in one more partition costs something in each query, and a query in one more replica costs something only
-in registrations, which are rarer by far. On a single Redis the rates have no effect.
+An additional partition makes each query dearer; an additional replica only makes registrations dearer, which are far
+rarer. On a single Redis, the rates have no effect.
 """
 
 _CACHED_SIZES = 10_000
@@ -47,7 +47,7 @@ class MatrixAccess:
     def __init__(
         self, redis: RedisClient, cells: MatrixCells, about: ContentKind, limits: MatrixLimits = LIMITS
     ) -> None:
-        """Create the directory of the content names of channels or of entries, as ``about`` states.
+        """Give access to the matrices of content names of channels or of entries, as ``about`` states.
 
         The two directories have separate matrices, whose cells are in ``cells``.
         """
@@ -65,7 +65,10 @@ class MatrixAccess:
         return {pair.decode(): msgspec.msgpack.decode(size, type=MatrixSize) for pair, size in held.items()}
 
     async def list_size(self, pair: AvPair, size: MatrixSize) -> None:
-        """Record the size of the matrix of an AV-pair in the list of matrices that have more than one cell."""
+        """Record ``size``, that of an AV-pair's matrix, in the list of matrices that have more than one cell.
+
+        A matrix with one cell is removed from the list.
+        """
         key = keys.matrix_sizes(self._about)
         if size.partitions * size.replicas > 1:
             await self._redis.call("HSET", key, pair, msgspec.msgpack.encode(size))

@@ -1,10 +1,11 @@
 """Upkeep of the directory's matrices by the workers: they resize matrices by load, and restore lost cells.
 
 Processes that send queries and registrations only report loads (:mod:`service.store.directory.load_reports`). In each
-pass, the worker that owns a matrix reads the reports, decides (:mod:`service.discovery.replica_placement`), and makes
-the cells follow (:mod:`service.discovery.matrix_resizing`). A pass may stop anywhere: the next one continues, in this
-worker or in another. Two workers that both believe they own a matrix do no harm, because the head node's record changes
-only if it is as expected.
+pass, the worker that owns a matrix reads the reports, decides on a new size
+(:mod:`service.discovery.replica_placement`), and changes the cells accordingly
+(:mod:`service.discovery.matrix_resizing`). An interrupted pass is continued by the next one, in this worker or another.
+If two workers both act as owner of a matrix, no harm is done, because the record at the head node is changed by
+compare-and-set.
 """
 
 import asyncio
@@ -64,8 +65,8 @@ class NodeLoads:
     async def read(self) -> RedisNodes:
         """Return the nodes with their present loads.
 
-        A node has no load at its first reading, or if it does not reply. A single Redis counts as idle, because there
-        is nothing to choose.
+        A node is left out at its first measurement, and if it does not reply. A single Redis counts as idle, because
+        there is no other node to choose.
         """
         primaries = self._redis.primaries()
         if not primaries:
@@ -126,11 +127,11 @@ class MatrixBalancer:
         self._listed = {pair for pair in sizes if is_own(pair)}
         permits = asyncio.Semaphore(_CONCURRENT_MATRICES)
 
-        async def keep(pair: Pair) -> bool:
+        async def check(pair: Pair) -> bool:
             async with permits:
-                return await self._keep(pair, {at: load for at, load in own.items() if at.pair == pair}, nodes)
+                return await self._check_matrix(pair, {at: load for at, load in own.items() if at.pair == pair}, nodes)
 
-        changed = await asyncio.gather(*map(keep, due))
+        changed = await asyncio.gather(*map(check, due))
         waiting = {pair for pair, passes in self._superfluous.items() if passes}
         self._active = {pair for pair, has_changed in zip(due, changed, strict=True) if has_changed} | waiting
         await self._directory.load_reports.forget([each for each, load in own.items() if is_forgettable(load)])
@@ -143,14 +144,14 @@ class MatrixBalancer:
         nodes: RedisNodes,
         is_own: Callable[[Pair], bool],
     ) -> list[Pair]:
-        """Return the pairs whose matrices have to be looked at in this pass.
+        """Return the pairs whose matrices have to be checked in this pass.
 
         These are the matrices that may grow, that have several replicas, or that have changed; and in turn all others
-        of several cells. A matrix that is not listed any more is looked at, too: the list may have been lost.
+        of several cells. A matrix that is not listed any more is checked, too: the list may have been lost.
         """
         growing = {at.pair for at, load in loads.items() if can_request_growth(load, self._limits, nodes)}
         replicated = {pair for pair, size in sizes.items() if size.replicas > 1}
-        # Those of one pass are looked at concurrently, and then share their round trips.
+        # The matrices of one pass are checked concurrently, so that they share round trips.
         own = sorted(pair for pair in sizes if is_own(pair))
         count = max(_CONCURRENT_MATRICES, ceil(len(own) / _PASSES_PER_CHECK))
         begin = self._passes % _PASSES_PER_CHECK * count
@@ -158,8 +159,8 @@ class MatrixBalancer:
         unlisted = self._listed.difference(sizes)
         return sorted(pair for pair in growing.union(replicated, in_turn, unlisted, self._active) if is_own(pair))
 
-    async def _keep(self, pair: Pair, reported: Mapping[ReportedCell, CellLoad], nodes: RedisNodes) -> bool:
-        """Repair and resize the matrix of an AV-pair; return whether it has changed or is not settled."""
+    async def _check_matrix(self, pair: Pair, reported: Mapping[ReportedCell, CellLoad], nodes: RedisNodes) -> bool:
+        """Repair and resize the matrix of an AV-pair; return whether it has changed, or needs another pass."""
         key = self._directory.key(pair)
         try:
             if await self._directory.cells.run(find_size(key, self._limits)) is None:
@@ -168,7 +169,7 @@ class MatrixBalancer:
             has_changed = False
             while (matrix := await self._settle(pair, key)) is not None:
                 loads = await self._loads(key, matrix.size, reported)
-                request = self._patient_request(pair, matrix, loads, nodes)
+                request = self._choose_request(pair, matrix, loads, nodes)
                 if request is None:
                     return has_changed
                 if not await self._change(pair, matrix, after_request(matrix, request, self._limits)):
@@ -194,22 +195,25 @@ class MatrixBalancer:
         """Return the load of each cell of a matrix: its number of names, and the reported rates."""
         rates = {CellAddress(key, at.partition, at.row): load for at, load in reported.items()}
         places = cell_addresses(key, size)
-        answers = await self._directory.cells.run(_ask([cell.ReadState(place) for place in places]))
+        answers = await self._directory.cells.run(_run_once([cell.ReadState(place) for place in places]))
         names = {place: answer.load.names for place, answer in zip(places, answers, strict=True)}
         last = [place for place in places if place.partition == size.partitions - 1 > 0]
         if last and all(names[place] < self._limits.low * self._limits.names for place in last):
             # It may be removed: expired names would count in the partition that takes over the others.
             both = [*last, *(CellAddress(key, merge_target(place.partition), place.replica) for place in last)]
-            swept = await self._directory.cells.run(_ask([cell.ExpireNames(place) for place in both]))
+            swept = await self._directory.cells.run(_run_once([cell.ExpireNames(place) for place in both]))
             names |= {place: answer.load.names for place, answer in zip(both, swept, strict=True)}
         return {
             place: msgspec.structs.replace(rates.get(place, CellLoad()), names=count) for place, count in names.items()
         }
 
-    def _patient_request(
+    def _choose_request(
         self, pair: Pair, matrix: Matrix, loads: dict[CellAddress, CellLoad], nodes: RedisNodes
     ) -> ResizeRequest | None:
-        """Return the request to carry out now; a part is removed only if it was superfluous in several passes."""
+        """Return the change of size to carry out now; None for no change.
+
+        A part is removed only if it was superfluous in several successive passes.
+        """
         request = choose_resize(matrix, loads, nodes, self._limits)
         if request is None or request.kind in (ResizeKind.INC_P, ResizeKind.INC_R):
             self._superfluous.pop(pair, None)
@@ -221,7 +225,7 @@ class MatrixBalancer:
         return request
 
     async def _change(self, pair: Pair, before: Matrix, after: Matrix) -> bool:
-        """Replace the head node's record, unless it has changed; return whether it is the new one.
+        """Replace the record ``before`` of a matrix at its head node by ``after``; return False if it has changed.
 
         A matrix is listed with its new size before cells are added, so that no cell exists in an unlisted matrix.
         """
@@ -229,9 +233,10 @@ class MatrixBalancer:
             return False
         await self._directory.list_size(pair, after.size)
         update = cell.UpdateMatrix(head_address(self._directory.key(pair)), before, after)
-        (answer,) = await self._directory.cells.run(_ask([update]))
+        (answer,) = await self._directory.cells.run(_run_once([update]))
         return answer.done
 
 
-def _ask(commands: Iterable[cell.Command]) -> Rounds[list[CellAnswer]]:
+def _run_once(commands: Iterable[cell.Command]) -> Rounds[list[CellAnswer]]:
+    """Return a protocol of one round, whose result are the answers to ``commands``."""
     return list((yield list(commands)))

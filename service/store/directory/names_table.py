@@ -45,7 +45,7 @@ class NamesTable:
         )
 
     async def resolve(self, name_keys: Sequence[NameKey]) -> dict[NameKey, str]:
-        """Return the names with these keys; those that are not registered any more are left out."""
+        """Return names by their keys. Keys of names that are not registered any more are left out."""
         now_s = time.time()
         found = {key: value for key in name_keys if _is_current(value := self._cached.get(key), now_s)}
         missing = [key for key in name_keys if key not in found]

@@ -32,11 +32,11 @@ _LOG_LENGTH = 10_000
 class SavedSearches(RedisRepository):
     """Saved searches of all users. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
-    async def add(self, jid: str, condition: SearchCondition, text: str, most: int) -> SavedSearch:
+    async def add(self, jid: str, condition: SearchCondition, text: str, max_count: int) -> SavedSearch:
         """Store a saved search of a user, durably, and return it. ``text`` is the condition as the user wrote it.
 
-        A search with the same condition is stored once. Raises :class:`LimitReached` if the user already has ``most``
-        saved searches.
+        A search with the same condition is stored once. Raises :class:`LimitReached` if the user already has
+        ``max_count`` saved searches.
         """
         uid = keys.user_id(jid)
         for held in await self.of_user(jid):
@@ -45,11 +45,13 @@ class SavedSearches(RedisRepository):
         watch = SavedSearch(f"{uid}/{secrets.token_hex(8)}", condition, text=text)
         await self._write(watch.id, condition)
         own = (keys.user(uid), keys.saved_searches(uid))
-        number = await self._redis.run_script("user_add_saved_search", own, jid, msgspec.msgpack.encode(watch), most)
+        number = await self._redis.run_script(
+            "user_add_saved_search", own, jid, msgspec.msgpack.encode(watch), max_count
+        )
         if not number:
             await self._write(watch.id, None)
             raise LimitReached(
-                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=most
+                "You already have {most} saved searches, the maximum. `unwatch #n` makes room.", most=max_count
             )
         await self._redis.call("SADD", keys.USERS, uid)
         return msgspec.structs.replace(watch, number=number)
@@ -77,7 +79,7 @@ class SavedSearches(RedisRepository):
         await self._redis.call("DEL", keys.saved_searches(uid))
 
     async def restore(self, packed: Sequence[bytes]) -> None:
-        """Write saved searches, packed as in the user's list, to their buckets."""
+        """Write saved searches from a backup, encoded as in users' lists, to their buckets."""
         for watch in (msgspec.msgpack.decode(each, type=SavedSearch) for each in packed):
             await self._write(watch.id, watch.condition)
 
@@ -85,10 +87,10 @@ class SavedSearches(RedisRepository):
         """Return a user's saved searches, sorted by number."""
         return _parse_saved_searches(await self._redis.call("HGETALL", keys.saved_searches(keys.user_id(jid))))
 
-    async def by_owner(self, watches: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
-        """Return the saved searches with the ids ``watches``, by user; ids that do not exist are left out."""
-        owners = list(dict.fromkeys(watch.partition("/")[0] for watch in watches))
-        wanted, found = set(watches), dict[UserId, list[SavedSearch]]()
+    async def by_owner(self, ids: Sequence[SavedSearchId]) -> dict[UserId, list[SavedSearch]]:
+        """Return the saved searches with these ids, by user. Ids that do not exist are left out."""
+        owners = list(dict.fromkeys(search_id.partition("/")[0] for search_id in ids))
+        wanted, found = set(ids), dict[UserId, list[SavedSearch]]()
         for uid, held in zip(
             owners, await self._redis.call_many([("HGETALL", keys.saved_searches(uid)) for uid in owners]), strict=True
         ):
@@ -103,22 +105,24 @@ class SavedSearches(RedisRepository):
         The conditions include all changes up to the position.
         """
         newest = await self._redis.call("XREVRANGE", keys.SAVED_SEARCH_LOG, "+", "-", "COUNT", 1)
-        place = newest[0][0] if newest else await self._log("", b"")
+        position = newest[0][0] if newest else await self._log("", b"")
         held = await self._redis.call_many([("HGETALL", keys.saved_search_bucket(bucket)) for bucket in range(BUCKETS)])
-        return place.decode(), {watch.decode(): _standing(packed) for some in held for watch, packed in some.items()}
+        return position.decode(), {
+            watch.decode(): _decode_condition(packed) for some in held for watch, packed in some.items()
+        }
 
-    async def changes(self, place: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
-        """Return the next changes after ``place``, a position in the log of changes.
+    async def changes(self, position: str) -> list[tuple[str, SavedSearchId, SearchCondition | None]] | None:
+        """Return the next changes after ``position`` in the log of changes.
 
         A change is a tuple (position, id of the saved search, new condition); the condition is None if the search was
-        removed. The result is None if the log no longer contains ``place``: the caller then has to load all searches
+        removed. The result is None if the log no longer contains ``position``: the caller then has to load all searches
         again.
         """
-        since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, place, "+", "COUNT", _CHANGES_PER_READ)
-        if not since or since[0][0].decode() != place:
+        since = await self._redis.call("XRANGE", keys.SAVED_SEARCH_LOG, position, "+", "COUNT", _CHANGES_PER_READ)
+        if not since or since[0][0].decode() != position:
             return None
         return [
-            (entry.decode(), fields[b"i"].decode(), _standing(fields[b"s"]) if fields[b"s"] else None)
+            (entry.decode(), fields[b"i"].decode(), _decode_condition(fields[b"s"]) if fields[b"s"] else None)
             for entry, fields in since[1:]
         ]
 
@@ -133,43 +137,44 @@ class SavedSearches(RedisRepository):
         await self._log(watch, packed)
 
     async def _log(self, watch: SavedSearchId, packed: bytes) -> bytes:
+        """Append a change to the log and return its position; ``packed`` is the condition, empty for a removal."""
         entry = ("i", watch, "s", packed)
-        place: bytes = await self._redis.call("XADD", keys.SAVED_SEARCH_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
-        return place
+        entry_id: bytes = await self._redis.call("XADD", keys.SAVED_SEARCH_LOG, "MAXLEN", "~", _LOG_LENGTH, "*", *entry)
+        return entry_id
 
 
 class SavedSearchMatcher:
     """Matches entries with all saved searches. Before each match it reads the latest changes of saved searches."""
 
-    def __init__(self, standings: SavedSearches) -> None:
-        self._standings = standings
-        self._matcher = SavedSearchIndex()
-        self._place = ""
+    def __init__(self, saved_searches: SavedSearches) -> None:
+        self._saved_searches = saved_searches
+        self._index = SavedSearchIndex()
+        self._position = ""
 
-    async def match(self, subjects: Sequence[SearchableEntry]) -> list[set[SavedSearchId]]:
+    async def match(self, entries: Sequence[SearchableEntry]) -> list[set[SavedSearchId]]:
         """Return, for each entry in order, the ids of the saved searches that match it.
 
         Searches that were added before this call are included.
         """
         await self._refresh()
-        return [self._matcher.match(subject) for subject in subjects]
+        return [self._index.match(entry) for entry in entries]
 
     async def _refresh(self) -> None:
-        changed = await self._standings.changes(self._place) if self._place else None
+        changed = await self._saved_searches.changes(self._position) if self._position else None
         while changed:
-            for place, watch, standing in changed:
-                if standing is None:
-                    self._matcher.remove(watch)
+            for position, watch, condition in changed:
+                if condition is None:
+                    self._index.remove(watch)
                 else:
-                    self._matcher.put(watch, standing)
-                self._place = place
-            changed = await self._standings.changes(self._place)
+                    self._index.put(watch, condition)
+                self._position = position
+            changed = await self._saved_searches.changes(self._position)
         if changed is None:
-            matcher = SavedSearchIndex()
-            self._place, held = await self._standings.load()
-            for watch, standing in held.items():
-                matcher.put(watch, standing)
-            self._matcher = matcher
+            index = SavedSearchIndex()
+            self._position, held = await self._saved_searches.load()
+            for watch, condition in held.items():
+                index.put(watch, condition)
+            self._index = index
 
 
 def _parse_saved_searches(held: dict[bytes, bytes]) -> list[SavedSearch]:
@@ -181,6 +186,6 @@ def _parse_saved_searches(held: dict[bytes, bytes]) -> list[SavedSearch]:
     return sorted(found, key=lambda watch: watch.number)
 
 
-def _standing(packed: bytes) -> SearchCondition:
+def _decode_condition(packed: bytes) -> SearchCondition:
     found: SearchCondition = msgspec.msgpack.decode(packed, type=SearchCondition)
     return found

@@ -1,6 +1,6 @@
 """The vocabulary in Redis: the words with which public channels or entries are registered, as soft state.
 
-Registering processes add the words of the names that they register; searching processes keep a copy in memory, in which
+Processes that register names add the names' words; processes that search keep a copy of all words in memory, in which
 they look up prefixes and misspelt words. A word that is not added again expires. If there are too many words, those
 that were added least recently are removed, so that frequent words stay. A lost vocabulary is filled again as names are
 refreshed; until then, words are searched for as they are written.
@@ -56,7 +56,7 @@ class StoredVocabulary:
         self._loaded_s = self._updated_s = float("-inf")
 
     async def add(self, words: Mapping[str, str]) -> None:
-        """Add folded words, each with the stem with which documents are registered."""
+        """Add words. ``words`` maps each folded word to the stem under which documents with it are registered."""
         members = (word if word == stem else f"{word} {stem}" for word, stem in words.items())
         new = [each for each in members if each not in self._added and len(each.encode()) <= _MAX_WORD_BYTES]
         if not new:
@@ -82,7 +82,7 @@ class StoredVocabulary:
         self._added.update(dict.fromkeys(new))
 
     async def read(self) -> Vocabulary:
-        """Return the words, as they were at most a minute ago."""
+        """Return a copy of the words that is at most a minute old."""
         now_s = time.monotonic()
         if now_s - self._updated_s < _UPDATE_S:
             return self._copy
@@ -109,6 +109,6 @@ class StoredVocabulary:
 
 
 def _pairs(members: Iterable[bytes]) -> list[tuple[str, str]]:
-    """Return words, each with its stem."""
+    """Decode ``members``, stored as ``WORD`` or ``WORD STEM``, to pairs (word, stem)."""
     parts = (member.decode().partition(" ") for member in members)
     return [(word, stem or word) for word, _, stem in parts]

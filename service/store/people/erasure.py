@@ -1,4 +1,4 @@
-"""Erasure of a user: deletes all data about the user, except limits on what the user may do.
+"""Erasure of a user: deletes all data about the user, except usage counts and restrictions by admins.
 
 The user is added to a list first and removed from it last, so that :meth:`Erasure.resume` can continue after a crash.
 For a day one number remains, the greatest ``seq`` (counter of changes) of all users who were erased: see ``SEQ_FLOOR``.
@@ -96,7 +96,7 @@ class Erasure:
     async def _keep_restrictions(self, uid: UserId) -> bool:
         """Make a user's restrictions by admins expire; return whether there are any.
 
-        Admins still see the user until they expire.
+        The console lists the user until the restrictions expire.
         """
         now_s = int(time.time())
         await self._redis.call("ZREMRANGEBYSCORE", keys.ERASED_USERS_WITH_RESTRICTIONS, "-inf", now_s)
@@ -109,7 +109,8 @@ class Erasure:
     async def _remove_from_stream(self, stream: str, uid: UserId) -> None:
         """Remove the entries about a user from a stream.
 
-        A notification of new items may name several users. The others are notified again, which has no effect.
+        An entry of a notification stream may name several users. It is added again without this user, because repeated
+        notifications have no effect.
         """
         async for entry_id, fields in self._entries(stream):
             users = fields.get(b"u", b"").decode().split()

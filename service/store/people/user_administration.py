@@ -1,4 +1,4 @@
-"""Users as admins see them: listed, suspended, limited and erased."""
+"""Administration of users: admins list, suspend, limit and erase them."""
 
 import asyncio
 import time
@@ -112,12 +112,12 @@ class People:
             await self._outbox.wake_delivery([uid])
         return done
 
-    async def set_max_subscriptions(self, uid: UserId, most: int | None) -> bool:
-        """Set a user's maximum number of subscriptions; None stands for the maximum in the settings.
+    async def set_max_subscriptions(self, uid: UserId, max_count: int | None) -> bool:
+        """Set a user's maximum number of subscriptions; None for ``max_count`` stands for the maximum in the settings.
 
         Return False for an unknown user.
         """
-        return await self._set(uid, "most_subscriptions", "" if most is None else str(most))
+        return await self._set(uid, "most_subscriptions", "" if max_count is None else str(max_count))
 
     async def erase(self, uid: UserId) -> bool:
         """Erase a user together with restrictions and usage counts; return False for an unknown user."""

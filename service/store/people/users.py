@@ -76,7 +76,7 @@ class Users(RedisRepository):
         return [jid.decode() if jid else "" for jid in found]
 
     async def suspended_users(self, uids: Iterable[UserId]) -> set[UserId]:
-        """Return the users among ``uids`` whom an admin has suspended, themselves or with their domain."""
+        """Return the users among ``uids`` who are suspended, or whose domain is blocked, by an admin."""
         asked = list(uids)
         found = await self._redis.call_many([("HGET", keys.restrictions(uid), "suspended") for uid in asked])
         suspended = {uid for uid, value in zip(asked, found, strict=True) if value == b"1"}
@@ -105,9 +105,9 @@ class Users(RedisRepository):
         await self._redis.call_many(
             [("PERSIST", keys.restrictions(uid)), ("ZREM", keys.ERASED_USERS_WITH_RESTRICTIONS, uid)]
         )
-        await self._remember(jid, "welcomed", "1")
+        await self._store_fields(jid, "welcomed", "1")
 
-    async def _remember(self, jid: str, *fields: str | bytes) -> None:
+    async def _store_fields(self, jid: str, *fields: str | bytes) -> None:
         uid = keys.user_id(jid)
         await self._redis.call_many([("SADD", keys.USERS, uid), ("HSET", keys.user(uid), "jid", jid, *fields)])
 
@@ -123,13 +123,13 @@ class Users(RedisRepository):
 
     async def set_user_settings(self, jid: str, user_settings: UserSettings) -> None:
         """Store a user's settings. The language that the user's client declares remains unchanged."""
-        await self._remember(
+        await self._store_fields(
             jid, "habits", msgspec.json.encode(msgspec.structs.replace(user_settings, client_language=""))
         )
 
     async def set_client_language(self, jid: str, tag: str) -> None:
         """Store ``tag``, the language that a user's client declares."""
-        await self._remember(jid, "client_language", tag)
+        await self._store_fields(jid, "client_language", tag)
 
     async def mark_receipts(self, uids: Sequence[UserId]) -> None:
         """Record that these users' clients send receipts."""
@@ -156,7 +156,7 @@ class Users(RedisRepository):
 
 
 _NOTHING: Final[PreferencesByNumber] = {}
-"""Shared by nearly all users, because the result is cached for each recipient."""
+"""The preferences of nearly all users: one shared object, because callers cache them for each recipient."""
 
 
 class PreferenceStore(RedisRepository):

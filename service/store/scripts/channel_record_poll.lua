@@ -1,9 +1,9 @@
--- Store the result of a poll, and update the evidence of consecutive polls: another charge restarts it, a good poll
--- deletes it. The back-off is the time for which polls have been failing; the time between two failed polls counts at
--- most as much as the time before them.
+-- Store the result of a poll, and update the evidence of consecutive polls with the same charge (the symptom of a
+-- failed poll): another charge restarts the evidence, a successful poll deletes it. The back-off is the time for which
+-- polls have been failing; the time between two failed polls counts at most as much as the time before them.
 -- KEYS: channel, poll results
--- ARGV: result (msgpack, '' if it is stored already), maximum number of results, charge ('?' if undecided), time
---   (Unix s), node id, time that counts at least (s), longest back-off (s)
+-- ARGV: result (msgpack, '' if it is stored already), maximum number of results, charge ('' after a successful poll,
+--   '?' if undecided), time (Unix s), node id, time that counts at least (s), longest back-off (s)
 -- Reply: {condition, back-off in s, evidence as JSON or ''}, or nil if there is nothing to judge
 local held = redis.call('HMGET', KEYS[1], 'url', 'condition', 'failing_since', 'backoff', 'evidence', 'failed')
 if not held[1] then

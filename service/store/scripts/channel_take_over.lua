@@ -1,6 +1,6 @@
--- Make a channel the successor of one that has moved, and record the version at which subscribers of that one join
--- until all have joined. A successor that does not exist, is dormant, or has moved itself continues from the given
--- snapshot; one that is polled continues from its own.
+-- Make a channel the successor of a channel that has moved. The version at which the subscribers of the moved channel
+-- join is recorded until all have joined. A successor that does not exist, is dormant, or has moved itself continues
+-- from the given snapshot; a successor that is polled continues from its own state.
 -- KEYS: channel, incoming moves
 -- ARGV: id of the channel that has moved, expected version (0: none), version to join at if the successor is polled,
 --   number of fields to delete, these fields, then field and value of each field to set

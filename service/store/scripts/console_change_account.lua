@@ -1,7 +1,7 @@
--- Write or remove an account if all accounts are as the caller read them. Its password link ends if the caller says
--- so; setup tokens end with any account.
+-- Write or remove an account if all accounts are as the caller read them. Its password link is deleted on request;
+-- setup tokens are deleted when an account is written.
 -- KEYS: accounts, links, setup tokens
--- ARGV: name, account ('' removes it), '1' if its link ends, then name and account of each as read
+-- ARGV: name, account ('' removes it), '1' to delete its link, then name and account of each as read
 -- Reply: 1 if it was written, else 0
 if redis.call('HLEN', KEYS[1]) ~= (#ARGV - 3) / 2 then
   return 0

@@ -1,12 +1,11 @@
 -- Claim a unit of a channel's fan-out that no worker has claimed, or whose claim has expired. Redis's time of the claim
--- is its token: a unit has no two claims of the same time. An end of a claim that is too far in the future comes from a
--- clock that was wrong, and counts as past.
+-- is its token: a unit has no two claims of the same time. A claim whose end is too far in the future was made when the
+-- clock was wrong, and counts as expired.
 -- KEYS: channel, units
--- ARGV: value of the channel's field cursor that says that its fan-out is divided, length of a claim (ms), version, or
---   '' for any
--- Reply: {users in all pages so far, ms until the first claim expires (0 if all units are finished)}, or
---   {version, units that are not finished, label, token, cursor} of a claimed unit; nil if no divided fan-out of that
---   version is in progress
+-- ARGV: value of the channel's field cursor for a divided fan-out, length of a claim (ms), version, or '' for any
+-- Reply: {users in all pages so far, ms until the first claim expires (0 if all units are finished)}, or {version,
+--   units that are not finished, label, token, cursor} of a claimed unit; nil if no divided fan-out of that version is
+--   in progress
 local found = redis.call('HMGET', KEYS[1], 'cursor', 'fanned')
 local units, version, queued = {}, nil, nil
 local all = redis.call('HGETALL', KEYS[2])

@@ -1,8 +1,8 @@
 -- Divide the fan-out of a channel's next version into units, fenced by the owner's epoch. A fan-out that is divided
 -- already stays as it is.
 -- KEYS: channel, units
--- ARGV: epoch, version, value of the channel's field cursor that says so, expiry of the units (s), then label of the
---   key group and cursor of each unit
+-- ARGV: epoch, version, value of the channel's field cursor for a divided fan-out, TTL of the units (s), then label of
+--   the key group and cursor of each unit
 -- Reply: 1, or 0 if the epoch is another owner's or the version is not the next one
 local found = redis.call('HMGET', KEYS[1], 'epoch', 'cursor', 'fanned')
 if found[1] ~= ARGV[1] or tonumber(found[3] or '0') + 1 ~= tonumber(ARGV[2]) then

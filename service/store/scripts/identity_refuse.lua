@@ -1,5 +1,5 @@
--- Record that a process refuses the store, so that all others do, too; not in another fleet's store, nor in one that
--- was accepted meanwhile.
+-- Record that a process refuses the store, so that all other processes refuse it, too. Nothing is recorded in the store
+-- of another fleet, or in a store that was accepted meanwhile.
 -- KEYS: identity
 -- ARGV: fleet id, accepted_ms as read, reason
 local found = redis.call('HMGET', KEYS[1], 'fleet', 'accepted_ms')

@@ -1,6 +1,7 @@
 -- Library: AcceptObject of CLASH, for a key as a string of 0s and 1s, and a guess of its depth. KEYS[1] is the server
 -- table.
--- Return the standing of a leaf; nil if the entry is no leaf.
+
+-- Return the state of a leaf from its entry in the table; nil if the entry is no leaf.
 local function leaf_standing(entry)
   local standing = entry and string.match(entry, '^%a+')
   return (standing == 'active' or standing == 'arriving' or standing == 'returning') and standing or nil
@@ -10,7 +11,7 @@ local function label_of(bits, depth)
   return depth < #bits and string.sub(bits, 1, depth) .. '*' or bits
 end
 
--- Return the label and standing of the key's leaf; nil if this keyspace has no such leaf, or keys of another length.
+-- Return the label and the state of the key's leaf; nil if this keyspace has no such leaf, or keys of another length.
 local function accepted(bits, depth)
   local label = label_of(bits, tonumber(depth))
   local found = redis.call('HMGET', KEYS[1], 'bits', label)

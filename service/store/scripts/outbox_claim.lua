@@ -1,14 +1,13 @@
--- Move the oldest items of an outbox, all news, all edits or all announcements, into a batch in flight. The first item's id determines
--- the message id. Articles that another channel has delivered to this user are omitted here, the last step before
--- sending. The marks of delivered articles are kept for 15 to 30 days, in two generations of about 500. Suppressed
--- changes are omitted first and do not count as delivered. For a suspended user all items are dropped. Items for
--- later stay in the outbox. For channels with a delivery interval the time of delivery is recorded.
+-- Move the oldest items of an outbox, all news, all edits or all announcements, into a batch in flight. The first
+-- item's id determines the message id. Articles that another channel has delivered to this user are omitted here, in
+-- the last step before sending. The marks of delivered articles are kept for 15 to 30 days, in two generations of about
+-- 500. Suppressed changes are omitted first and do not count as delivered. For a suspended user all items are dropped.
+-- Items for later stay in the outbox. For channels with a delivery interval the time of delivery is recorded.
 -- KEYS: 1 outbox, 2 in flight, 3 article marks, 4 older article marks, 5 restrictions, 6 last sent times
--- ARGV: 1 user id, 2 maximum number of items, 3 now (Unix s), and optionally: 4 last item to consider, 5 channels
---   with a delivery interval (separated by spaces), 6 how long their times are kept in s, 7 suppressions by item id
---   (JSON): positions of changes, null for the item, 'later' to keep it
--- Reply: {batch as JSON, number of items left}; without items the number of batches in flight, or -1 if items are
---   left
+-- ARGV: 1 user id, 2 maximum number of items, 3 now (Unix s), and optionally: 4 last item to consider, 5 channels with
+--   a delivery interval (separated by spaces), 6 how long their times are kept in s, 7 suppressions by item id (JSON):
+--   positions of changes, null for the item, 'later' to keep it
+-- Reply: {batch as JSON, number of items left}; without items the number of batches in flight, or -1 if items are left
 if redis.call('HGET', KEYS[5], 'suspended') then
   redis.call('DEL', KEYS[1])
   return redis.call('HLEN', KEYS[2])

@@ -1,9 +1,9 @@
--- Queue the parts of a version for a user, once: the subscription records the last version that it was given. A
--- paused subscription records the version only. A subscription that is moving here from another channel is given
--- versions strictly in order, because the move queues those that are missing.
+-- Queue the parts of a version for a user, once: the subscription records the last version that was queued for it. For
+-- a paused subscription, the version is only recorded. For a subscription that is moving here from another channel,
+-- versions are queued strictly in order, because the move queues the missing ones.
 -- KEYS: user index, outbox, intents
 -- ARGV: channel id, version, now (Unix s), marks of its news and of its edits (JSON, '' without that part)
--- Reply: 1 queued, 0 given before or not its turn, 2 withheld by a pause, -1 not subscribed
+-- Reply: 1 queued, 0 queued before or not its turn, 2 withheld by a pause, -1 not subscribed
 -- include user_index
 local held = held_of(KEYS[1], ARGV[1])
 if not held then

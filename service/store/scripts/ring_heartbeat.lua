@@ -1,6 +1,6 @@
--- Renew a lease, remove expired nodes, and return what has changed in the ring since the version that the caller has.
--- A node without a lease, or a lease without a node, is the result of a loss of data and is removed, too. Their numbers
--- then differ, or will when the lease, which nobody can renew, expires.
+-- Renew a lease, remove expired nodes, and return what has changed in the ring since the version that the caller has. A
+-- node without a lease, or a lease without a node, is the result of a loss of data and is removed, too. The numbers of
+-- nodes and leases then differ, at the latest when the lease, which no process can renew, has expired.
 -- KEYS: see ring_common
 -- ARGV: node id ('' to only read), epoch, TTL in ms, version that the caller has
 -- Reply: {1 if the lease is valid, version, now in ms, 1 if the ring is whole, {id, value or nil if it left, …} of the

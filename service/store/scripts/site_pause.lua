@@ -1,5 +1,5 @@
--- Pause all requests to a site at its publisher's request. The pause is the longest that was asked for. If it states no
--- duration, the pause is twice as long as the last one. The site's bucket is empty at its end.
+-- Pause all requests to a site at its publisher's request. A pause that ends later remains. If the request states no
+-- duration, the pause is twice as long as the last one. The site's token bucket is empty at the end of the pause.
 -- KEYS: pause, bucket
 -- ARGV: duration in ms (0: not stated), time for which a pause is kept after its end (ms), shortest and longest
 --   duration (ms)

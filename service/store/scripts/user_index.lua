@@ -14,8 +14,8 @@ local function held_of(index, cid)
 end
 
 -- Return the parts of a subscription 'NUMBER SEQ SEEN SINCE[ VERSION[*]]': its number, the seq of its last change, the
--- last version given to it, when it began, and of a paused one ' VERSION', the last version before the pause, with a
--- star if the pause is automatic.
+-- last version that was queued for it, when it began, and, if it is paused, ' VERSION', the last version before the
+-- pause, with a star if the pause is automatic.
 local function fields_of(held)
   return string.match(held, '^(%S+) (%S+) (%S+) (%S+)(.*)$')
 end

@@ -1,7 +1,8 @@
 -- Resume subscriptions of a user; all withheld versions of a channel are queued as one item.
 -- KEYS: user index, outbox, user
 -- ARGV: now (Unix s), '*' to resume only automatic pauses or '', '1' to resume saved searches, too, then channel ids
--- Reply: {{channel id, number of withheld versions} of each that was paused, matches of saved searches meanwhile, 1 if these were paused}
+-- Reply: {{{channel id, number of withheld versions} of each that was paused}, number of matches of saved searches
+--   meanwhile, 1 if these were paused}
 -- include user_index
 local resumed = {}
 for i = 4, #ARGV do

@@ -56,7 +56,7 @@ class ChannelIndex:
     async def add(self, cid: ChannelId, uid: UserId, seq: int) -> bool:
         """Add a user to the subscribers of a channel; return False, and add nothing, if the channel does not exist.
 
-        ``seq`` is the number of the user's change.
+        ``seq`` is the number of the user's change, by which the newer of two entries is recognized.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -91,9 +91,10 @@ class ChannelIndex:
         return [counts.get(cid, 0) for cid in cids]
 
     async def _count_at_leaves(self, sites: Mapping[ChannelId, str]) -> dict[ChannelId, int]:
-        """Return the numbers of entries of those channels that are in known leaves which are no longer moving.
+        """Return the numbers of entries of channels, by channel, as far as they can be read in one round trip.
 
-        ``sites`` has the registrable domain of each channel. Nearly every channel has one leaf, which is known.
+        Left out are channels whose leaf (a key group that is not split) is not cached, or is moving. ``sites`` has the
+        registrable domain of each channel.
         """
         leaves, probes = dict[ChannelId, bytes](), list[tuple[Probe, bytes]]()
         for cid, site in sites.items():
@@ -114,20 +115,20 @@ class ChannelIndex:
         return DepthSearch(key, self._layout.bits, self._keyspaces.map, self._depths)
 
     async def _count(self, site: str, cid: ChannelId) -> int:
-        """Return the number of a channel's entries. While key groups move it may be too great, but never too small.
+        """Return the number of a channel's entries. While key groups move, it may be too great, but never too small.
 
         ``site`` is the registrable domain that determines the entries' keys.
         """
-        mark, counts = channel_prefix(cid), dict[Keyspace, int]()
+        prefix, counts = channel_prefix(cid), dict[Keyspace, int]()
         channel = self._layout.channel_group(site, cid)
         search = self._search(channel.key)
         while True:
             probe = search.probe
-            answer, number = await self._keyspaces.count(probe, mark)
+            answer, number = await self._keyspaces.count(probe, prefix)
             if isinstance(answer, Accepted) and answer.move is not None:
                 # A move to this leaf is in progress: entries may have moved from its donor between the two counts.
-                counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, mark)
-                answer, number = await self._keyspaces.count(probe, mark)
+                counts[answer.move.donor] = await self._keyspaces.count_in(answer.move.donor, prefix)
+                answer, number = await self._keyspaces.count(probe, prefix)
             if isinstance(answer, Accepted):
                 # It counts all entries of the channel in this keyspace, so it replaces an earlier reply.
                 counts[probe.keyspace] = number
@@ -138,11 +139,10 @@ class ChannelIndex:
                 search = self._search(leaf.group.last + 1)
 
     async def divide(self, cid: ChannelId, cursor: str, count: int) -> dict[str, str]:
-        """Divide the entries of a channel after ``cursor``.
+        """Divide the entries of a channel into key groups with about equally many entries.
 
-        Return the cursors of the first pages of key groups, by the labels of the key groups. ``count`` is rounded up to
-        a power of two, up to the number of keys that a channel has: it is the number of groups of the whole channel,
-        which have about equally many entries. Only the groups with entries after ``cursor`` are returned.
+        Return the cursor of the first page of each key group by the group's label. The whole channel is divided into
+        ``count`` groups, rounded up to a power of two, but at most one per key. Groups before ``cursor`` are left out.
         """
         (site,) = await self._sites([cid])
         if site is None:
@@ -168,13 +168,13 @@ class ChannelIndex:
             return [], ""
         channel = self._layout.channel_group(site, cid)
         prefix = KeyGroup.from_label(label, channel.bits) if label else channel
-        walk = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
-        mark = channel_prefix(cid).decode("latin-1")
+        query = PrefixQuery(prefix, self._keyspaces.map, self._depths, count, _parse_cursor(cursor))
+        id_prefix = channel_prefix(cid).decode("latin-1")
         found: list[Record] = []
-        while walk.request is not None and not found:
-            found = [record for record in await self._run_query(walk, channel) if record.id.startswith(mark)]
+        while query.request is not None and not found:
+            found = [record for record in await self._run_query(query, channel) if record.id.startswith(id_prefix)]
         entries = list(zip(user_ids(found), [record.seq for record in found], strict=True))
-        return entries, "" if walk.request is None else _format_cursor(walk.position)
+        return entries, "" if query.request is None else _format_cursor(query.position)
 
     async def pages(self, cid: ChannelId) -> AsyncIterator[list[tuple[UserId, int]]]:
         """Yield all entries of a channel, as pairs (user id, ``seq`` of the user's change), in pages."""
@@ -185,7 +185,7 @@ class ChannelIndex:
             yield entries
 
     def learn_sites(self, sites: Mapping[ChannelId, bytes | None]) -> None:
-        """Cache the registrable domains of channels, as they are stored with them; None for one that has none yet."""
+        """Cache the registrable domains of channels, as stored in their hashes; None for a channel without one."""
         self._sites_known.update({cid: intern(site.decode()) for cid, site in sites.items() if site})
 
     async def _sites(self, cids: Sequence[ChannelId]) -> list[str | None]:
@@ -214,27 +214,27 @@ class ChannelIndex:
         while search.on_answer(await self._keyspaces.write(search.probe, record)) is None:
             pass
 
-    async def _run_query(self, walk: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
-        """Execute the next request of a query for entries of a channel, and return the records that it has found.
+    async def _run_query(self, query: PrefixQuery, channel: KeyGroup) -> tuple[Record, ...]:
+        """Execute the next request of ``query``, and return the records that it has found.
 
-        ``channel`` is the channel's key group.
+        ``channel`` is the key group of the channel whose entries the query reads.
         """
-        question = walk.request
-        if isinstance(question, ReadDonor):
-            walk.on_donor_page(question.move, await self._keyspaces.read_donor(question))
-        elif isinstance(question, ReadLeaf):
-            answer, page = await self._keyspaces.read_leaf(question)
-            walk.on_leaf_page(answer, page)
-            if isinstance(answer, Accepted) and walk.records:
+        request = query.request
+        if isinstance(request, ReadDonor):
+            query.on_donor_page(request.move, await self._keyspaces.read_donor(request))
+        elif isinstance(request, ReadLeaf):
+            answer, page = await self._keyspaces.read_leaf(request)
+            query.on_leaf_page(answer, page)
+            if isinstance(answer, Accepted) and query.records:
                 # By channel, not by leaf, so that the load of each half of the leaf is known.
-                told = answer.group.intersection(channel) or answer.group
-                await self._keyspaces.record_deliveries(question.probe.keyspace, told, len(walk.records))
-        return walk.records
+                group = answer.group.intersection(channel) or answer.group
+                await self._keyspaces.record_deliveries(request.probe.keyspace, group, len(query.records))
+        return query.records
 
 
-def _format_cursor(place: Position | None) -> str:
+def _format_cursor(position: Position | None) -> str:
     """Return the cursor for a position in the channel index; None is the beginning."""
-    key, name = place or (0, "")
+    key, name = position or (0, "")
     return f"{key:x}.{name.encode('latin-1').hex()}"
 
 

@@ -196,32 +196,34 @@ class KeyspaceStore:
         check_key(record.key, self.bits)
         return (await self._accept(probe, "write", pack_record(record)))[0]
 
-    async def count(self, probe: Probe, mark: bytes) -> tuple[AcceptObjectReply, int]:
+    async def count(self, probe: Probe, prefix: bytes) -> tuple[AcceptObjectReply, int]:
         """Return a keyspace's answer to ``probe``, and the number of subscriptions to one channel in the keyspace.
 
-        ``mark`` is the :func:`channel_prefix` of the channel.
+        ``prefix`` is the :func:`channel_prefix` of the channel.
         """
-        found, (number,) = await self._accept(probe, "count", mark)
+        found, (number,) = await self._accept(probe, "count", prefix)
         return found, number
 
-    async def count_at_leaves(self, asked: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
-        """Return, for each probe and channel prefix in order, the leaf's label, and the number of :meth:`count`.
+    async def count_at_leaves(self, pairs: Sequence[tuple[Probe, bytes]]) -> list[tuple[bytes | None, int]]:
+        """Count the subscriptions to channels, given as pairs (probe, :func:`channel_prefix` of the channel).
 
-        The label is None where the keyspace has no leaf of the key that is not moving: :meth:`count` asks further.
+        Return, for each pair in order, the label of the leaf (a key group that is not split) with the probe's key, and
+        the number of the channel's subscriptions in the keyspace. The label is None if the keyspace does not have the
+        leaf, or the leaf is moving; then the caller needs :meth:`count`.
         """
         replies = await self._redis.call_many(
             [
                 script_command(
-                    "keyspace_count", keys.keyspace(probe.keyspace), f"{probe.key:0{self.bits}b}", probe.depth, mark
+                    "keyspace_count", keys.keyspace(probe.keyspace), f"{probe.key:0{self.bits}b}", probe.depth, prefix
                 )
-                for probe, mark in asked
+                for probe, prefix in pairs
             ]
         )
         return [(answer if isinstance(answer, bytes) else None, number) for answer, number in replies]
 
-    async def count_in(self, keyspace: Keyspace, mark: bytes) -> int:
-        """Return the number of subscriptions in a keyspace to the channel whose :func:`channel_prefix` is ``mark``."""
-        return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], mark) or 0)
+    async def count_in(self, keyspace: Keyspace, prefix: bytes) -> int:
+        """Return a keyspace's number of subscriptions to the channel with the :func:`channel_prefix` ``prefix``."""
+        return int(await self._redis.call("HGET", keys.keyspace(keyspace)[3], prefix) or 0)
 
     async def count_all(self) -> Counter[bytes]:
         """Return the number of subscriptions by :func:`channel_prefix`.
@@ -231,30 +233,30 @@ class KeyspaceStore:
         found = await self._redis.call_many([("HGETALL", keys.keyspace(number)[3]) for number in range(self.map.count)])
         counts: Counter[bytes] = Counter()
         for held in found:
-            for mark, count in held.items():
-                counts[mark] += int(count)
+            for prefix, count in held.items():
+                counts[prefix] += int(count)
         return counts
 
-    async def read_leaf(self, question: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
-        """Return a keyspace's answer to the probe of ``question``, and a page of records of the key's leaf.
+    async def read_leaf(self, request: ReadLeaf) -> tuple[AcceptObjectReply, Page]:
+        """Return a keyspace's answer to the probe of ``request``, and a page of records of the key's leaf.
 
         The leaf is the key group that contains the key and is not split. The page is empty if the keyspace does not
         accept the key.
         """
-        low, high = range_bounds(question.prefix, question.after)
-        found, pages = await self._accept(question.probe, "read", low, high, question.count)
-        return found, _parse_page(pages, question.count) if isinstance(found, Accepted) else _EMPTY_PAGE
+        low, high = range_bounds(request.prefix, request.after)
+        found, pages = await self._accept(request.probe, "read", low, high, request.count)
+        return found, _parse_page(pages, request.count) if isinstance(found, Accepted) else _EMPTY_PAGE
 
-    async def read_donor(self, question: ReadDonor) -> Page:
-        """Return a page of the records that a move has not moved yet.
+    async def read_donor(self, request: ReadDonor) -> Page:
+        """Return a page of the records that the move of a key group has not moved yet.
 
-        They are in the donor, the keyspace that gives the key group away.
+        They are in the donor, the keyspace from which the key group is moved.
         """
-        donor = question.move.donor
-        low, high = range_bounds(question.group, question.after)
-        fields, *pages = await self._run(donor, "read_donor", low, high, question.count)
+        donor = request.move.donor
+        low, high = range_bounds(request.group, request.after)
+        fields, *pages = await self._run(donor, "read_donor", low, high, request.count)
         table = self._table(donor, decode_fields(fields))
-        return _parse_page(pages, question.count) if is_giving(table, question.move) else _EMPTY_PAGE
+        return _parse_page(pages, request.count) if is_giving(table, request.move) else _EMPTY_PAGE
 
     async def sizes(self, keyspace: Keyspace, groups: Sequence[KeyGroup]) -> list[int]:
         """Return the number of subscriptions of each key group in a keyspace, in order."""
@@ -268,7 +270,7 @@ class KeyspaceStore:
         await self._redis.call("HINCRBY", keys.keyspace_deliveries(keyspace), group.label, deliveries)
 
     async def take_deliveries(self, keyspace: Keyspace) -> Mapping[KeyGroup, int]:
-        """Return the number of deliveries since the last call, by key group, and reset it to 0."""
+        """Return the numbers of deliveries since the last call, by key group, and reset them to 0."""
         counters = keys.keyspace_deliveries(keyspace)
         found, _ = await self._redis.call_many([("HGETALL", counters), ("DEL", counters)])
         return {KeyGroup.from_label(label.decode(), self.bits): int(number) for label, number in found.items()}
@@ -292,29 +294,26 @@ class KeyspaceStore:
         return root_table(keyspace, self.bits) if keyspace == self._root else empty_table(keyspace, self.bits)
 
     async def _write_table(self, fields: Fields, table: ServerTable) -> bool:
-        """Replace a server table; return False if it has changed since ``fields`` were read."""
+        """Replace a server table by ``table``; return False if it has changed since its ``fields`` were read."""
         (done,) = await self._run(table.keyspace, "change", table_changes(fields, table))
         return bool(done)
 
-    async def _run(self, keyspace: Keyspace, what: str, *arguments: Value) -> Any:
-        """Run ``scripts/keyspace_WHAT.lua`` on a keyspace and return its reply.
-
-        ``what`` is the last part of the name.
-        """
+    async def _run(self, keyspace: Keyspace, operation: str, *arguments: Value) -> Any:
+        """Run ``scripts/keyspace_OPERATION.lua`` on a keyspace and return its reply."""
         self.map.check(keyspace)
-        return await self._redis.run_script(f"keyspace_{what}", keys.keyspace(keyspace), *arguments)
+        return await self._redis.run_script(f"keyspace_{operation}", keys.keyspace(keyspace), *arguments)
 
-    async def _accept(self, probe: Probe, what: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
-        """Run ``scripts/keyspace_WHAT.lua``, which asks a keyspace to accept the key of ``probe``.
+    async def _accept(self, probe: Probe, operation: str, *arguments: Value) -> tuple[AcceptObjectReply, list[Any]]:
+        """Run ``scripts/keyspace_OPERATION.lua``, which begins with CLASH's AcceptObject for the key of ``probe``.
 
-        Return the keyspace's answer and the script's other results.
+        Return the keyspace's answer to AcceptObject, and the script's other results.
         """
         check_key(probe.key, self.bits)
         if probe.proof is not None:
-            await self._admit(probe.keyspace, probe.proof)
+            await self._apply_proof(probe.keyspace, probe.proof)
         while True:
             key = f"{probe.key:0{self.bits}b}"
-            answer, *rest = await self._run(probe.keyspace, what, key, probe.depth, *arguments)
+            answer, *rest = await self._run(probe.keyspace, operation, key, probe.depth, *arguments)
             if isinstance(answer, bytes):
                 return Accepted(KeyGroup.from_label(answer.decode(), self.bits)), rest
             fields = decode_fields(answer)
@@ -324,7 +323,8 @@ class KeyspaceStore:
             # The first query of all: write the root's table.
             await self._write_table(fields, table)
 
-    async def _admit(self, keyspace: Keyspace, proof: Move) -> None:
+    async def _apply_proof(self, keyspace: Keyspace, proof: Move) -> None:
+        """Apply ``proof``, the move by which another keyspace gave a key group to this one, to the server table."""
         while True:
             ((fields, before),) = await self._read_tables([keyspace])
             after = apply_proof(before, proof)
@@ -434,7 +434,7 @@ class LoadStore:
         self._keyspaces = keyspaces
 
     async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
-        """Turn the deliveries counted during the last ``elapsed_s`` seconds into rates.
+        """Compute and store delivery rates from the deliveries counted during the last ``elapsed_s`` seconds.
 
         Only the worker that balances the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s), and
         ``memory`` has the half-lives of rates.
@@ -446,8 +446,8 @@ class LoadStore:
             prefix: before.get(prefix, DeliveryRate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
             for prefix, deliveries in delivered.items()
         }
-        faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_faint(rate)]
-        await self._note(keyspace, risen, faint, fleet_s)
+        faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_negligible(rate)]
+        await self._write_rates(keyspace, risen, faint, fleet_s)
 
     async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
         """Return the sizes and loads of all leaves (key groups that are not split) in these server tables.
@@ -479,18 +479,18 @@ class LoadStore:
         (rates,) = await self._rates([move.donor], fleet_s, memory)
         going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)
         lately, stayed = split_rates({prefix: rate.long_term for prefix, rate in rates.items()}, move.group)
-        await self._note(
+        await self._write_rates(
             move.taker, {prefix: DeliveryRate(now, lately[prefix]) for prefix, now in going.items()}, [], fleet_s
         )
         left = {prefix: DeliveryRate(now, stayed[prefix]) for prefix, now in staying.items()}
-        kept = {prefix: rate for prefix, rate in left.items() if not _is_faint(rate)}
-        await self._note(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
+        kept = {prefix: rate for prefix, rate in left.items() if not _is_negligible(rate)}
+        await self._write_rates(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
 
-    async def _note(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], fleet_s: float) -> None:
+    async def _write_rates(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], fleet_s: float) -> None:
         key = keys.keyspace_rates(keyspace)
         commands: list[Command] = []
         if rates:
-            fields = [value for prefix, rate in rates.items() for value in (prefix.label, _text(rate, fleet_s))]
+            fields = [value for prefix, rate in rates.items() for value in (prefix.label, _encode_rate(rate, fleet_s))]
             commands += [("HSET", key, *fields), ("EXPIRE", key, RATES_TTL_S)]
         if gone:
             commands.append(("HDEL", key, *(prefix.label for prefix in gone)))
@@ -503,19 +503,22 @@ class LoadStore:
         bits = self._keyspaces.bits
         found = await self._redis.call_many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
         return [
-            {KeyGroup.from_label(label.decode(), bits): _rate(text, fleet_s, memory) for label, text in fields.items()}
+            {
+                KeyGroup.from_label(label.decode(), bits): _decode_rate(text, fleet_s, memory)
+                for label, text in fields.items()
+            }
             for fields in found
         ]
 
 
-def _is_faint(rate: DeliveryRate) -> bool:
+def _is_negligible(rate: DeliveryRate) -> bool:
     return max(rate.current, rate.long_term) < _NEGLIGIBLE_PER_S
 
 
-def _text(rate: DeliveryRate, fleet_s: float) -> str:
+def _encode_rate(rate: DeliveryRate, fleet_s: float) -> str:
     return f"{rate.current:.6g} {rate.long_term:.6g} {fleet_s:.3f}"
 
 
-def _rate(text: bytes, fleet_s: float, memory: HalfLives) -> DeliveryRate:
+def _decode_rate(text: bytes, fleet_s: float, memory: HalfLives) -> DeliveryRate:
     now, lately, at_s = map(float, text.split())
     return DeliveryRate(now, lately).after(fleet_s - at_s, memory)

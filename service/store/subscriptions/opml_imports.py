@@ -1,4 +1,4 @@
-"""Queues of feeds from OPML lists that users have sent. A feed stays in the queue until the user is subscribed to it.
+"""Queues of feeds from OPML lists that users have sent. A feed stays queued until the user is subscribed to it.
 
 After a crash, at most one step of the import is repeated.
 """
@@ -37,7 +37,7 @@ class ImportQueue(RedisRepository):
         return int(await self._redis.call("LLEN", keys.pending_imports(keys.user_id(jid))))
 
     async def users(self, bot: str) -> list[UserId]:
-        """Return the users with queued feeds whose import the bot with the address ``bot`` carries out."""
+        """Return the users whose queued feeds the bot with the address ``bot`` imports."""
         found = await self._redis.call("HGETALL", keys.USERS_WITH_IMPORTS)
         return [uid.decode() for uid, address in found.items() if address.decode() == bot]
 

@@ -1,8 +1,9 @@
 """Subscriptions of users.
 
-A change is acknowledged when both indexes have it, and completed after a crash (guarantee I5). The user index, in the
-user's slot, is authoritative. A change writes it together with an *intent*, then updates the channel index, then
-deletes the intent. :meth:`Subscriptions.replay_intents` completes changes that a crash has interrupted.
+A change is acknowledged when the user index and the channel index have it, and completed after a crash (guarantee I5).
+The user index, in the user's slot, is authoritative. A change writes it together with an *intent*, then updates the
+channel index, then deletes the intent. :meth:`Subscriptions.replay_intents` completes changes that a crash has
+interrupted.
 
 While a subscription is paused, nothing is queued for it; only the last version before the pause is recorded. The cost
 of a pause does not depend on its length: at its end, one item stands for all versions that were withheld.
@@ -45,19 +46,28 @@ class Subscriptions:
         self._channels = channels
         self._outbox = outbox
 
-    async def subscribe(self, jid: str, cid: ChannelId, most: int | None = None) -> tuple[Subscription, bool]:
+    async def subscribe(
+        self, jid: str, cid: ChannelId, max_subscriptions: int | None = None
+    ) -> tuple[Subscription, bool]:
         """Subscribe a user to a channel or its successor, durably; return the subscription and whether it is new.
 
-        ``most`` is the user's maximum number of subscriptions, None for no maximum; a maximum that an admin has set
-        replaces it. Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
+        ``max_subscriptions`` is the user's maximum, None for no maximum; a maximum that an admin has set replaces it.
+        Raises :class:`LimitReached`, and :class:`NotSubscribed` if the channel does not exist.
         """
         uid = keys.user_id(jid)
         stamp, floor, channel = await asyncio.gather(
-            self._announce(uid), self._register_user(uid), self._channels.resolve(cid)
+            self._add_to_worklist(uid), self._register_user(uid), self._channels.resolve(cid)
         )
         cid, seen = (channel.id, channel.version) if channel else (cid, 0)
         script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
-        given = (jid, cid, seen, encode_timestamp(time.time()), floor, "" if most is None else most)
+        given = (
+            jid,
+            cid,
+            seen,
+            encode_timestamp(time.time()),
+            floor,
+            "" if max_subscriptions is None else max_subscriptions,
+        )
         new, *maximum = await self._redis.run_script("user_subscribe", script_keys, *given)
         if maximum:
             raise LimitReached("You've reached the maximum of {count} subscriptions.", count=maximum[0])
@@ -75,7 +85,7 @@ class Subscriptions:
         return await self._unsubscribe(keys.user_id(jid), cid)
 
     async def _unsubscribe(self, uid: UserId, cid: ChannelId) -> bool:
-        stamp = await self._announce(uid)
+        stamp = await self._add_to_worklist(uid)
         queued = (keys.outbox(uid), keys.in_flight(uid))
         chosen = (keys.preferences(uid), keys.last_sent_times(uid))
         script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), *queued, *chosen)
@@ -87,7 +97,7 @@ class Subscriptions:
         """End all subscriptions of a user."""
         for field in await self._redis.call("HKEYS", keys.user_index(uid)):
             await self._unsubscribe(uid, field.hex())
-        await self._replay(uid, await self._announce(uid))
+        await self._replay(uid, await self._add_to_worklist(uid))
 
     async def _register_user(self, uid: UserId) -> int:
         """Register a user; return the number that the ``seq`` (counter of changes) of a new user has to exceed.
@@ -118,7 +128,7 @@ class Subscriptions:
                 await self._index.remove(cid, some)
 
     async def _move(self, uid: UserId, cid: ChannelId, successor: ChannelId, joins_at: int) -> None:
-        stamp = await self._announce(uid)
+        stamp = await self._add_to_worklist(uid)
         script_keys = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.preferences(uid))
         await self._redis.run_script("user_move_subscription", script_keys, cid, successor, joins_at)
         await self._replay(uid, stamp)
@@ -138,7 +148,7 @@ class Subscriptions:
     async def numbers(self, pairs: Sequence[tuple[UserId, ChannelId]]) -> list[int | None]:
         """Return, for each pair in order, the number of the user's subscription to the channel.
 
-        The result is None if there is none.
+        The number is None if the user is not subscribed.
         """
         found = await self._redis.call_many([("HGET", keys.user_index(uid), _index_field(cid)) for uid, cid in pairs])
         return [
@@ -163,10 +173,10 @@ class Subscriptions:
             await asyncio.gather(*(self._replay(uid, stamp) for uid, stamp in some))
         return len(left)
 
-    async def _announce(self, uid: UserId) -> float:
-        """Record, before any other write, that a user may have intents (incomplete changes).
+    async def _add_to_worklist(self, uid: UserId) -> float:
+        """Add a user to the list of users who may have intents (incomplete changes), before any other write.
 
-        Return the timestamp of the record.
+        Return the timestamp of the addition.
         """
         stamp = unique_timestamp()
         await self._redis.call("ZADD", keys.USERS_WITH_INTENTS, stamp, uid)
@@ -226,10 +236,11 @@ def _decode_timestamp_s(text: bytes) -> float:
 
 
 class ResumeResult(msgspec.Struct, frozen=True):
-    """Result of resuming subscriptions: the number of withheld versions by channel.
+    """Result of resuming subscriptions.
 
-    ``missed_matches`` is the number of matches of saved searches during the pause. ``saved_searches_resumed`` states
-    whether the saved searches were paused before.
+    ``withheld`` has the number of versions that the pause withheld, by channel. ``missed_matches`` is the number of
+    matches of saved searches during the pause. ``saved_searches_resumed`` states whether the saved searches were paused
+    before.
     """
 
     withheld: dict[ChannelId, int]
