@@ -29,10 +29,10 @@ EXPERIMENTS_WITH_PAGE = ("clash", "corona", "discovery", "location", "partial-lo
 """Experiments with a report page."""
 
 BASES = (None, 2, 4, 16, 32, 256)
-"""Bases whose digits divide 160 bits; None for any size."""
+"""Bases b of polling set sizes N/bˡ whose digits divide an id's 160 bits; None for sizes of any number of nodes."""
 
 PROTOCOL_BASES = (None, 2, 4, 16)
-"""Bases of polling levels in production; None for any size."""
+"""Bases of polling levels in production; None for polling sets of any number of nodes."""
 
 app = typer.Typer(
     add_completion=False,
@@ -242,9 +242,9 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def progress(steps: int, *, hidden: bool) -> Iterator[Report]:
-    """Show a progress bar of ``steps`` steps, unless it is hidden.
+    """Show a progress bar of ``steps`` steps on standard error, unless ``hidden``.
 
-    Yield a function that completes one step and shows a description.
+    Yield a function that completes one step and shows its argument as the description.
     """
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True), disable=hidden) as bar:
@@ -270,7 +270,7 @@ def _run_experiment(
 
 
 def print_outcome(outcome: object, table: Callable[[], object], *, as_json: bool) -> None:
-    """Print results as one JSON object, or as the table that ``table`` returns."""
+    """Print ``outcome`` as one JSON object if ``as_json``, or else the table that ``table`` returns."""
     if as_json:
         typer.echo(msgspec.json.encode(outcome))
     else:

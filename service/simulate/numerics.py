@@ -16,7 +16,7 @@ WEEK_S = 7 * DAY_S
 
 
 def ranges(first: Ints | int, length: Ints) -> Ints:
-    """Return the concatenation of the ranges first, first + 1, … with ``length`` numbers each."""
+    """Return the ranges of consecutive numbers from ``first`` on, with ``length`` numbers each, as one array."""
     return np.repeat(first + length - np.cumsum(length), length) + np.arange(length.sum())
 
 

@@ -39,7 +39,7 @@ def without_garbage_collection() -> Iterator[None]:
     """Disable Python's garbage collection until the context ends.
 
     Runs create few reference cycles, and collections would take a fifth of the run's time. The collection at the end
-    ignores the objects that existed before.
+    skips the objects that existed at the beginning.
     """
     gc.disable()
     gc.freeze()
@@ -176,7 +176,7 @@ def compare(  # noqa: PLR0917 - a row of a table in a template
 
     ``figure`` names a figure or table of the paper and the compared quantity, ``paper`` is the paper's value as text,
     and ``values`` are Coronet's values of all seeds, with the format specification ``form``. Values from ``low`` to
-    ``high`` count as the paper's. ``why`` explains a difference; it is omitted if the values of all seeds are in the
+    ``high`` reproduce the paper's. ``why`` explains a difference; it is omitted if the values of all seeds are in the
     range.
     """
     inside = sum(low <= value <= high for value in values)
@@ -194,7 +194,7 @@ def compare(  # noqa: PLR0917 - a row of a table in a template
 
 
 def ratios(ones: Iterable[float], others: Iterable[float]) -> list[float]:
-    """Return, for each seed, the value in ``ones`` divided by that in ``others``, which is at least 1e-9."""
+    """Return, for each seed, the value in ``ones`` divided by that in ``others``; divisors below 1e-9 become 1e-9."""
     return [one / max(other, 1e-9) for one, other in zip(ones, others, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""A clock of simulated seconds, which calls functions when their time has come."""
+"""A clock of simulated seconds that calls functions at simulated times."""
 
 import heapq
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from itertools import count
 
 
 class VirtualClock:
-    """The simulated time, and the calls that are due at later times."""
+    """The simulated time, and a queue of function calls that are due at later times."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

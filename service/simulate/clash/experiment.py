@@ -1,8 +1,8 @@
 """One run of the experiment ``clash``: 1,000 servers, 100,000 sources and three workloads, compared with plain DHTs.
 
 Server tables and their transitions, the load policy, the steps of moves, the load formula, the map from keys to
-servers, and the depth search with its cache are production code. Loads are measured between two load checks, on the
-trees that apply then.
+servers, and the depth search with its cache are production code. Loads are measured between two load checks, with
+the key groups of that time.
 
 *Lookups* (§V.C): a client always uses the same entry server, which caches depths for all its clients, as a process of
 Coronet does for its users. A sample of entry servers is simulated with production's cache and search. Of the lookups of
@@ -109,7 +109,7 @@ UNCACHED_LOOKUPS = 50
 class LookupClients:
     """The lookups by the clients of a sample of entry servers.
 
-    An entry server performs the lookups of its clients, and caches the depths that it finds.
+    An entry server performs the lookups of its clients, and caches the depths of the key groups that it finds.
     """
 
     def __init__(self, servers: int, rng: np.random.Generator) -> None:
@@ -117,9 +117,10 @@ class LookupClients:
         self._known = [DepthCache() for _ in range(SAMPLED_ENTRY_SERVERS)]
 
     def count_probes(self, lookups: Ints, servers: SimulatedServers) -> tuple[float, float]:
-        """Return the mean number of probes per lookup, with and without a cache of depths.
+        """Return the mean number of probes per lookup with a cache of depths, and the mean number without one.
 
-        A probe asks one server whether a guessed depth is right. ``lookups`` has the number of lookups by key prefix.
+        A probe is a request to one server, which confirms or rejects the depth that a client assumes for a key's group.
+        ``lookups`` has the number of lookups by key prefix.
         """
         return self._count_cached(PrefixSums(lookups), servers), self._count_uncached(lookups, servers)
 
@@ -173,9 +174,9 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
     at_s: float
     loads: Loads
     busiest_look: float
-    """The maximum load of a server in one minute."""
+    """The maximum load of a server in one interval between checks for overload: a minute, as shipped 10 s."""
     coarsest_mean: float
-    """The mean load for the tree with the largest groups below 90 %, which has the minimum number of servers."""
+    """The mean load of the minimum number of servers: each has one key group, the largest with a load of up to 90 %."""
     depth_min: int
     depth_mean: float
     depth_max: int
@@ -186,8 +187,8 @@ class CheckMeasurements(msgspec.Struct, frozen=True):
     dht: tuple[Loads, ...]
 
 
-class MinuteMeasurements(msgspec.Struct, frozen=True):
-    """The measurements of one minute of simulated time.
+class IntervalMeasurements(msgspec.Struct, frozen=True):
+    """The measurements of one interval between checks for overload.
 
     ``loads`` has each server's load by keyspace, ``depths`` the depth of every leaf group, and ``messages`` the number
     of messages.
@@ -232,7 +233,7 @@ class WorkloadResults(LoadResults, frozen=True):
     workload: str
     mean_load_possible: float
     share_of_possible: float
-    """``mean_load`` divided by ``mean_load_possible``, the mean load of the coarsest possible tree."""
+    """``mean_load`` divided by ``mean_load_possible``, the mean load of the minimum number of servers."""
     max_load_in_a_minute: float
     overloaded_checks: int
     """Checks at which a server was above 90 %."""
@@ -248,7 +249,7 @@ class WorkloadResults(LoadResults, frozen=True):
 class ClashOutcome(msgspec.Struct, frozen=True):
     """The results of one run; the output of ``coronet simulate clash --json``.
 
-    ``chord_hops`` is the mean number of messages by which Chord routes a request among as many servers.
+    ``chord_hops`` is the mean number of messages by which Chord routes a request among the servers of ``setup``.
     """
 
     experiment: str
@@ -276,10 +277,10 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
     checks: list[CheckMeasurements] = []
     for workload in WORKLOADS:
         for _ in range(CHECKS):
-            intervals, minutes = [], []
+            intervals, measured = [], []
             for number in range(1, setup.intervals_per_check + 1):
                 intervals.append(sources.run(workload))
-                minutes.append(_measure_minute(servers, intervals[-1]))
+                measured.append(_measure_interval(servers, intervals[-1]))
                 is_last = number == setup.intervals_per_check
                 if is_last:
                     whole = combine_intervals(intervals)
@@ -293,7 +294,7 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
                     if is_last:
                         servers.merge_underloaded(whole)
                 sources.redirect(servers.moved)
-            checks.append(_measure_check(minutes, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
+            checks.append(_measure_check(measured, probes, dhts, whole, (len(checks) + 1) * CHECK_S))
             report(f"workload {workload}")
     results = [
         _summarise(workload, setup, checks[place * CHECKS + TRANSIENT : (place + 1) * CHECKS], hops)
@@ -302,36 +303,36 @@ def run(setup: ClashSetup, seed: int, report: Callable[[str], None]) -> ClashOut
     return ClashOutcome("clash", seed, setup, hops, tuple(results), servers.splits, servers.merges, tuple(checks))
 
 
-def _measure_minute(servers: SimulatedServers, interval: Interval) -> MinuteMeasurements:
+def _measure_interval(servers: SimulatedServers, interval: Interval) -> IntervalMeasurements:
     loads = {
         keyspace: sum(leaves.values()) / servers.limits.capacity for keyspace, leaves in servers.loads(interval).items()
     }
-    return MinuteMeasurements(loads, [group.depth for _, group in servers.leaf_groups()], servers.messages)
+    return IntervalMeasurements(loads, [group.depth for _, group in servers.leaf_groups()], servers.messages)
 
 
 def _measure_check(
-    minutes: Sequence[MinuteMeasurements],
+    measured: Sequence[IntervalMeasurements],
     probes: tuple[float, float],
     dhts: Sequence[FixedLengthDht],
     interval: Interval,
     at_s: float,
 ) -> CheckMeasurements:
-    used = {keyspace for minute in minutes for keyspace in minute.loads}
-    loads = np.array([mean(minute.loads.get(keyspace, 0.0) for minute in minutes) for keyspace in sorted(used)])
+    used = {keyspace for each in measured for keyspace in each.loads}
+    loads = np.array([mean(each.loads.get(keyspace, 0.0) for each in measured) for keyspace in sorted(used)])
     lookups = int(interval.lookups.sum())
     with_memory, without = probes
     return CheckMeasurements(
         at_s,
         used_loads(loads),
-        max(max(minute.loads.values()) for minute in minutes),
+        max(max(each.loads.values()) for each in measured),
         float(loads.sum()) / _min_group_count(interval, MAX_LOAD * dhts[0].capacity),
-        min(min(minute.depths) for minute in minutes),
-        mean(mean(minute.depths) for minute in minutes),
-        max(max(minute.depths) for minute in minutes),
+        min(min(each.depths) for each in measured),
+        mean(mean(each.depths) for each in measured),
+        max(max(each.depths) for each in measured),
         lookups,
         with_memory,
         without,
-        2 * with_memory * lookups + sum(minute.messages for minute in minutes),
+        2 * with_memory * lookups + sum(each.messages for each in measured),
         tuple(dht.loads(interval) for dht in dhts),
     )
 

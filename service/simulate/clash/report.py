@@ -23,7 +23,7 @@ SETUPS = {
     "Chord's map": ClashSetup(map=MapKind.CHORD),
     "as shipped": ClashSetup(servers=Keyspaces().count, as_shipped=True),
 }
-"""The setups by their names on the page. Targets are about the first four."""
+"""The setups by their names on the page. The page has targets for the first four."""
 JOBS = [Job(name, run, (setup, seed)) for name, setup in SETUPS.items() for seed in SEEDS]
 
 OutcomesByName = dict[str, list[ClashOutcome]]

@@ -178,7 +178,7 @@ class TrafficSources:
         return Interval(packets / interval_s, lookups, _count_by_prefix(self._queries), whole / interval_s)
 
     def redirect(self, groups: Sequence[KeyGroup]) -> None:
-        """Make the sources whose key is in one of these moved key groups repeat their lookup in the next interval."""
+        """Let the sources whose keys are in ``groups``, which have moved, repeat their lookups in the next interval."""
         moved = [self.keys[(self.keys >= group.key) & (self.keys <= group.last)] for group in groups]
         self._new = np.concatenate([self._new, *moved])
 
@@ -216,7 +216,7 @@ class MeasuredRates:
         self._current, self._long_term = np.zeros(1 << PREFIX_BITS), np.zeros(1 << PREFIX_BITS)
 
     def measure(self, interval: Interval) -> tuple[Interval, Interval]:
-        """Add the measurement of one interval, and return ``interval`` with the rates for splits and for merges.
+        """Add the rates of ``interval``, and return two copies of it: with the rates for splits, and for merges.
 
         As in the product, splits use the current rates, and merges the greater of the current and the long-term rate.
         """
@@ -328,7 +328,7 @@ class SimulatedServers:
         )
 
     def merge_underloaded(self, interval: Interval) -> None:
-        """Merge key groups that have little load in ``interval``."""
+        """Merge sibling key groups until no pair's load in ``interval`` is low enough for a merge."""
         self.messages += sum(len(sibling_pairs(table, self.tables, {})) for table in self.tables)
         self._repeat_until_stable(interval, self._merge_due)
 

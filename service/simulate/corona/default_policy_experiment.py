@@ -41,8 +41,7 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
     mean notification delay is that of the uniform schedule. ``equal_delay_notification_delay_s`` is the delay that the
     second run measured.
 
-    ``share_at_one_bound`` is the share of channels at the constraint at which most channels are, of all constraints
-    that bind.
+    ``share_at_one_bound`` is the share of channels that are limited by the most frequent constraint.
     """
 
     uniform_notification_delay_s: float
@@ -52,9 +51,10 @@ class ShippedOutcome(CoronaOutcome, frozen=True):
 
 
 def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> ShippedOutcome:
-    """Run the simulation with the default policy and with less demand; ``report`` is called after each step.
+    """Run the simulation with the default policy, and with the demand factor of the uniform schedule's delay.
 
-    ``setup`` has the workload and the fleet; its goal, τ and waits are replaced.
+    ``setup`` has the workload and the fleet; its goal, τ and waits are replaced by those of the policy. ``report`` is
+    called after each step.
     """
     channels = draw_channels(setup, np.random.default_rng(seed))
     shipped = experiment.run(setup_with_policy(setup, DEFAULT_POLICY), seed, report)
@@ -71,7 +71,7 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Shipped
 
 
 def with_uniform_delay(channels: SimulatedChannels, nodes: int, polls_per_tau: float) -> FleetPolicy:
-    """Return the default policy with the demand factor at which it is as fast as the uniform schedule.
+    """Return the default policy with the demand factor at which its mean delay is that of the uniform schedule.
 
     The uniform schedule polls each channel ``polls_per_tau`` times per τ. The delays are means per notification by the
     formula D = τ/(2n), with the limits of a ring of ``nodes`` nodes.
@@ -95,7 +95,7 @@ def _with_demand_factor(demand_factor: float) -> FleetPolicy:
 
 
 def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
-    """Return the fleet's scale if all nodes together have these channels."""
+    """Return the scale c, the factor for all polling set sizes, in a fleet with the channels in ``table``."""
     fleet = msgspec.structs.replace(node_optimizer.own_aggregate(policy, nodes, table), nodes=nodes)
     return node_optimizer.solve_scale(policy, nodes, fleet) or 0.0
 
@@ -103,7 +103,7 @@ def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
 def uniform_notification_delay_s(
     channels: SimulatedChannels, setup: CoronaSetup, polls_per_tau: float, seed: int
 ) -> float:
-    """Return the mean notification delay if every channel is polled ``polls_per_tau`` times per τ, at its own phase."""
+    """Return the mean notification delay if each channel is polled ``polls_per_tau`` times per τ, at a random phase."""
     rng = np.random.default_rng(seed)
     gap_s = setup.poll_interval_s / polls_per_tau
     phases_s = rng.random(setup.channels) * gap_s
@@ -116,7 +116,7 @@ def uniform_notification_delay_s(
 
 
 def share_at_one_bound(policy: FleetPolicy, nodes: int, channels: SimulatedChannels) -> float:
-    """Return the share of the channels at the constraint at which most of them are; 0 if none binds any channel."""
+    """Return the share of channels that are limited by the most frequent constraint; 0 if no channel is limited."""
     table = channels.factors()
     counts = Counter(binding_constraints(policy, nodes, table, _scale(policy, nodes, table)))
     del counts[BindingConstraint.NONE]

@@ -24,10 +24,10 @@ from service.simulate.numerics import Floats, Ints
 from service.simulate.schedulers.polls import weighted_quantile
 
 NextPollTimes = Callable[[Ints, Floats], Floats]
-"""Maps channels and times to the time of each channel's first poll after its time."""
+"""A function of channels and as many times; returns the time of each channel's first poll after the given time."""
 
 UPDATES_PER_ROUND = 4
-"""Drawn per channel and round for the mean detection delay."""
+"""Number of updates that are drawn per channel and round for the mean detection delay."""
 CONVERGED = 0.03
 """Relative deviation below which load and delay have converged."""
 LEGACY_SUBSCRIPTIONS = 1_000_000
@@ -123,8 +123,8 @@ def converged_after_rounds(setup: CoronaSetup, windows: Sequence[Window], load: 
 
 
 STEPS = 3
-ONE_OF = 16
-"""One of so many channels, in order of popularity, is sampled if polls must be enumerated."""
+SAMPLING_STEP = 16
+"""Every 16th channel in order of popularity is sampled if polls must be enumerated."""
 PROFILED = 400
 """Number of channels in a run's profile, for the plots."""
 
@@ -167,8 +167,9 @@ class DetectionResults(msgspec.Struct, frozen=True):
 class CoronaOutcome(DetectionResults, frozen=True):
     """The results of one run.
 
-    ``detection_of_poisson_updates_s`` estimates ``mean_detection_s`` from updates at each channel's own rate, of which
-    rarely updated channels have few.
+    ``max_overshoot`` is the maximum by which a window's load exceeds the budget, relative to the budget. ``orphans`` is
+    the number of channels that only their owners can poll. ``detection_of_poisson_updates_s`` estimates
+    ``mean_detection_s`` from updates at each channel's own rate, of which rarely updated channels have few.
     """
 
     legacy_detection_s: float
@@ -200,7 +201,7 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> CoronaO
     report("updates detected")
     legacy_s = legacy_detection_s(channels, setup, rng)
     begin_s, end_s = setup.end_s / 2, setup.end_s
-    busiest, sizes = polls.busiest_node(fleet, begin_s, end_s), fleet.owners.requested
+    busiest, sizes = polls.max_over_mean(fleet, begin_s, end_s), fleet.owners.requested
     found = measure("corona", seed, setup, channels, polls, even=even, own=own, busiest=busiest, sizes=sizes)
     budget = found.polls_per_channel_per_tau if setup.goal is Goal.FAST else fleet.owners.budget()
     settled = own.between(begin_s, end_s)
@@ -232,7 +233,8 @@ def measure(
     """Return the results of a run with these ``polls``.
 
     ``even`` has equally many updates of each channel, and ``own`` updates at each channel's own rate. ``busiest`` is
-    the number of polls by the node with the most polls, divided by the mean; ``sizes`` has n of every channel.
+    the number of polls by the node with the most polls, divided by the mean. ``sizes`` has the number of polling nodes
+    n of every channel.
     """
     subscribers = channels.subscribers.astype(np.float64)
     begin_s, end_s, tau_s = setup.end_s / 2, setup.end_s, setup.poll_interval_s
@@ -262,9 +264,9 @@ def measure(
 
 def sampled_channels(channels: SimulatedChannels, setup: CoronaSetup) -> Ints:
     """Return the numbers of the channels to measure: all, or in a run with faults every sixteenth by popularity."""
-    if not setup.has_faults or setup.channels < ONE_OF * PROFILED:
+    if not setup.has_faults or setup.channels < SAMPLING_STEP * PROFILED:
         return np.arange(setup.channels)
-    return np.sort(np.argsort(-channels.subscribers, kind="stable")[ONE_OF // 2 :: ONE_OF])
+    return np.sort(np.argsort(-channels.subscribers, kind="stable")[SAMPLING_STEP // 2 :: SAMPLING_STEP])
 
 
 def _profile(fleet: SimulatedFleet, numbers: Ints, waits_s: Floats) -> tuple[ChannelProfile, ...]:

@@ -2,7 +2,8 @@
 
 Every node does its maintenance at its own phase: it aggregates tradeoff clusters with its contacts
 (``service.corona.aggregation``), computes the scale of all sizes from what it knows, and determines the polling
-schedules of the channels that it owns. At the start, only owners poll (n = 1), and nodes know nothing of each other.
+schedules of the channels that it owns. At the start, only owners poll (n = 1), and no aggregates have been
+exchanged.
 
 A node's death is noticed when its lease ends. As after every change of the ring, owners then assign polling sets anew.
 The new owner of a channel makes a new schedule, with the size n that it computes itself.
@@ -65,7 +66,7 @@ MIN_SIZE = 1e-3
 class OwnerDecisions:
     """The decisions of all owners of a fleet: how many nodes poll each channel.
 
-    Nodes with equal knowledge share cached solutions of the optimisation problem.
+    Nodes that have received equal aggregates share cached solutions of the optimisation problem.
     """
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels) -> None:
@@ -93,7 +94,7 @@ class OwnerDecisions:
         self._orphaned = np.zeros(0, dtype=bool)
 
     def aggregation(self, node: NodeId, silence_s: float) -> Aggregation:
-        """Return a new aggregation state of ``node``, which forgets contacts after ``silence_s`` without a message."""
+        """Return a new aggregation state of ``node``, which drops contacts after ``silence_s`` without a message."""
         base = BASE if self._setup.base is None else self._setup.base
         return Aggregation(node, silence_s, base=base, join=self._join, validate=self._validate)
 
@@ -152,7 +153,7 @@ class OwnerDecisions:
     def sizes(self, owned: Ints, fleet: Aggregate) -> Floats:
         """Return n, the number of nodes that poll, for each of an owner's channels; their numbers are ``owned``.
 
-        ``fleet`` is the aggregate of the whole fleet as far as the owner knows it.
+        ``fleet`` is the aggregate of the whole fleet, as far as the owner has received it.
         """
         problem = self._of(owned)
         if self._setup.base is None:
@@ -188,7 +189,7 @@ class OwnerDecisions:
         solution = levels_for_budget(clusters, options, max(0.0, fleet.demand) * (1 - BUDGET_MARGIN))
         if self._setup.goal is Goal.FAST:
             fast = levels_for_delay(clusters, options, self._setup.target_delay_s, self._setup.poll_interval_s)
-            # While an owner knows few nodes with many orphans, Fast would have all nodes poll the other channels.
+            # If an owner has aggregates of few nodes with many orphans, Fast would let all nodes poll other channels.
             if fleet.nodes == self._nodes or load(clusters, fast.sizes) < load(clusters, solution.sizes):
                 solution = fast
         return clusters, solution
@@ -211,7 +212,7 @@ class OwnerDecisions:
 
 
 TICKS_PER_MAINTENANCE = 4
-"""The same as in workers."""
+"""Number of timer ticks per maintenance interval, as in workers."""
 LEASE_S = 6.0
 """Lifetime of a dead node's lease: the default of the setting ``lease_ttl_s``."""
 NO_OWNER = -1
@@ -302,7 +303,7 @@ class SimulatedFleet(VirtualClock):
         for send in sends:
             delay_s = self._network.delay_s()
             if not self.setup.has_faults and isinstance(send.message, SummaryConfirmation):
-                # Without faults, its time of arrival has no effect: the receiver has the aggregate that it confirms.
+                # Without faults, the delay of a confirmation has no effect: the receiver has the confirmed aggregate.
                 self._nodes[send.node].on_message(sender, send.message, self.now_s)
             elif delay_s is not None:
                 self.after(delay_s, partial(self._deliver, sender, send))
@@ -337,7 +338,7 @@ class SimulatedFleet(VirtualClock):
         self._install_ring((*self.trie.nodes, next_node_id(self.setup.ids, list(self.trie.nodes), self._rng)))
 
     def _install_ring(self, nodes: Sequence[NodeId]) -> None:
-        """Give all nodes the ring of these ``nodes``, and transfer channels to their new owners."""
+        """Replace the ring of all nodes by a ring of ``nodes``, and transfer channels to their new owners."""
         self._view = RingView(self._view.version + 1, tuple(NodeInfo(node, 1, node[:8], 0.0) for node in sorted(nodes)))
         self.tries.append(NodeTrie(nodes))
         self.owners.on_ring_changed(self.trie)

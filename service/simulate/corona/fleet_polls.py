@@ -62,7 +62,7 @@ class ScheduledPolls:
         channel, rank = np.repeat(self.numbers, sizes), ranges(0, sizes)
         return np.asarray(np.bincount(trie.nodes_at_rank(points[channel], rank), polls, len(trie.nodes)), np.float64)
 
-    def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
+    def max_over_mean(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
         """Return the number of polls by the node with the most polls, divided by the mean over all nodes of ``fleet``.
 
         Polls are counted after ``begin_s`` until ``end_s``.
@@ -180,7 +180,7 @@ class EnumeratedPolls:
         """Sort the polls.
 
         ``channel``, ``at_s`` and ``node`` have the number of each poll's channel, its time, and the number of the node
-        that makes it. All polls until ``horizon_s`` are known.
+        that makes it. They include all polls until ``horizon_s``.
         """
         self.numbers = numbers
         self._place_of = np.full(int(numbers.max()) + 1, -1)
@@ -205,7 +205,7 @@ class EnumeratedPolls:
         """Return the mean number of polls per channel after ``begin_s`` until ``end_s``."""
         return float(((self._at_s > begin_s) & (self._at_s <= end_s)).sum() / len(self.numbers))
 
-    def busiest_of(self, nodes: int, begin_s: float, end_s: float) -> float:
+    def max_over_mean_of(self, nodes: int, begin_s: float, end_s: float) -> float:
         """Return the number of polls by the node with the most polls, divided by the mean over ``nodes`` nodes.
 
         Polls are counted after ``begin_s`` until ``end_s``.
@@ -242,17 +242,18 @@ class FaultyPolls(EnumeratedPolls):
         channel, at_s, node = (np.concatenate(part) for part in zip(*parts, strict=True))
         super().__init__(numbers, channel, at_s, node, self._until_s)
 
-    def busiest_node(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
-        """Return the number of polls by the node with the most polls, relative to the mean.
+    def max_over_mean(self, fleet: SimulatedFleet, begin_s: float, end_s: float) -> float:
+        """Return the number of polls by the node with the most polls, divided by the mean.
 
-        The mean is over as many nodes as at the start. Polls are counted after ``begin_s`` until ``end_s``.
+        The mean is over the initial number of nodes. Polls are counted after ``begin_s`` until ``end_s``.
         """
-        return self.busiest_of(fleet.setup.nodes, begin_s, end_s)
+        return self.max_over_mean_of(fleet.setup.nodes, begin_s, end_s)
 
     def _polls_of_rows(self, rows: Ints) -> tuple[Ints, Floats, Ints]:
         """Return the polls while the schedules in ``rows`` of the timetable apply, as arrays (channel, time, node).
 
-        The polls after those by the schedules are by nodes that missed a schedule and continue the previous one.
+        The polls by the schedules come first, then the polls by nodes that missed a schedule and continue the previous
+        one.
         """
         table = self._table
         after = rows[table.rows[table.channel[rows]] < rows]
@@ -281,7 +282,7 @@ class FaultyPolls(EnumeratedPolls):
         return found
 
     def _received(self, row: Ints, node: Ints) -> Bools:
-        """Return whether each ``node`` received the assignment in each ``row``.
+        """Return whether each ``node`` received the assignment in the corresponding ``row`` of the timetable.
 
         Equal arguments give the same result.
         """

@@ -7,7 +7,7 @@ in the fields ``vectorised_…``. With a base, the vectorised run solves for the
 product rounds any sizes to the wedges that exist; their results differ by a few percent at most.
 
 A poll that finds nothing changes nothing. Therefore polls are events only while a channel has an entry that a node does
-not know; all other polls follow from the schedules that nodes have been assigned, and when.
+not know; all other polls are computed from the polling schedules that nodes were assigned.
 """
 
 from array import array
@@ -38,7 +38,7 @@ from service.simulate.numerics import HOUR_S, Floats, Ints, ranges
 STEPS = 3 + experiment.STEPS
 _UNLIMITED = 1e9
 _KNOWN_UPDATES = 1e6
-"""Number of updates on which a given update interval counts as based, so that a few more do not change it."""
+"""Number of updates assumed to underlie a given update interval, so that a few more hardly change it."""
 
 
 class ProtocolOutcome(DetectionResults, frozen=True):
@@ -76,7 +76,7 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Protoco
     at_s = np.array(fleet.published_s)
     own = experiment.DetectedUpdates(fleet.published, at_s, polls.next_s(fleet.published, at_s) - at_s)
     report("updates detected")
-    busiest = polls.busiest_of(setup.nodes, setup.end_s / 2, setup.end_s)
+    busiest = polls.max_over_mean_of(setup.nodes, setup.end_s / 2, setup.end_s)
     found = experiment.measure(
         "corona --protocol", seed, setup, channels, polls, even=even, own=own, busiest=busiest, sizes=fleet.sizes()
     )
@@ -101,7 +101,7 @@ def run(setup: CoronaSetup, seed: int, report: Callable[[str], None]) -> Protoco
 
 
 class MeasuredFleet(ProtocolFleet):
-    """A fleet of protocols with the workload of a run, which records what each node is assigned, and when."""
+    """A fleet of protocols with the workload of a run, which records every assigned polling schedule and its time."""
 
     def __init__(self, setup: CoronaSetup, channels: SimulatedChannels, rng: np.random.Generator) -> None:
         self.setup, self.simulated_channels, self._rng = setup, channels, rng
@@ -171,12 +171,12 @@ class MeasuredFleet(ProtocolFleet):
         return found
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:
-        """Return whether the channel has an entry that its current version lacks or this node does not know."""
+        """Return whether ``channel`` has an entry that its current version or the version known to ``node`` lacks."""
         stored = self.channels[channel]
         return stored.published > stored.versions[node.known.get(channel, -1)]
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Record the polls that this node makes from now on."""
+        """Record that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if that is None."""
         number, node_number = self._number[channel], self._node_numbers[node]
         before = self._rows.pop((number, node_number), None)
         if before is not None:
@@ -192,7 +192,7 @@ class MeasuredFleet(ProtocolFleet):
         self._ends.append(np.inf)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Store a candidate; note the time at which each of its entries has got a version."""
+        """Store a candidate, record the time for each entry that is stored first, and return the store's answer."""
         stored = self.channels[effect.candidate.channel]
         before = stored.versions[-1]
         answer = super().publish(effect)

@@ -20,7 +20,7 @@ from service.simulate.corona.fleet import SimulatedNetwork
 from service.simulate.virtual_clock import VirtualClock
 
 TICKS_PER_MAINTENANCE = 4
-"""The same as in workers."""
+"""Number of timer ticks per maintenance interval, as in workers."""
 
 
 class FleetNetwork(Protocol):
@@ -33,21 +33,21 @@ class FleetNetwork(Protocol):
         """
 
     def reaches_store(self, node: NodeId, now_s: float) -> bool:
-        """Return whether a request of ``node`` reaches the store, or the store's answer the node."""
+        """Return whether a message between ``node`` and the store arrives: a request of the node, or an answer."""
 
     def delay_s(self, now_s: float) -> float:
         """Return the delay of a request to the store, of its answer, or of the notice of a new ring."""
 
 
 class LossyNetwork:
-    """The vectorised run's network: random delays, lost messages, and a store that always answers, as by TCP."""
+    """A network with random delays and lost messages, and a store that receives and answers every request."""
 
     def __init__(self, messages: SimulatedNetwork, store: SimulatedNetwork) -> None:
-        """Create a network with these delays and losses of messages, and these delays of requests to the store."""
+        """Take delays and losses of messages from ``messages``, and delays of requests and answers from ``store``."""
         self._messages, self._store = messages, store
 
     def message_delays_s(self, sender: NodeId, receiver: NodeId, now_s: float) -> Sequence[float]:  # noqa: ARG002 - the same for all
-        """Return the delay of a message in seconds; nothing if it is lost."""
+        """Return the delay of the only copy of a message in seconds; an empty result if the message is lost."""
         delay_s = self._messages.delay_s()
         return () if delay_s is None else (delay_s,)
 
@@ -56,7 +56,7 @@ class LossyNetwork:
         return True
 
     def delay_s(self, now_s: float) -> float:  # noqa: ARG002 - the same at all times
-        """Return the delay of a request to the store in seconds."""
+        """Return the delay in seconds of a request to the store, of its answer, or of the notice of a new ring."""
         return self._store.delay_s() or 0.0
 
 
@@ -64,8 +64,9 @@ class LossyNetwork:
 class StoredChannel:
     """The state of one channel in the store and at its publisher. Contents are increasing numbers.
 
-    ``versions`` has the content of each version. ``private`` channels are exempt from the limit on polls of public
-    ones. ``site`` is the site whose request budget the channel shares; empty if there is none.
+    ``published`` is the content at the publisher, and ``versions`` has the content of each stored version. ``private``
+    channels are exempt from the limit on polls of public ones. ``site`` is the site whose request budget the channel
+    shares; empty if there is none.
     """
 
     subscribers: int
@@ -115,7 +116,7 @@ class ProtocolNode:
             self._take_ownership([effect.channel for effect in effects if isinstance(effect, events.TakeOwnership)])
 
     def tick(self) -> None:
-        """Send the periodic timer event to the protocol, now and from now on."""
+        """Pass the timer event to the protocol now, and repeat this periodically."""
         if self.alive:
             self.handle(events.Tick())
             self.fleet.after(self.fleet.tick_s, self.tick)
@@ -169,7 +170,7 @@ class ProtocolNode:
             self.fleet.request(self, lambda: [request()], partial(self._under_way.discard, what))
 
     def _take_ownership(self, channels: Sequence[ChannelId]) -> None:
-        """Take ownership of channels by one request to the store, as workers do, except of those under way."""
+        """Take ownership of ``channels`` by one request to the store, as workers do; skip those already requested."""
         self.owned.update(channels)
         wanted = [channel for channel in channels if channel not in self._under_way]
         if wanted:
@@ -226,8 +227,8 @@ class ProtocolFleet(VirtualClock):
     ) -> None:
         """Start without nodes.
 
-        ``prompt_s`` is the time in which a node reads a channel's version, and ``fleet_ahead_s`` the offset of the
-        fleet's clock from the nodes' clocks.
+        ``tick_s`` is the time between a node's timer events, and ``prompt_s`` the time that a node takes to read a
+        channel's version. The fleet's clock is ``fleet_ahead_s`` ahead of the nodes' clocks.
         """
         super().__init__()
         self.channels, self.policy, self.network = channels, policy, network
@@ -257,20 +258,20 @@ class ProtocolFleet(VirtualClock):
         return [node for node in self.nodes.values() if node.alive]
 
     def simulates_polls_of(self, channel: ChannelId, node: ProtocolNode) -> bool:  # noqa: ARG002 - for subclasses
-        """Return whether the next poll of the channel by this node is an event of its own; all polls are, by default.
+        """Return whether the next poll of ``channel`` by ``node`` is simulated as an event; by default all polls are.
 
-        A poll that finds nothing changes nothing, so a simulation may leave it out and count it by the schedule.
+        A poll that finds nothing changes nothing, so a subclass may omit it and count it by the schedule instead.
         """
         return True
 
     def on_poll(self, channel: ChannelId, node: ProtocolNode) -> None:
-        """Note a poll of the channel by this node."""
+        """Handle a poll of ``channel`` by ``node``; here do nothing."""
 
     def on_instruction(self, node: ProtocolNode, channel: ChannelId, instruction: events.StartPolling | None) -> None:
-        """Note that this node polls the channel by another schedule from now on, or no longer if that is None."""
+        """Handle that ``node`` polls ``channel`` by ``instruction`` from now on, or stops if None; here do nothing."""
 
     def add_nodes(self, nodes: Iterable[tuple[NodeId, float]]) -> None:
-        """Add nodes to the ring at once; each comes with the time in seconds until its first tick."""
+        """Add nodes, as pairs (id, seconds until the first timer event), by one change of the ring."""
         infos = []
         for node_id, first_tick_s in nodes:
             node = self.nodes[node_id] = ProtocolNode(self, node_id, self.policy)
@@ -286,7 +287,7 @@ class ProtocolFleet(VirtualClock):
         self.after(lease_s, partial(self.change_ring, (), [node.node_id]))
 
     def send(self, sender: NodeId, receiver: NodeId, message: messages.Message) -> None:
-        """Send an encoded message to a node, as the network permits."""
+        """Encode ``message``, and deliver the copies that the network does not lose after their delays."""
         raw = messages.encode(sender, message)
         self.messages_sent += 1
         self.bytes_sent += len(raw)
@@ -296,9 +297,9 @@ class ProtocolFleet(VirtualClock):
     def request(
         self, node: ProtocolNode, request: Callable[[], Sequence[events.Event]], done: Callable[[], None] = lambda: None
     ) -> None:
-        """Have the store carry out a node's request and answer it with events; either may get lost.
+        """Call ``request`` when a request of ``node`` reaches the store; deliver its result, events, to the node.
 
-        ``done`` is called when the answer arrives, or would have arrived.
+        Either may get lost. ``done`` is called when the answer arrives, or would have arrived.
         """
         is_received, is_answered = (self.network.reaches_store(node.node_id, self.now_s) for _ in range(2))
 
@@ -351,7 +352,7 @@ class ProtocolFleet(VirtualClock):
             self.announce_ring(node)
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Have a node read the present ring, as soon as the network permits; called for each change of the ring."""
+        """Pass the present ring to ``node`` after the network's delay; called for each change of the ring."""
         self.after(self.network.delay_s(self.now_s), partial(self.show_ring, node))
 
     def show_ring(self, node: ProtocolNode) -> None:
@@ -359,7 +360,7 @@ class ProtocolFleet(VirtualClock):
         node.handle(events.RingChanged(self.view))
 
     def list_owned(self, node: ProtocolNode, requested_s: float) -> events.Event:
-        """Return the answer to ``ListOwnedChannels``: the channels of the node's prefixes on the ring it knows."""
+        """Return the answer to ``ListOwnedChannels``: the channels of the prefixes that ``node`` owns on its view."""
         listed = (
             events.ListedChannel(channel, self.channels[channel].subscribers)
             for prefix in owned_prefixes(node.view, node.node_id)

@@ -37,7 +37,7 @@ _AGAINST_PAPER = {
     "paper mode, lite, random phases": replace(PAPER, phases=PollPhases.RANDOM),
     "paper mode, fast, random phases": replace(PAPER, phases=PollPhases.RANDOM, goal=Goal.FAST),
 }
-"""Setups that run with all seeds."""
+"""Setups that run with all seeds, by the names of their jobs."""
 _ONCE = {
     "Coronet, lite, random phases": replace(CORONET, phases=PollPhases.RANDOM),
     "Coronet, lite, random ids": replace(CORONET, ids=IdAssignment.RANDOM),
@@ -97,7 +97,7 @@ def page(found: OutcomesByName) -> str:
 def share_above_limit(outcome: CoronaOutcome) -> float:
     """Return the share of channels that a run polls more often than the product by default polls a public channel.
 
-    It is that of the channels in the run's profile, which are evenly spaced by popularity.
+    Only the channels in the run's profile are counted, which are evenly spaced by popularity.
     """
     per_hour = SECONDS_PER_HOUR / outcome.setup.poll_interval_s
     return mean(

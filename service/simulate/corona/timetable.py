@@ -174,8 +174,8 @@ class OwnerSchedules(TimetableBuilder):
         for number, size in zip(numbers.tolist(), sizes[numbers].tolist(), strict=True):
             if (schedule := self._present.get(number)) is not None:
                 members = polling_set_size(size, nodes)
-                changed_rota = revised_schedule(schedule, size, members, self._setup.poll_interval_s, now_s)
-                self._replace(number, changed_rota, ring, now_s)
+                revised = revised_schedule(schedule, size, members, self._setup.poll_interval_s, now_s)
+                self._replace(number, revised, ring, now_s)
         self._size[numbers] = sizes[numbers]
 
     def _replace(self, number: int, schedule: PollingSchedule, ring: int, now_s: float) -> None:

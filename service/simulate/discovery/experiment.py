@@ -142,9 +142,9 @@ class DiscoveryOutcome(msgspec.Struct, frozen=True):
     """Every 0.5 s: the rates observed by the nodes of partitions 1, 16 and 32 of a popular pair."""
     fig_14_to_16: tuple[MixedLoadResult, ...]
     home: RegistrationPoint
-    """With the product's choice of partitions, and no refusals because a matrix grows."""
+    """With the product's choice of partitions, and without refusals by growing matrices."""
     two_choices: RegistrationPoint
-    """With the less loaded of two partitions, and no refusals because a matrix grows."""
+    """With the less loaded of two partitions, and without refusals by growing matrices."""
     limited: QueryPoint
     """Queries for a limited number of names, optimised, at the highest rate of Figure 11."""
 
@@ -325,6 +325,6 @@ def _sample_rates(names: Ints, rng: np.random.Generator) -> tuple[tuple[float, f
     for place, end_s in enumerate(_slices(matrices, 0.0, 15.0, SLICE_S), start=1):
         sent.process_until(end_s, grow=True)
         if place % 10 == 0:
-            rates = sent.observed_s(0, partitions, end_s) * (partitions < matrices.partitions[0])
+            rates = sent.observed_rates_per_s(0, partitions, end_s) * (partitions < matrices.partitions[0])
             sampled.append((float(rates[0]), float(rates[1]), float(rates[2])))
     return tuple(sampled)

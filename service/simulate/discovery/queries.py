@@ -34,11 +34,11 @@ class PartitionChoice(StrEnum):
     """How a name's partition of a matrix is chosen, and whether registrations are refused while the matrix grows."""
 
     PAPER = "paper"
-    """A random partition; refused while the matrix grows."""
+    """A random partition; registrations are refused while the matrix grows."""
     HOME = "home partition"
-    """The product's: the home partition of the name's digest; refused only because of load."""
+    """As in the product, the home partition of the name's digest; registrations are refused only because of load."""
     TWO_CHOICES = "two choices"
-    """The less loaded of two partitions; refused only because of load. The product's clients do not know the loads."""
+    """The less loaded of two partitions; refusals only because of load. The product's clients do not know loads."""
 
 
 class Registrations:
@@ -74,7 +74,7 @@ class Registrations:
         """The simulated time of the first message."""
         return float(self._chosen_s.min())
 
-    def observed_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
+    def observed_rates_per_s(self, pair: int, partitions: Ints, now_s: float) -> Floats:
         """Return the messages per second that nodes observe at ``now_s``, for these partitions of a pair's matrix."""
         node = node_of(np.full_like(partitions, pair), partitions, np.zeros_like(partitions), self._matrices.salt)
         return self.windows.current_rates_per_s(node, np.full(len(partitions), now_s))
@@ -157,7 +157,7 @@ def _home_partitions(draws: Ints, sizes: Ints) -> Ints:
 
 
 def _digests(names: Ints) -> Ints:
-    """Return a pseudorandom number of 31 bits for each number of a name, always the same one."""
+    """Return a digest of 31 bits for each name; ``names`` are numbers of names, and equal ones have equal digests."""
     with np.errstate(over="ignore"):
         mixed = (names.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ mixed >> np.uint64(31)) * np.uint64(0x94D049BB133111EB)
@@ -165,7 +165,7 @@ def _digests(names: Ints) -> Ints:
 
 
 class TimedEvents:
-    """Events in order of time, which the caller processes in intervals."""
+    """A queue of events in order of time, from which the caller takes the events of one interval after another."""
 
     def __init__(self, at_s: Floats) -> None:
         self._order = np.argsort(at_s)

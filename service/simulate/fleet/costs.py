@@ -1,6 +1,6 @@
-"""What a worker costs besides the messages that the simulation counts: commands to Redis, and memory.
+"""Costs of a worker besides the messages that the simulation counts: commands to Redis, and memory.
 
-The figures are of one run of each task, counted on a real Redis; a test compares them with a worker's commands.
+Each figure is of one run of a task, counted on a real Redis; a test compares the figures with a worker's commands.
 """
 
 from typing import NamedTuple
@@ -20,30 +20,30 @@ RING_CHANGE = RedisCost(1, 165)
 TICK = RedisCost(1, 130)
 """A node trims its inbox, four times per maintenance interval."""
 MAINTENANCE = RedisCost(8, 800)
-"""A node reads the policy, changes of the registry, and what has changed in the names of its lookup directories."""
+"""A node reads the policy, changes of the registry, and changes of the names in its lookup directories."""
 MATRIX_UPKEEP = RedisCost(8, 500)
 """A node reads the sizes and the reported loads of the matrices of both directories, every ``MATRIX_UPKEEP_S``."""
 MATRIX_UPKEEP_S = 3.0
 KEYSPACE = RedisCost(1.1, 60)
-"""The load of one of the keyspaces is measured, once per maintenance interval."""
+"""The load of one keyspace is measured, once per maintenance interval."""
 KEYSPACES = 256
 INBOX_READ = RedisCost(1, 130)
 """A node waits for messages in its inbox for ``INBOX_WAIT_S``."""
 INBOX_WAIT_S = 5.0
 INBOX_MESSAGE = RedisCost(3, 420)
-"""A message passes an inbox, without its own bytes: it is appended, its inbox's life extended, and it is read."""
+"""A message, without its own bytes, is appended to an inbox, the inbox's expiry extended, and the message read."""
 INBOX_COPIES = 2
-"""How often the bytes of a message pass between nodes and Redis if it is sent by inbox."""
+"""The number of times that the bytes of a message in an inbox pass between nodes and Redis."""
 INBOX_HEAD_BYTES = 210
-"""The bytes around a message that a node sends to an inbox."""
+"""The bytes that are added to a message in an inbox."""
 PEER_REQUEST_BYTES = 650
 """The head of a request from worker to worker, and its response."""
 PEER_MESSAGE_BYTES = 46
-"""The bytes around a message in such a request."""
+"""The bytes that are added to each message in a request from worker to worker."""
 OWNERSHIP = RedisCost(5, 890)
 """A node takes the ownership of a channel and loads its state."""
 VERSION = RedisCost(14, 3_700)
-"""The owner stores a version with one entry. What follows, its fan-out and search index, is not the control plane's."""
+"""The owner stores a version with one entry. Its fan-out and search index are not part of the control plane."""
 LISTED_CHANNEL = RedisCost(3, 400)
 """The full listing, every half hour, of one channel."""
 FULL_LISTING_INTERVAL_S = 1_800.0
@@ -52,6 +52,6 @@ REFRESHED_NAME = RedisCost(71, 2_300)
 REFRESH_INTERVAL_S = 14_400.0
 
 PROCESS_BYTES = 75e6
-"""A worker process without channels; its parser processes belong to polls."""
+"""The memory of a worker process without channels; parser processes are a cost of polls, and not included."""
 SCHEDULED_CHANNEL_BYTES = 1_200
-"""What a worker keeps of a channel that it has polled, besides the protocol's state."""
+"""The memory for one channel that a worker has polled, without the protocol's state."""

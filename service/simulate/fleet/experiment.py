@@ -1,4 +1,4 @@
-"""One forecast: ``coronet simulate fleet``."""
+"""One run of ``coronet simulate fleet``: a forecast of a fleet's load at rest, with updates, and with churn."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from service.simulate.numerics import HOUR_S
 
 STEPS = 5
 MAX_SECTION_BITS = 4
-"""A digit of the ids. In a smaller section, summaries of a digit's nodes would lack channels."""
-LEAST_SECTION_NODES = 8
-"""More nodes than usually poll one channel."""
+"""The bits of one digit. Nodes exchange summaries by digit; those of a smaller section would lack channels."""
+MIN_SECTION_NODES = 8
+"""Minimum number of nodes of a section: more than usually poll one channel."""
 _SETTLE_INTERVALS = 6
 _WINDOW_INTERVALS = 3
 _VERSIONS = 200
@@ -59,15 +59,15 @@ class FleetSetup(msgspec.Struct, frozen=True):
     def section_bits(self) -> int:
         """The number of bits that the ids of all simulated channels have in common."""
         enough = ceil(log2(max(1.0, self.channels / self.simulated_channels)))
-        return max(0, min(MAX_SECTION_BITS, enough, int(log2(self.nodes / LEAST_SECTION_NODES))))
+        return max(0, min(MAX_SECTION_BITS, enough, int(log2(self.nodes / MIN_SECTION_NODES))))
 
 
 class ControlLoad(msgspec.Struct, frozen=True):
-    """What the control plane costs, beyond polls.
+    """The load of the control plane, without polls.
 
     Messages are those that one node sends to nodes of other processes in a second; their bytes include the heads of
-    requests and the responses. Redis's commands and bytes are of the whole fleet in a second. Commands in scripts
-    count; bytes are those received and sent.
+    requests and the responses. Redis's commands, also those in scripts, and the bytes that it receives and sends are
+    those of the whole fleet in a second.
     """
 
     messages_per_node_s: float
@@ -80,9 +80,9 @@ class FleetForecast(ControlLoad, frozen=True):
     """The results of one run.
 
     The load is that with churn and updates; ``at_rest`` is without both. ``heal_s`` is the time from the death of a
-    node to the moment at which all polling sets are whole, and ``heal_half_s`` that from the death of half of the
-    nodes; None if longer than two minutes. Messages are those of ``simulated_nodes``, and the fleet has ``scaled_by``
-    times as many nodes and channels.
+    node until every channel is polled by all nodes that are to poll it, and ``heal_half_s`` that from the death of half
+    of the nodes; None if longer than two minutes. Messages are those of ``simulated_nodes``, and the fleet has
+    ``scaled_by`` times as many nodes and channels.
     """
 
     experiment: str
@@ -203,15 +203,16 @@ def draw_histories(count: int, rng: np.random.Generator, fleet_s: float) -> list
 
 
 def _excess(fleet: SectionFleet, rest: Traffic, seconds: float) -> Traffic:
-    """Let ``seconds`` pass; return the traffic since it was last taken, beyond that at rest: ``rest`` in a second."""
+    """Simulate ``seconds``; return the traffic since ``take_traffic``, minus ``rest``, that at rest in one second."""
     fleet.run_until(fleet.now_s + seconds)
     return fleet.take_traffic().plus(rest, -seconds)
 
 
 def _heal(fleet: SectionFleet, rest: Traffic, then_s: float) -> tuple[float | None, Traffic]:
-    """Wait until all polling sets are whole, and ``then_s`` more; return how long they took, and the excess traffic.
+    """Simulate until all polling sets are whole, and ``then_s`` more; return the time until whole, and excess traffic.
 
-    The traffic is compared with ``rest``, that of the living nodes in a second.
+    The time is None if it is longer than two minutes. Excess traffic is all traffic minus that at rest, where ``rest``
+    is the traffic of the living nodes at rest in one second.
     """
     begin_s = fleet.now_s
     whole_s = fleet.seconds_until_whole(_HEAL_WITHIN_S)
@@ -233,7 +234,10 @@ def _memory_per_node(setup: FleetSetup, fleet: SectionFleet) -> float:
 def _load(
     setup: FleetSetup, workload: _Workload, traffic: Traffic, simulated: int, *, churn: float
 ) -> tuple[ControlLoad, dict[str, costs.RedisCost]]:
-    """Return the fleet's load, and Redis's by task; ``traffic`` is that of ``simulated`` nodes in a second."""
+    """Return the fleet's load, and the cost of Redis per second by task.
+
+    ``traffic`` is that of the ``simulated`` nodes in one second, and ``churn`` the share of nodes that die per hour.
+    """
     interval_s, counts = setup.policy.maintenance_interval_s, traffic.counts
     all_counts = defaultdict(float, {name: number * setup.nodes / simulated for name, number in counts.items()})
     ring_readings = 2 * churn * setup.nodes / HOUR_S * setup.nodes / setup.nodes_per_worker

@@ -12,9 +12,9 @@ _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
 
 
 def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
-    """Return the bytes of all objects that ``root`` refers to, itself included, each counted once.
+    """Return the bytes of ``root`` and of all objects that can be reached from it, each counted once.
 
-    Classes, modules and functions are left out, and so are objects of the types ``without`` with all they refer to.
+    Classes, modules, functions and objects of the types ``without`` are neither counted nor followed.
     Small objects are rounded up as CPython's allocator does.
     """
     seen, waiting, found = set[int](), [root], 0
@@ -29,7 +29,7 @@ def total_bytes(root: object, *, without: tuple[type, ...] = ()) -> int:
 
 
 def _referents(one: object) -> Iterable[object]:
-    # Structs that the garbage collector does not know are not traversed by it.
+    # gc.get_referents returns nothing for structs that the garbage collector does not track.
     if isinstance(one, msgspec.Struct):
         return [getattr(one, name) for name in one.__struct_fields__]
     return gc.get_referents(one)

@@ -3,8 +3,8 @@
 All nodes of the fleet are on the ring. If the fleet has too many channels to simulate all of them, only those of a
 *section* of the id space are simulated: the channels and nodes whose ids begin with the same bits. A channel's polling
 set are the nodes nearest to it by XOR, so the nodes of a section own and poll its channels, just as if all others were
-there. What crosses the border of a section are summaries: nodes send theirs, and receive from the others that these own
-no channels. The fleet's scale is the same without the other channels, because budget and demand shrink alike.
+there. Only summaries cross the border of a section: its nodes send theirs, and receive summaries without channels from
+the nodes outside. The fleet's scale is the same without the other channels, because budget and demand shrink alike.
 """
 
 from collections import Counter, defaultdict
@@ -30,7 +30,7 @@ from service.simulate.corona.protocol_fleet import (
 )
 
 HEARTBEATS_PER_LEASE = 4
-"""The same as in workers."""
+"""Number of renewals of a lease within its lifetime, as in workers."""
 URGENT = messages.Candidate | messages.Rejection | messages.ChannelAdded | messages.ChannelRemoved
 """Messages that always go through inboxes, as in workers."""
 FLEET_AHEAD_S = 1.7e9
@@ -51,9 +51,10 @@ _BASELINE = b"1".rjust(1_500, b"0")
 class Traffic:
     """Messages of the simulated nodes to nodes of other workers, and requests to the store.
 
-    ``counts`` has the numbers of ``inbox_messages``, those of the messages that go through inboxes in Redis, and of
-    their ``inbox_bytes``; of ``peer_requests``, the requests with the other messages, where messages that a worker
-    sends to another at the same time share one; and of ``ownerships`` and ``versions``, requests to the store.
+    ``counts`` has these numbers: ``inbox_messages``, the messages through inboxes in Redis, and ``inbox_bytes``, their
+    size; ``peer_requests``, the requests from worker to worker with all other messages, where simultaneous messages
+    share a request; ``ownerships`` and ``versions``, the requests to the store for the ownership of a channel and for a
+    new version.
     """
 
     messages: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -78,7 +79,7 @@ class SectionFleet(ProtocolFleet):
 
     ``section`` are the first binary digits, at most four, of the ids of the simulated nodes. Nodes read the ring with
     their heartbeats, four in each lease of ``lease_s`` seconds. ``nodes_per_worker`` nodes, drawn at random, share a
-    worker process. Polls find nothing, except where :meth:`publish_entry` says so, and are not simulated.
+    worker process. Polls are not simulated; only :meth:`publish_entry` passes the result of a poll to a node.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class SectionFleet(ProtocolFleet):
         """The number of the worker of each node that has ever joined."""
         self._reading_ring: set[NodeId] = set()
         self._request_s, self._requests = -1.0, set[tuple[int, int]]()
-        """When workers sent requests to each other last, and which."""
+        """The time of the last requests between workers, and the pairs (sender, receiver) of their workers."""
 
     def join(self, count: int = 1) -> None:
         """Add ``count`` nodes with balanced ids to the ring at once; each ticks at its own time."""
@@ -123,7 +124,7 @@ class SectionFleet(ProtocolFleet):
         self.add_nodes([(node, float(self._rng.random()) * self.tick_s) for node in ids if self._is_simulated(node)])
 
     def kill(self, ids: Iterable[NodeId]) -> None:
-        """Stop nodes that have just renewed their leases."""
+        """Stop nodes; their leases end the whole lease time later, as if they had just been renewed."""
         for node in ids:
             if node in self.nodes:
                 self.fail(self.nodes[node], self._lease_s)
@@ -131,7 +132,7 @@ class SectionFleet(ProtocolFleet):
                 self.after(self._lease_s, partial(self.change_ring, (), [node]))
 
     def publish_entry(self, channel: ChannelId) -> None:
-        """Have a random member of the channel's polling set find one new entry."""
+        """Pass one new entry of ``channel``, as the result of a poll, to a random node of its polling set."""
         members = [node for node in self._members(channel) if node.alive]
         node = members[int(self._rng.integers(len(members)))]
         delta = Delta(channel, self.channels[channel].version, 0, self.fleet_s, (Change("addition", _ENTRY),))
@@ -144,9 +145,9 @@ class SectionFleet(ProtocolFleet):
         return found
 
     def seconds_until_whole(self, within_s: float) -> float | None:
-        """Let time pass until all polling sets are whole; return how long that took, None if longer than ``within_s``.
+        """Simulate until all polling sets are whole; return the simulated seconds, or None if more than ``within_s``.
 
-        A polling set is whole if the nodes nearest to the channel, and those only, poll it by its owner's schedule.
+        A polling set is whole if all nodes that are nearest to the channel poll it by its owner's schedule.
         """
         begin_s, broken = self.now_s, list(self.channels)
         while self.now_s - begin_s <= within_s:
@@ -162,7 +163,7 @@ class SectionFleet(ProtocolFleet):
         return False
 
     def announce_ring(self, node: ProtocolNode) -> None:
-        """Have a node read the ring with its next heartbeat, once however often the ring changes until then."""
+        """Let ``node`` read the ring with its next heartbeat, once for all changes of the ring until then."""
         if node.node_id not in self._reading_ring:
             self._reading_ring.add(node.node_id)
             self.after(float(self._rng.random()) * self._lease_s / HEARTBEATS_PER_LEASE, partial(self.show_ring, node))
@@ -193,17 +194,17 @@ class SectionFleet(ProtocolFleet):
             self._traffic.counts["peer_requests"] += 1
 
     def take_ownership(self, channel: ChannelId) -> events.Event:
-        """Count the request, and return the store's answer."""
+        """Count the request for ownership of ``channel``, and return the store's answer."""
         self._traffic.counts["ownerships"] += 1
         return super().take_ownership(channel)
 
     def publish(self, effect: events.Publish) -> events.Event:
-        """Count the request, and return the store's answer."""
+        """Count the request to store a version, and return the store's answer."""
         self._traffic.counts["versions"] += 1
         return super().publish(effect)
 
     def _members(self, channel: ChannelId) -> list[ProtocolNode]:
-        """Return the nodes that should poll a channel according to its owner; none if it has no living owner."""
+        """Return the nodes of the polling set that the owner of ``channel`` has chosen; none without a living owner."""
         owner = self.nodes[self.view.owner(channel) or ""]
         instruction = owner.instructions.get(channel)
         if instruction is None or not owner.alive:
@@ -215,7 +216,7 @@ class SectionFleet(ProtocolFleet):
         return f"{from_hex(node):0{BITS}b}".startswith(self._section)
 
     def _receive_summaries(self, node_id: NodeId) -> None:
-        """Pass a node, now and from now on, the summaries of the parts of the ring that are not simulated."""
+        """Pass a node the summaries of the nodes outside the section, now and with every tick while the node runs."""
         node = self.nodes[node_id]
         if node.alive:
             node.handle(*self._outside_summaries(node_id))

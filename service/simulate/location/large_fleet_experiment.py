@@ -1,9 +1,9 @@
 """The overlay of the product's workers and the widths of their filters, in fleets of up to 500 workers.
 
 Workers negotiate their links with production's :class:`~service.location.neighbours.Neighbourhood`, by their round-trip
-times: workers of a site are less than 1 ms apart, sites 10 to 160 ms. How many documents a row of a filter has is
-measured with production's nodes and one document per worker. The width that follows from it is that of
-:func:`~service.location.bloom_filters.next_shape`, with the product's limits.
+times: workers of a site are less than 1 ms apart, sites 10 to 160 ms. The number of documents in a row of a
+filter is measured with production's nodes and one document per worker.
+:func:`~service.location.bloom_filters.next_shape` computes the width for this number, with the product's limits.
 
 The limits are those of ``workers.peers.neighbour_overlay``, which this package must not import; a test compares them.
 """
@@ -39,7 +39,7 @@ MAX_FILTER_BITS = 1 << 19
 MAX_ROW_DOCUMENTS = 64_000
 MAX_ROW_WORKERS = 64
 CACHED = 5_000
-"""The contents in a worker's cache, of which its filter shows the latest."""
+"""Number of contents in a worker's cache; its filter has the latest of them."""
 _ROUNDS = 6
 _PROBE_BITS = 1 << 14
 
@@ -48,8 +48,8 @@ class FleetFilters(msgspec.Struct, frozen=True):
     """The filters of a fleet of ``workers`` workers in ``sites`` sites, each with ``CACHED`` contents in its cache.
 
     ``links`` is the mean number of neighbours of a worker, and ``most_links`` the maximum. ``shown`` is the number of
-    contents of a worker that filters show, and ``fullest_row`` the number of workers whose contents the fullest row
-    has. ``width`` is the number of bits of a row; ``unbounded_width`` is the number for all contents without a bound.
+    a worker's contents that are in filters, and ``fullest_row`` the number of workers whose contents are in the fullest
+    row. ``width`` is the number of bits of a row; ``unbounded_width`` is the number for all contents without a bound.
     ``rate`` is the rate of false positives of the fullest row, and ``mean_rate`` that of all rows. ``bytes`` is the
     mean size of a worker's received filters.
     """

@@ -300,8 +300,8 @@ class TapestryMesh:
 def home_query_s(tapestry: TapestryMesh, start: int, document: str, holder: int) -> float:
     """Return the time in seconds of a query for a document that goes through the document's home node.
 
-    The home node is a server that a hash of the document determines. It knows ``holder``, the server nearest to the
-    client ``start`` that has the document.
+    The home node is a server that a hash of the document determines. It forwards the query to ``holder``, the server
+    with the document that is nearest to the client ``start``.
     """
     home = guid(document) % tapestry.servers
     return tapestry.hop_s(start, home) + tapestry.hop_s(home, holder)

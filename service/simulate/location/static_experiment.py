@@ -87,8 +87,8 @@ class StretchResult(msgspec.Struct, frozen=True):
 class StaticResult(msgspec.Struct, frozen=True):
     """The results of one run.
 
-    ``found`` is the share of queries that filters answer; ``failed`` is the share that visited neighbours in vain and
-    then used Tapestry. ``cost`` has quantiles of the time of failed queries relative to Tapestry alone, and
+    ``found`` is the share of queries that filters answer; ``failed`` is the share that was forwarded by filters without
+    success and then used Tapestry. ``cost`` has quantiles of the time of failed queries relative to Tapestry alone, and
     ``failed_almost`` is the share of failed queries in which this ratio is at most 1.2. The other numbers are for one
     new document: ``crossed_bytes`` are the bytes of filter updates, ``pointer_bytes`` those of Tapestry's messages, and
     ``missing`` is the share of nearby servers whose filters lack it.
@@ -128,7 +128,7 @@ class StaticSetup:
     new: list[str]
     """One new document per server, added after all queries."""
     pointer_bytes: float
-    """Mean bytes on interdomain edges for publishing one of these in Tapestry."""
+    """Mean bytes on interdomain edges for publishing one new document in Tapestry."""
 
 
 class OverlayLinks(NamedTuple):

@@ -1,4 +1,4 @@
-"""Directories as the product has them: the strategy that it chooses by its own limits, and what this strategy costs."""
+"""The product's choice of a strategy for several directories, and the measured costs of the chosen strategies."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ UPDATES = 100
 
 
 class ShippedDirectory(msgspec.Struct, frozen=True):
-    """A directory with the strategy that the product chooses for ``measured``.
+    """A directory with the strategy that the product chooses for the measurements ``measured``.
 
     ``lookup_cost`` is the mean number of servers that a lookup asks, ``storage`` the number of entries on all servers,
     and ``overhead`` the mean number of messages per update, all measured; ``expected_…`` are their formulas.

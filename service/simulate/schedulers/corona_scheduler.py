@@ -2,8 +2,8 @@
 
 Once an hour, like the maintenance of owners, the fleet updates its estimates from the polls (``update_rates``,
 ``rhythm``), weights and bounds the channels by its policy (``node_optimizer``), computes the scale that spends the
-budget (``honeycomb``), and revises each channel's schedule (``polling_schedule``). It knows what every other scheduler
-knows: subscribers, and the entries that polls returned, with their dates.
+budget (``honeycomb``), and revises each channel's schedule (``polling_schedule``). Like every other scheduler, it
+uses only numbers of subscribers, and the entries that polls returned, with their dates.
 """
 
 import msgspec
@@ -48,7 +48,7 @@ _UNLIMITED = 1e9
 
 
 def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
-    """Return a policy with this goal, by which no number of polls of a channel is too many or too few."""
+    """Return a policy with this goal that limits the number of polls of no channel."""
     return FleetPolicy(
         poll_interval_s=1800.0,
         max_polls_per_hour=_UNLIMITED,
@@ -59,7 +59,7 @@ def unlimited_policy(goal: Goal, *, weekly_rhythm: bool) -> FleetPolicy:
 
 
 def with_budget(policy: FleetPolicy, requests_per_s: float) -> FleetPolicy:
-    """Return the policy with a budget of the whole fleet."""
+    """Return ``policy`` with a budget of ``requests_per_s`` requests per second for the whole fleet."""
     objective = msgspec.structs.replace(policy.objective, budget_polls_per_minute=requests_per_s * MINUTE_S)
     return msgspec.structs.replace(policy, objective=objective)
 
@@ -100,7 +100,7 @@ class ChannelRhythms:
 class FleetScheduler(PollPlan):
     """The decisions of a Corona fleet about its polls, as the plan of a :class:`PlannedSimulation`.
 
-    The fleet of ``nodes`` nodes makes ``requests_per_s`` polls by this policy.
+    The fleet of ``nodes`` nodes makes ``requests_per_s`` polls per second by ``policy``.
     """
 
     def __init__(self, policy: FleetPolicy, nodes: int, subscribers: Ints, requests_per_s: float) -> None:
@@ -126,7 +126,7 @@ class FleetScheduler(PollPlan):
         """New entries since then."""
 
     def record(self, seen: PollObservations) -> None:
-        """Note what polls have returned."""
+        """Record the results of polls for the next update of the estimates."""
         channel = seen.channel
         fresh = self._estimated_until_s[channel] == -np.inf
         if fresh.any():

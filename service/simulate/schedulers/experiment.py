@@ -198,7 +198,10 @@ class _CoronaRunner:
         return measure_results(self._trace, run_fleet(self._trace, fleet, self.first_s, self._window_s), self._window_s)
 
     def _measure_optimum(self, policy: FleetPolicy, nodes: int, requests_per_s: float) -> SchedulerResults:
-        """Return the results of the optimum over all channels and hours of the week, each of which is an item of it."""
+        """Return the results of the optimal numbers of polls of every channel in every hour of the week.
+
+        They minimise the mean delay by the true publication rates, within the limits of ``policy``.
+        """
         trace, interval_s = self._trace, policy.poll_interval_s
         policy = affordable_policy(with_budget(policy, requests_per_s), trace.channels)
         factors = zip(trace.subscribers.tolist(), trace.interval_s.tolist(), strict=True)

@@ -18,7 +18,7 @@ from service.simulate.numerics import HOUR_S, WEEK_S, Floats, Ints, first_index_
 from service.simulate.schedulers.publication_trace import PublicationTrace
 
 ENTRIES_IN_DOCUMENT = 20
-"""Number of entries that a channel's first poll returns; later polls miss none, in favour of the readers."""
+"""Maximum number of entries in a channel's first document. Later polls miss no entry, in favour of the readers."""
 
 APART_S = 2.0**25
 """Offset between channels, longer than a trace; a power of two, so that adding it does not round times."""
@@ -137,11 +137,11 @@ class PollPlan:
         return np.where(number > 0, self._clocks.time_s(channel, shown_s + later_s), due_s)
 
     def record(self, seen: PollObservations) -> None:
-        """Note what polls have returned; if a channel was polled several times, ``now_s`` is the time of the last."""
+        """Handle the results of polls; here do nothing. ``seen.now_s`` has the time of each channel's last poll."""
 
 
 class Detections:
-    """Which entries of a publication trace polls have returned, and when; the state of a simulation."""
+    """The state of a simulation: the entries of a publication trace that polls have returned, and their delays."""
 
     def __init__(self, trace: PublicationTrace, first_s: Floats, window_s: tuple[float, float]) -> None:
         self.due_s = first_s.copy()
