@@ -116,8 +116,8 @@ class KeyLayout(msgspec.Struct, frozen=True):
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 
-        ``domain`` is the registrable domain of the channel's URL. The group also contains other channels of which the
-        first bits of the hash are the same.
+        ``domain`` is the registrable domain of the channel's URL. The group also contains other channels whose hashes
+        begin with the same bits.
         """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits

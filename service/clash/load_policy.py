@@ -90,11 +90,12 @@ class DeliveryRate(msgspec.Struct, frozen=True):
 def split_rates(
     rates: Mapping[KeyGroup, float], group: KeyGroup
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
-    """Return the rates of the prefixes that move together with ``group``, and the changed rates of those that stay.
+    """Divide the delivery rates of a keyspace when ``group`` moves to another keyspace; return (moving, staying).
 
-    ``rates`` are the delivery rates of the prefixes in a keyspace. In the second result, a rate of 0 means that the
-    prefix is to be removed. A prefix that contains the group is divided: the group's share of the rate moves, and the
-    rest stays as rates of the prefix's other parts.
+    ``rates`` are the delivery rates of the prefixes in the keyspace. ``moving`` are the rates of the prefixes that move
+    with the group. ``staying`` are the changed rates of the others; a rate of 0 means that the prefix is to be removed.
+    A prefix that contains the group is divided: the group's share of the rate moves, and the rest stays as rates of the
+    prefix's other parts.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -114,9 +115,9 @@ def split_rates(
 def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
     """Return the load of each leaf group of a keyspace in deliveries per second.
 
-    ``sizes`` has each leaf group's number of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix may
-    be any part of a leaf group, usually a channel, so that its rate can still be assigned after the leaf has split. A
-    prefix may also be a former leaf that has been split: its rate is then divided equally between its halves.
+    ``sizes`` has each leaf group's number of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix is
+    usually a part of a leaf group, such as a channel, so that its rate can still be assigned after the leaf has split.
+    The rate of a prefix that contains several leaves is divided among these in proportion to their numbers of keys.
     """
     leaves = sorted(sizes)
     starts = [leaf.key for leaf in leaves]

@@ -201,10 +201,10 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf group that has all its records from this step on; None if the step completes no leaf.
+    """Return the leaf group whose last records have arrived with this step; None if the step completes no leaf.
 
-    ``after`` is the table after the step. The tombstones (records of deletions) in the leaf are then no longer needed.
-    A repeated step gives the same leaf.
+    ``after`` is the table after the step. The tombstones (records of deletions) in the leaf are no longer needed then.
+    The result for a repeated step is the same.
 
     The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
     there.
@@ -216,7 +216,7 @@ def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
 
 
 def resume_step(table: ServerTable) -> Step | None:
-    """Return the step with which the keyspace's current move continues after a failure; None if there is no move."""
+    """Return the step from which the current move in ``table`` continues after a failure; None if there is no move."""
     if table.move is None:
         return None
     return Fetch(table.move) if table.stage is MoveStage.TAKING else _first_step(table.move)

@@ -7,11 +7,11 @@ contact in the routing rows (§3.1): row i holds, for each digit but the node's 
 i digits with it and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of the
 subtree of no digits.
 
-In each tick a node sends every aggregate that has changed to the nodes whose contact it is; after as many ticks as
-there are rows, all nodes have the same fleet aggregate, to the last bit. It is soft state: an unchanged aggregate is
-confirmed in each maintenance interval by its digest, and requested again by a node that has another one, because a
-message was lost. An aggregate that is not confirmed in time, or whose sender has left the ring, is dropped, and
-``Aggregate.nodes`` states how much of the fleet is covered.
+In each tick a node sends every aggregate that has changed to the nodes that have this node as a contact; after as many
+ticks as there are rows, all nodes have the same fleet aggregate, to the last bit. Aggregates are soft state: the digest
+of an unchanged aggregate confirms it in each maintenance interval, and a node whose digest differs, because a message
+was lost, requests the aggregate again. An aggregate that is not confirmed in time, or whose sender has left the ring,
+is dropped, and ``Aggregate.nodes`` states how much of the fleet is covered.
 """
 
 from collections.abc import Callable, Iterator
@@ -130,14 +130,14 @@ class Aggregation:
         self._sent = {}
 
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
-        """Process another node's message, and return the messages that answer it.
+        """Process another node's message, and return the messages to send in reply.
 
-        An invalid message is ignored, and so is a summary of a node that is not a contact of this node.
+        An invalid message is ignored, and so is a summary from a node that is not a contact of this node.
         """
         match message:
             case Summary():
                 self._store(sender, message, now_s)
-            case SummaryConfirmation() if not self._is_confirmed(sender, message, now_s):
+            case SummaryConfirmation() if not self._renew(sender, message, now_s):
                 return [Send(sender, SummaryRequest(message.digits))]
             case SummaryRequest(digits) if 0 < digits <= len(rows := self._rows()) and sender in rows[digits - 1]:
                 if self.own is None:
@@ -156,8 +156,11 @@ class Aggregation:
         elif self._validate(aggregate):
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
-    def _is_confirmed(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Keep the aggregate that a contact confirms; return False if this node has another one, or none."""
+    def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
+        """Renew the aggregate that ``sender`` confirms; return False if this node has another aggregate, or none.
+
+        Return True for a confirmation of a node that is no contact, which is ignored.
+        """
         place = self._place(sender, message.digits)
         if place is None:
             return True
@@ -193,7 +196,10 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return the row and the digit of the subtree that ``sender`` summarises for this node; None for no contact."""
+        """Return the routing row and the digit of the subtree that a message of ``sender`` with ``digits`` is about.
+
+        The result is None if ``sender`` is not this node's contact for a subtree of so many digits.
+        """
         if sender == self._node_id or sender not in self._view:
             return None
         point = from_hex(sender)

@@ -63,7 +63,7 @@ class AssignmentDigests:
         """The digests of ``MAX_BUCKETS`` buckets, without those that are 0."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
-        """Replace the fingerprint of a channel's assignment; 0 stands for no assignment."""
+        """Replace the fingerprint ``before`` of the channel's assignment by ``after``; 0 stands for no assignment."""
         change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
         self.total ^= change
         self.count += (after != 0) - (before != 0)
@@ -72,7 +72,7 @@ class AssignmentDigests:
 
     @property
     def suitable_buckets(self) -> int:
-        """The number of buckets with which a bucket has 32 to 64 channels, up to ``MAX_BUCKETS``."""
+        """The number of buckets, up to ``MAX_BUCKETS``, at which each bucket has 32 to 64 channels on average."""
         return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
 
     def by_bucket(self, buckets: int) -> list[int]:

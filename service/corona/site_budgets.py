@@ -37,7 +37,7 @@ SCALE_TOLERANCE = 1e-4
 _TTL_INTERVALS = 2
 """Maintenance intervals after which shares and scales expire. Other soft state lives longer, but c depends on these."""
 _CACHED_SOLUTIONS = 4_096
-"""Number of sites whose scale is not solved for again while their shares are the same."""
+"""Number of cached solutions of :func:`_solve_scale`."""
 _MAX_IMBALANCE = 4
 """An owner is assumed to have at least the mean number of a site's channels per owner divided by this."""
 
@@ -75,7 +75,7 @@ class SiteBudgets:
         """Sites whose share has changed, or their coordinator, since the share was sent."""
 
     def set_rates(self, rates: Mapping[Site, float]) -> bool:
-        """Set the requests per second that admins allow for single sites; return whether any has changed.
+        """Set the requests per second that admins allow for single sites; return whether any rate has changed.
 
         Other sites have the policy's rate.
         """
@@ -105,8 +105,8 @@ class SiteBudgets:
     def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
         """Return the *crowded* sites, those whose budget all nodes' channels of the site may together exceed.
 
-        ``own_polls`` has the number of polls per τ that this node's channels of each site need at most, at the site's
-        place in ``numbers``. The first place is that of channels without a site.
+        ``numbers`` has the index of each site in ``own_polls``, and ``own_polls`` an upper bound of the polls per τ of
+        this node's channels of the site. Index 0 is that of channels without a site.
         """
         budgets = np.full(len(own_polls), self._budget(""))
         for site in self._rates.keys() & numbers.keys():
@@ -116,9 +116,9 @@ class SiteBudgets:
         return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
-        """Set this node's channels of a site, as a problem without the site's own bound.
+        """Set this node's share of a site: ``problem`` has the node's channels of the site, without the site's bound.
 
-        None stands for a site about which nothing is exchanged.
+        None removes the share, so that nothing is exchanged about the site.
         """
         if problem is None:
             self._own.pop(site, None)

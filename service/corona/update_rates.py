@@ -31,7 +31,7 @@ MEMORY_UPDATES = 64.0
 """Evidence decays to 1/e after this many updates, or the time in which they are expected."""
 
 RECENT_UPDATES = 16.0
-"""The same for recent evidence, which shows whether the publisher's rate has changed."""
+"""``MEMORY_UPDATES`` for recent evidence, which shows whether the publisher's rate has changed."""
 
 CHANGE_FACTOR = 4.0
 """If recent evidence differs from all evidence by this factor, only the recent evidence is kept."""
@@ -107,7 +107,7 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A channel's update history as its owner stores it.
 
-    ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if
+    ``since_s`` is the time of the last detected update, in fleet time (Unix seconds of the store's clock), or 0 if
     the channel has not been observed yet. ``estimate`` is the estimate as it was at that time. ``rhythm`` is the
     channel's weekly rhythm (:mod:`service.corona.weekly_rhythm`), empty if it is unknown.
     """

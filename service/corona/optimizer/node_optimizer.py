@@ -1,7 +1,8 @@
 """A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
 
 The scale c follows from the tradeoff clusters of the whole fleet. A channel's number n of polls per τ follows from c
-and the channel's exact factors. So nodes have to agree on one number only, and coarse clusters cost little.
+and the channel's exact factors. Nodes therefore have to agree on one number only, and coarse clusters cause only small
+errors.
 """
 
 from collections.abc import Iterable
@@ -169,11 +170,11 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return the policy with the longest wait that its budget can pay for ``channels`` channels.
+    """Return the policy with a longest wait for which its budget suffices, for a fleet of ``channels`` channels.
 
-    The longest wait of the objective is kept if the polls that it requires of the fleet's channels take at most
-    ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. Otherwise the shortest wait applies of which this is true.
-    Longest waits that admins have set for single channels do not change.
+    The polls that the longest wait requires may take at most ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. If
+    they take more, the shortest wait that satisfies this condition replaces the objective's longest wait. Longest waits
+    that admins have set for single channels do not change.
     """
     objective = policy.objective
     if objective.budget_polls_per_minute is None:
@@ -221,9 +222,9 @@ def channel_sizes(
 ) -> Floats:
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
-    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. If the scale is None
-    (unknown), each channel gets its own demand's share of the polls, within its bounds, but at most an equal share of
-    the fleet's budget, of which each node gets an equal part for the ``owned`` channels that it owns.
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. While the scale is unknown
+    (None), a channel gets ``demand_factor`` times its own demand within its bounds. If the fleet has a budget, this is
+    at most budget/(``nodes``·``owned``), where ``owned`` is the number of channels that this node owns.
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

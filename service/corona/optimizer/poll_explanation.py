@@ -1,4 +1,4 @@
-"""Poll explanations: why a channel is polled as often as it is, for the console, ``coronet inspect`` and chat."""
+"""Explanations of channels' polling rates, for the console, ``coronet inspect`` and chat."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -122,14 +122,14 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
     @property
     def gap_s(self) -> float:
-        """The time between two polls of the channel, by whatever node, in seconds."""
+        """The time between two polls of the channel by any nodes, in seconds."""
         return self.interval_s / self.nodes
 
     def next_poll_s(self, earliest_s: float = 0.0) -> float:
         """Return the fleet time of the channel's next poll; infinity if none is due.
 
-        Polls that are due before the end of a pause are left out. ``earliest_s`` is the end of a pause that the owner
-        may not know yet, in fleet time.
+        Polls that are due before the end of a pause are left out. ``earliest_s`` is the end, in fleet time, of a pause
+        that this explanation may not include yet.
         """
         earliest_s = max(earliest_s, self.paused_until_s)
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
@@ -154,7 +154,8 @@ def binding_constraints(
         channels: The channels.
         scale: The fleet's scale.
         choices: The channels' polling levels; None if numbers of polls are continuous.
-        reason: Returns the kind of the publisher's limit of the channel in a row of ``channels``; None is a hint.
+        reason: Function that returns, for a row number of ``channels``, the kind of the publisher's limit of that
+            channel; None counts as a hint.
     """
     if scale < 0:
         return [BindingConstraint.FLEET_BUDGET] * len(channels)
@@ -207,7 +208,7 @@ def explain_polling(
     now_s: float,
     choices: LevelChoices | None = None,
 ) -> PollExplanation:
-    """Return why the channel is polled as often as it is.
+    """Return an explanation of the channel's polling rate.
 
     Args:
         channel: The channel.
@@ -216,7 +217,7 @@ def explain_polling(
         factors: The channel's factors, one row.
         scale: The fleet's scale.
         updates: The channel's update history.
-        limits: What the publisher and failures allow.
+        limits: The limits that the publisher and failed polls set for the channel's polls.
         polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
         now_s: Fleet time; the next polls in the result are after it.

@@ -88,7 +88,7 @@ def highest_level(nodes: int, base: int) -> int:
 
 
 class LevelChoices(NamedTuple):
-    """The wedges among which M channels choose.
+    """The wedges from which the polling sets of M channels are chosen, one per polling level.
 
     ``sizes``, shape (M, L), has the number of nodes in each channel's wedge at the levels 0 to L-1. It decreases from
     the number of all nodes to 1; an empty wedge counts as 1, the channel's owner. ``factors``, shape (M,), multiply
@@ -125,9 +125,9 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how often the polls by all nodes can be doubled (2, 4, 8, … each per τ) within a channel's ``most``.
+        """Return the number of doublings of the polls by all nodes (2, 4, 8, … each per τ) that ``most`` allows.
 
-        The result is that of the channel for which it is largest.
+        ``most`` has each channel's most polls per τ; the result is the greatest number among the channels.
         """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
@@ -160,7 +160,7 @@ class RingLevels:
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the wedges among which these channels choose."""
+        """Return the sizes of these channels' wedges at all levels, from which their polling sets are chosen."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
