@@ -31,9 +31,9 @@ class CellState(StrEnum):
     OPEN = "open"
     """Has all names of its partition."""
     FILLING = "filling"
-    """Accepts names but may lack some: other replicas have to be asked as well."""
+    """Accepts names but may lack some: other replicas have to be read as well."""
     CLOSED = "closed"
-    """Removed or about to be: accepts only newer postings of names it has; other cells know more."""
+    """Removed or being removed: accepts only newer postings of names that it has; other cells have all names."""
 
 
 class Membership(msgspec.Struct, frozen=True):
@@ -196,9 +196,10 @@ class CellAnswer(msgspec.Struct, frozen=True):
 def merge_postings(
     existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
 ) -> tuple[dict[NameKey, Posting], bool]:
-    """Return the postings to write when a cell executes a :class:`PutPostings`, and whether the command is done.
+    """Return the result of ``command`` in a cell: the postings to write, by name, and whether the command is done.
 
-    ``existing`` are the cell's present postings by name, and ``member`` is its membership; None if it is absent.
+    ``existing`` are the cell's present postings by name, and ``member`` is the cell's membership; None if the cell is
+    absent. ``now_s`` is a Unix time in seconds.
     """
     if member is None and command.place != head_address(command.place.pair):
         return {}, False

@@ -1,8 +1,9 @@
-"""The protocols of registration (§IV.B.1): a name's postings are put into cells of its AV-pairs' matrices.
+"""The protocols that register a name in the matrices of its AV-pairs, and withdraw it (§IV.B.1).
 
-A name is registered in all replicas of one partition, including replicas that are added during the registration. An
-absent replica is tried once more after the others, because a replica that opens then is filled from them. If a
-partition refuses a name, it has been removed or is not open yet: its merge target stores the name. Deviation: the paper
+A name is registered in all replicas of one partition, including replicas that are added during the registration. The
+write to an absent replica is retried once after the writes to the others, because a replica that opens then is filled
+from these. A partition that refuses a name has been removed or is not open yet: the name is then stored in its merge
+target, the partition that takes over its names. Deviation: the paper
 draws a partition for each registration. Here it follows from the name, so that every process refreshes the name in the
 same partition, and no registration is refused while a matrix changes.
 """
@@ -37,9 +38,10 @@ def register(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -
 
 
 def withdraw(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Put a withdrawal, which is a posting of weight 0, into all partitions in which the name can be registered.
+    """Store a withdrawal in all partitions of an AV-pair's matrix in which the name can be registered.
 
-    Return the newest known size of the matrix. The other arguments are those of :func:`register`.
+    ``posting`` is the withdrawal: it has the weight 0. ``known`` is a cached size of the matrix, or None. Return the
+    newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
     """
     size, first = yield from _register(pair, posting, known)
     done = {first}

@@ -17,6 +17,6 @@ deeper per hop, up to row d.
 
 Filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of
 this size. Once no messages are in transit, row i of a node's filters contains each document at distance i ≤ d, in one
-link (without filtering of updates, in all links on shortest paths to the document), and no document to which no path of
-i hops leads. ``location_node`` lists the deviations from the paper.
+link (without filtering of updates, in all links that lead to the document), and no document to which no path of i hops
+leads. ``location_node`` lists the deviations from the paper.
 """

@@ -1,9 +1,9 @@
 """The protocol of one node of probabilistic location (§II.C, §II.D and the appendix).
 
-Its inputs are changes of documents and links, and messages; its outputs are messages. The *source* of an update is the node whose documents have changed; the
-bits of a row are positions in that row's filter. The invariant is that of the appendix: a bit is set in row r + 1 of
-the filter sent to a neighbour only while row r of *another* neighbour's filter has this bit; in row 1, only while this
-node's own filter has it. A bit is cleared when this condition ceases.
+Its inputs are changes of documents and links, and messages; its outputs are messages. The *source* of an update is the
+node whose documents have changed. The invariant is that of the appendix: a bit is set in row r + 1 of the filter sent
+to a neighbour only while row r of *another* neighbour's filter has this bit; in row 1, only while this node's own
+filter has it. A bit is cleared when this condition ceases.
 
 These deviations put a document at distance i into row i, whatever the order of messages:
 

@@ -1,10 +1,10 @@
 """Choice of neighbours: an overlay that builds and repairs itself by measured round-trip times (§V, future work).
 
-A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to a few near peers,
-the nearest ones. In a group of nodes that are near each other, only the few nodes with the least ids are *gateways*.
-They also seek links to far neighbours, the gateways of other groups. Expensive links are therefore few, whatever the
-number of nodes, and information about a group crosses them once. This is the paper's restricted overlay, in which source
-filtering pays off, without global knowledge.
+A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to a few near
+peers, the nearest ones. In a group of nodes that are near each other, only the few nodes with the least ids are
+*gateways*, which also seek links to far neighbours, the gateways of other groups. Expensive links are therefore few,
+whatever the number of nodes, and information about a group crosses them once. This is the paper's restricted overlay,
+in which source filtering pays off, without global knowledge.
 
 Both ends must agree to such a link, and a node that finds a nearer neighbour drops its farthest one. If both ends
 measure similar round-trip times, the result is a stable matching. A node whose request was declined does not repeat it
@@ -145,7 +145,10 @@ class Neighbourhood:
             (self._dependents.add if offer is Offer.ANCHOR and peer > self.node_id else self._dependents.discard)(peer)
         if peer in self.links:
             return self._update_links([] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT)])
-        is_accepted = peer in self._requested if offer is Offer.ACCEPT else peer in self._links_to_keep(self.links | {peer})
+        if offer is Offer.ACCEPT:
+            is_accepted = peer in self._requested
+        else:
+            is_accepted = peer in self._links_to_keep(self.links | {peer})
         if is_accepted and peer in self._rtt_s:
             return self._update_links(self._add_link(peer, offer))
         self._requested.discard(peer)
