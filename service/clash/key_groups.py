@@ -160,7 +160,7 @@ class KeyspaceMap(Protocol):
 class Keyspaces(msgspec.Struct, frozen=True):
     """All keyspaces of a store, numbered from 0 to ``count`` - 1; each has an equal share of the range of hashes.
 
-    ``count`` never changes, because groups would then be looked up in other keyspaces than those that store them.
+    ``count`` never changes: with another count, groups would be read from keyspaces that do not store them.
     """
 
     count: int = 256

@@ -50,8 +50,8 @@ class HalfLives(msgspec.Struct, frozen=True):
     def for_interval(cls, interval_s: float) -> "HalfLives":
         """Return the half-lives for rates that are measured every ``interval_s`` seconds.
 
-        Deliveries to a large channel take several intervals and visit a given leaf group in only one of them. About
-        three intervals are therefore needed to measure a rate.
+        Deliveries to a large channel take several intervals, and deliver to any one leaf group in only one of these.
+        About three intervals are therefore needed to measure a rate.
         """
         return cls(3 * interval_s, 15 * interval_s)
 

@@ -57,7 +57,7 @@ class Settle(_MoveStep, frozen=True):
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """Step of a merge, in the right child's keyspace: give the right child back, or decline to.
+    """Step of a merge, in the right child's keyspace: return the right child to the parent's keyspace, or decline.
 
     The answer is :class:`GiveResult`.
     """
@@ -71,7 +71,7 @@ class Abandon(_MoveStep, frozen=True):
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """Step of a merge, in the parent's keyspace, after the right child was given back: accept all keys of the group.
+    """Step of a merge, in the parent's keyspace, after the right child was returned: accept all keys of the group.
 
     The answer is :class:`StepDone`.
     """
@@ -128,7 +128,7 @@ class MoveStarted(msgspec.Struct, frozen=True):
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """Answer to :class:`GiveKeyGroup`: whether the right child's keyspace gave the right child back.
+    """Answer to :class:`GiveKeyGroup`: whether the right child's keyspace has returned the right child.
 
     A repeated step gets the same answer until the move ends.
     """
@@ -139,7 +139,7 @@ class GiveResult(msgspec.Struct, frozen=True):
 class FetchedRecords(msgspec.Struct, frozen=True):
     """Answer to :class:`Fetch`: some of the records that are still to be moved.
 
-    ``records`` is empty if none are left, or if the keyspace no longer gives records away.
+    ``records`` is empty if none are left, or if the keyspace is no longer the donor of this move.
     """
 
     records: tuple[Record, ...]

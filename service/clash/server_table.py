@@ -74,7 +74,7 @@ class MoveStage(StrEnum):
     """The progress of the move that a keyspace carries out.
 
     A split is GIVING while records of the right child remain in the parent's keyspace, then EMPTIED. A merge is PLANNED
-    until the right child's keyspace gives the right child back, then TAKING while its records arrive.
+    until the right child's keyspace returns the right child, then TAKING while its records arrive.
     """
 
     GIVING = "giving"

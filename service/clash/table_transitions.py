@@ -21,10 +21,11 @@ from service.errors import MoveRefused
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
-    """Commit a split of a leaf group: its left child stays in this keyspace, and its right child is given to another.
+    """Commit a split of the leaf ``group``: the left child stays in this keyspace, the right child moves to another.
 
-    If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
-    :class:`MoveRefused` if the group is not a leaf with all its records, or if this keyspace has another move.
+    ``keyspaces`` maps groups to keyspaces. If the right child maps to this keyspace, it is split too, and so on (§V.A,
+    last sentence). Raises :class:`MoveRefused` if the group is not a leaf with all its records, or if this keyspace has
+    another move.
     """
     _check_idle(table, group)
     if table.state(group) is not GroupState.ACTIVE:
@@ -55,10 +56,10 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """Record in the parent's keyspace that it has given away all records of a split, so that it stops giving.
+    """Record in the parent's keyspace that all records of a split have left it, so that it transfers no more.
 
-    This has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be split
-    again, and a part of it may be moved to the parent's keyspace, which must not give it away again.
+    This step has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be
+    split again, and a part of it may be moved to the parent's keyspace. This part must not be transferred back.
     """
     return replace(table, stage=MoveStage.EMPTIED) if _is_at(table, move, MoveStage.GIVING) else table
 
@@ -76,8 +77,8 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
 
-    In the second case, only the plan is added to the table, until the right child's keyspace has given the right child
-    back. Raises :class:`MoveRefused` if the halves are not leaves with all their records, or if this keyspace has
+    In the second case, only the plan is added to the table, until the right child's keyspace has returned the right
+    child. Raises :class:`MoveRefused` if the halves are not leaves with all their records, or if this keyspace has
     another move.
     """
     _check_idle(table, group)
@@ -93,10 +94,10 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Decide, in the right child's keyspace, whether to give the right child back for a merge.
+    """Decide, in the right child's keyspace, whether to return the right child to the parent's keyspace for a merge.
 
-    It is given back if it is a leaf with all its records. Each move is decided only once; :func:`is_giving` returns the
-    decision.
+    The right child is returned if it is a leaf with all its records. Each move is decided only once;
+    :func:`is_giving` returns the decision.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -112,7 +113,7 @@ def abandon(table: ServerTable, move: Move) -> ServerTable:
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the keys of the whole group in the parent's keyspace, after the right child has been given back.
+    """Accept the keys of the whole group in the parent's keyspace, after the right child has been returned.
 
     The group is then a leaf, and its remaining records have yet to arrive.
     """

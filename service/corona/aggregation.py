@@ -102,10 +102,10 @@ class Aggregation:
         sent to many nodes.
         """
         self.own: Aggregate | None = None
-        """The aggregate of the node's own channels; set it whenever these change.
+        """The aggregate of the node's own channels, which the caller sets whenever these change.
 
-        While it is None, because the node does not know yet which channels it owns, nothing is sent, and the node is
-        not covered by others' aggregates.
+        It is None until the node has determined which channels it owns. In this state the node sends nothing, and
+        others' aggregates do not cover it.
         """
         self._node_id = node_id
         self._own_point = from_hex(node_id)
@@ -171,9 +171,9 @@ class Aggregation:
         return True
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired aggregates; send or confirm those of the subtrees around this node to the nodes that need them.
+        """Drop expired aggregates, and send the aggregate of each subtree around this node to the nodes that need it.
 
-        An aggregate is confirmed if it has not changed since it was sent in this maintenance interval.
+        An aggregate that has not changed since it was sent is confirmed by its digest once per maintenance interval.
         """
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s

@@ -19,7 +19,7 @@ from service.model import ChannelId
 _DIGEST_BYTES = 8
 _CHANNELS_PER_BUCKET = 64
 _BUCKET_DIGITS = 4
-"""The last hex digits of a channel's id determine its bucket; its first ones are those of all channels of its owner."""
+"""Number of last hex digits of a channel's id that determine its bucket; an owner's channels share the first ones."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -60,7 +60,7 @@ class AssignmentDigests:
         self.count = 0
         """The number of assignments."""
         self._by_bucket: dict[int, int] = {}
-        """The digests of ``MAX_BUCKETS`` buckets, without those that are 0."""
+        """The digests by bucket, with ``MAX_BUCKETS`` buckets; digests of 0 are left out."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
         """Replace the fingerprint ``before`` of the channel's assignment by ``after``; 0 stands for no assignment."""

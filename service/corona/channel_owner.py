@@ -154,7 +154,7 @@ class OwnerProtocol:
                 yield from self.release(channel)
 
     def on_channels_changed(self, event: events.ChannelsChanged, now_s: float) -> Iterator[Effect]:
-        """Take ownership of the channels in this event that are wanted, and release the others."""
+        """Take ownership of the channels in this event that have subscribers or are listed, and release the others."""
         for entry in event.channels:
             if entry.is_wanted:
                 self._unwanted.discard(entry.channel)
@@ -191,7 +191,7 @@ class OwnerProtocol:
             yield TakeOwnership(channel)
 
     def release(self, channel: ChannelId) -> Iterator[Effect]:
-        """Give up the ownership of an unwanted channel, and make the nodes of its polling set stop polling it."""
+        """Release the ownership of an unwanted channel, and instruct its polling set to stop polling it."""
         owned = self._remove(channel)
         if owned is not None:
             for member in owned.members:

@@ -53,7 +53,7 @@ class ChannelsListed(msgspec.Struct, frozen=True):
     """A batch of the answer to :class:`ListOwnedChannels`.
 
     ``requested_s`` is that of the request. ``complete`` is true in the last batch. All batches together contain at
-    least all channels that this node owns. ``total`` is their number; 0 if it is not known before the last batch.
+    least all channels that this node owns. ``total`` is the number of these channels; 0 if it is not known yet.
     """
 
     requested_s: float
@@ -122,10 +122,9 @@ class PublishRefused(msgspec.Struct, frozen=True):
 
 
 class ObjectiveLoaded(msgspec.Struct, frozen=True):
-    """The answer to :class:`LoadObjective`: the fleet's objective, and what admins have set for sites and channels.
+    """The answer to :class:`LoadObjective`: the fleet's objective, and admins' settings for single sites and channels.
 
-    ``site_rates`` has the requests per second of single sites, and ``bounds`` the limits for the polls of single
-    channels.
+    ``site_rates`` has the allowed requests per second of sites, and ``bounds`` the limits for the polls of channels.
     """
 
     objective: FleetObjective

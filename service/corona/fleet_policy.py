@@ -27,7 +27,7 @@ class Goal(StrEnum):
 
     @property
     def depends_on_updates(self) -> bool:
-        """Whether the goal gives a channel a weight that depends on how often the channel is updated."""
+        """Whether a channel's weight under this goal depends on its update interval."""
         return self not in {Goal.LITE, Goal.FAST}
 
 
@@ -86,7 +86,7 @@ class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def are_contradictory(self) -> bool:
-        """Whether no poll interval keeps both limits.
+        """Whether no poll interval satisfies both limits.
 
         A channel's mean wait is half its poll interval. The limits contradict each other if half the shortest interval
         exceeds the longest mean wait.
@@ -103,12 +103,12 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
     the time after which owners confirm their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
-    channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` those of a public channel with
-    one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a
-    channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits
-    the polls of all public channels of one site, unless admins have set another rate for the site. With
-    ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the least longest wait
-    for which the fleet's budget suffices (``node_optimizer.affordable_policy``), or 0 without a budget.
+    channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` the polls of a public channel
+    with one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of
+    a channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s``
+    limits the polls of all public channels of one site, unless admins have set another rate for the site. With
+    ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the lower bound of the
+    longest wait that follows from the fleet's budget (``node_optimizer.affordable_policy``), or 0 without a budget.
     """
 
     poll_interval_s: float

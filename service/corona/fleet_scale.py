@@ -56,7 +56,7 @@ class FleetScale:
         self._levels: Levels | None = None
         """The polling levels for which c was solved; None before its first solution."""
         self._last_complete_s: float | None = None
-        """When the aggregates of all nodes were last known."""
+        """Monotonic time at which the fleet's aggregate last covered all nodes."""
         self._frozen_until_s: float | None = None
         """The time until which c is frozen after a change of the ring; None if c has been solved for since then."""
         self._solved: tuple[Aggregate, FleetPolicy, int] | None = None

@@ -30,7 +30,7 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One member's place in a channel's polling schedule.
 
     ``rank`` is the place, counted from 0. ``version`` is the channel's current version, ``subscribers`` its
-    number of subscribers, and ``limits`` are the limits of its polls, all as the owner knows them.
+    number of subscribers, and ``limits`` are the limits of its polls, all from the owner's state.
     """
 
     channel: ChannelId
@@ -260,7 +260,7 @@ class SiteShares(msgspec.Struct, frozen=True, tag=True):
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which all channels of a ``site`` keep its request budget; see ``honeycomb.apply_site_scales``."""
+    """The scale at which the channels of ``site`` use up its request budget; see ``honeycomb.apply_site_scales``."""
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]

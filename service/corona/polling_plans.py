@@ -118,7 +118,7 @@ class PollingPlans:
 
     @property
     def scale(self) -> float | None:
-        """c, the fleet's scale as this node knows it; None before its first solution."""
+        """The scale c of the fleet, as this node has computed it; None before its first solution."""
         return self._fleet.scale
 
     def set_objective(
@@ -171,7 +171,8 @@ class PollingPlans:
     ) -> Iterator[Send]:
         """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
 
-        ``owned`` is the number of channels that this node owns or is about to own; None if it does not know yet.
+        ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock). ``owned`` is the number
+        of channels that this node owns or is about to own; None if it is unknown yet.
 
         Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
         ``is_maintenance``, which is true in one call per maintenance interval, channels are reviewed.
@@ -220,9 +221,7 @@ class PollingPlans:
         self._review(fleet_s)
         return frozenset(self._outdated)
 
-    def add_channel(
-        self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None
-    ) -> None:
+    def add_channel(self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None) -> None:
         """Add the channel of the event ``taken``; of a channel that is present, replace the fields of the event.
 
         ``subscribers`` is the channel's number of subscribers. ``previous_schedule`` is the schedule of its previous
@@ -530,7 +529,7 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Use the speeds of the present hour in shares and, if a budget has to be kept in each hour, in the table."""
+        """Use the speeds of the present hour in shares and, if the fleet has a budget per minute, in the table."""
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
         until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
         hours = fleet_s // weekly_rhythm.HOUR_S, until_s // weekly_rhythm.HOUR_S

@@ -106,7 +106,7 @@ class MemberProtocol:
     def find_affected(self, view: RingView) -> list[StartPolling]:
         """Return this node's polling instructions for channels whose owner or polling set may differ on ``view``.
 
-        ``view`` is a newer ring than this node's.
+        ``view`` is the ring that this node is going to adopt.
         """
         change = view.change_since(self._view)
         found = [self._assignments[channel].instruction for channel in self._ahead]
@@ -116,8 +116,8 @@ class MemberProtocol:
     def on_ring_changed(self, view: RingView, affected: Iterable[StartPolling]) -> Iterator[Effect]:
         """Adopt the ring ``view``: leave polling sets that exclude this node, and send candidates to new owners.
 
-        ``affected`` is the result of :meth:`find_affected` for this ring. The candidates (changes that polls found)
-        sent are those that no owner has answered yet.
+        ``affected`` is the result of :meth:`find_affected` for this ring. A candidate (the changes that a poll found)
+        is sent again if no owner has answered it and its channel has another owner now.
         """
         former, self._view = self._view, view
         for node, owner in list(self._owners.items()):
@@ -176,7 +176,7 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments by the owner ``sender``; request those in the buckets whose digests differ.
+        """Renew the assignments by the owner ``sender``; request the assignments of buckets whose digests differ.
 
         If both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
         """
@@ -224,8 +224,9 @@ class MemberProtocol:
     def on_limit_observed(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
         """Report ``limit`` to its channel's owner if it differs notably from the limit in this node's assignment.
 
-        ``fleet_s`` is the fleet time of the comparison. A limit of a channel that is not assigned to this node is
-        always reported. A lost report is repeated after the next poll, because the assignment has not changed then.
+        ``fleet_s`` is the fleet time (the store's clock) of the comparison. A limit of a channel that is not assigned
+        to this node is always reported. A lost report is repeated after the next poll, because the assignment has not
+        changed then.
         """
         known, owner = self._assignments.get(limit.channel), self._view.owner(limit.channel)
         if owner is not None and (
@@ -254,7 +255,7 @@ class MemberProtocol:
     def expire(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
         """Stop polling the channels whose assignments were not renewed in time or whose last poll is over.
 
-        ``now_s`` is monotonic time, ``fleet_s`` the same time as fleet time.
+        ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock).
         """
         for channel in [each for each in self._leaving if self._assignments[each].last_poll_s < fleet_s]:
             yield from self._stop(channel)

@@ -97,7 +97,7 @@ class SiteBudgets:
     def scale(self, site: Site) -> float:
         """Return a site's scale, which limits the polls of its channels.
 
-        The result is ``UNBOUNDED_SCALE`` if the site's channels keep its budget anyway, or if its scale is unknown.
+        The result is ``UNBOUNDED_SCALE`` if the site's channels do not exceed its budget, or if its scale is unknown.
         """
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
@@ -129,9 +129,9 @@ class SiteBudgets:
             self._unsent.add(site)
 
     def send_shares(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send this node's shares to the coordinators of their sites: those that have changed, or all for maintenance.
+        """Send this node's shares, the summaries of its channels of each site, to the coordinators of the sites.
 
-        A share is the summary of this node's channels of one site.
+        With ``is_maintenance`` all shares are sent, otherwise only the shares that have changed.
         """
         by_coordinator: dict[NodeId, list[SiteShare]] = {}
         for site in self._own if is_maintenance else self._unsent & self._own.keys():
@@ -180,9 +180,10 @@ class SiteBudgets:
         return expired
 
     def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send scales to the owners of channels: those that have changed, or all for maintenance.
+        """Send the scales of the sites that this node coordinates to the owners of the sites' channels.
 
-        Scales are sent only for sites that this node coordinates and whose channels would exceed the budget.
+        With ``is_maintenance`` all scales are sent, otherwise only the scales that have changed. Sites whose channels
+        do not exceed the budget have no scale.
         """
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in self._shares.items():

@@ -19,7 +19,7 @@ from service.corona.weekly_rhythm import DAY_S, HOUR_S, learn_rhythm, publishing
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
-"""Lower bound of estimates, in seconds; keeps log u away from zero."""
+"""Lower bound of estimates, in seconds, at which log u is still positive."""
 
 LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
 """Upper bound of estimates, in seconds; a channel that has been silent for longer may still resume."""

@@ -45,7 +45,7 @@ Each byte is a logarithm in sixteenths of an octave, as a signed number.
 STEPS_PER_OCTAVE = 16
 
 _CACHED_CLOCKS = 4096
-"""Number of clocks kept in memory, of 1.5 kB each; making one takes 20 µs."""
+"""Number of cached clocks, of 1.5 kB each; the construction of a clock takes 20 µs."""
 
 HOUR_S = 3600.0
 DAY_S = HOURS * HOUR_S

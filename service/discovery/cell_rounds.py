@@ -60,9 +60,9 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return the record of the matrix of an AV-pair, which its head node keeps.
+    """Return the record of the matrix of an AV-pair, which is stored in the matrix's head node.
 
-    If the head node has no record, the record is recovered from the sizes that other cells know, or created for a
+    If the head node has no record, the record is recovered from the sizes recorded in other cells, or created for a
     matrix of one cell (§IV.C.5).
     """
     (head,) = yield [ReadState(head_address(pair))]

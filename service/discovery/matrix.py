@@ -180,7 +180,7 @@ class RemovedPart(StrEnum):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The record of a matrix, which its head node keeps.
+    """The record of a matrix, which is stored in its head node.
 
     ``leaving`` is the part that is being removed, or None; this part still counts in ``size``. ``settled`` states
     whether all cells match the record. The *expansion regions* are the parts that were added last: the partitions from

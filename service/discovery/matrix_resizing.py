@@ -97,9 +97,9 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the head node's record, or a record recovered from the cells if a cell knows a newer size.
+    """Return the head node's record ``matrix``, or a record recovered from ``cells`` if a cell has a newer size.
 
-    A cell knows a newer size if the head node was lost and its record was recreated from too few cells.
+    A cell has a newer size if the head node was lost and its record was created again from too few cells.
     """
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
     return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix

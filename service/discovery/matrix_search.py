@@ -37,7 +37,7 @@ FIRST_NAMES = 4
 _ALWAYS_WHOLE = 1_000
 """Number of postings up to which a matrix is read whole."""
 _POSTINGS_PER_LOOKUP = 48
-"""Number of postings that a cell reads to look one name up."""
+"""Number of postings that a cell reads for the lookup of one name."""
 _MOST_STATES = 64
 
 _NamesToRead = Mapping[int, "tuple[int, ...] | None"]
@@ -88,18 +88,18 @@ class PairQuery(msgspec.Struct, frozen=True):
 
 
 def search(
-    query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, MatrixSize], read: "MatrixReaders"
+    query: PairQuery, draw: int, now_s: float, cached_sizes: Mapping[PairKey, MatrixSize], read: "MatrixReaders"
 ) -> Rounds[SearchOutcome]:
     """Return the best names that satisfy a query.
 
     ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``now_s`` is a Unix time in seconds.
-    ``known`` has cached sizes of matrices. ``read`` has the readers of matrices from earlier, similar queries, whose
-    results are used again; readers of other matrices are added. Raises :class:`CellsUnavailable` if the cells keep
-    changing.
+    ``cached_sizes`` has known sizes of matrices. ``read`` has the readers of matrices from earlier, similar queries,
+    whose results are used again; readers of other matrices are added. Raises :class:`CellsUnavailable` if the cells
+    keep changing.
     """
     clauses, excluded = query.clauses, query.excluded
     pairs = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
-    new = {pair: MatrixReader(pair, known.get(pair), draw, now_s) for pair in pairs if pair not in read}
+    new = {pair: MatrixReader(pair, cached_sizes.get(pair), draw, now_s) for pair in pairs if pair not in read}
     yield from run_together([reader.read_state() for reader in new.values()])
     read.update(new)
     readers = {pair: read[pair] for pair in pairs}
@@ -171,13 +171,13 @@ def _collect(
 
 
 def read_matrix(
-    pair: PairKey, draw: int, now_s: float, known: MatrixSize | None
+    pair: PairKey, draw: int, now_s: float, cached_size: MatrixSize | None
 ) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
     """Return the sorted keys of the names that have an AV-pair, their weights, and the size of the pair's matrix.
 
-    ``draw`` is a random number of at least 32 bits, ``now_s`` a Unix time, and ``known`` a cached size or None.
+    ``draw`` is a random number of at least 32 bits, ``now_s`` a Unix time, and ``cached_size`` a known size or None.
     """
-    reader = MatrixReader(pair, known, draw, now_s)
+    reader = MatrixReader(pair, cached_size, draw, now_s)
     yield from reader.read_state()
     yield from reader.read_share(1)
     return (*reader.content(), reader.size)
@@ -190,8 +190,8 @@ class MatrixReader:
     ``cells`` the number of cells read, and ``postings`` the number of postings read.
     """
 
-    def __init__(self, pair: PairKey, known: MatrixSize | None, draw: int, now_s: float) -> None:
-        self.size = known or MatrixSize()
+    def __init__(self, pair: PairKey, cached_size: MatrixSize | None, draw: int, now_s: float) -> None:
+        self.size = cached_size or MatrixSize()
         self.frequency = 0
         self.cells = 0
         self.postings = 0

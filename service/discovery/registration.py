@@ -28,22 +28,23 @@ MAX_TRIES = 8
 """Number of attempts to find a cell that stores a name."""
 
 
-def register(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -> Rounds[MatrixSize]:
+def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Register a name in the matrix of one of its AV-pairs, or refresh it; return the newest known size of the matrix.
 
-    ``known`` is a cached size of the matrix, or None. Raises :class:`CellsUnavailable` if no cell stores the name.
+    ``cached_size`` is an earlier size of the matrix, or None. Raises :class:`CellsUnavailable` if no cell stores the
+    name.
     """
-    size, _ = yield from _register(pair, posting, known)
+    size, _ = yield from _register(pair, posting, cached_size)
     return size
 
 
-def withdraw(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -> Rounds[MatrixSize]:
+def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Store a withdrawal in all partitions of an AV-pair's matrix in which the name can be registered.
 
-    ``posting`` is the withdrawal: it has the weight 0. ``known`` is a cached size of the matrix, or None. Return the
-    newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
+    ``posting`` is the withdrawal: it has the weight 0. ``cached_size`` is an earlier size of the matrix, or None. Return
+    the newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
     """
-    size, first = yield from _register(pair, posting, known)
+    size, first = yield from _register(pair, posting, cached_size)
     done = {first}
     while others := [number for number in possible_partitions(posting.name, size.partitions) if number not in done]:
         results = yield from run_together(
@@ -54,8 +55,8 @@ def withdraw(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -
     return size
 
 
-def _register(pair: PairKey, posting: Posting, known: MatrixSize | None) -> Rounds[tuple[MatrixSize, int]]:
-    size = known if known is not None else (yield from _read_size(pair))
+def _register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None) -> Rounds[tuple[MatrixSize, int]]:
+    size = cached_size if cached_size is not None else (yield from _read_size(pair))
     for _ in range(MAX_TRIES):
         partition, assumed = home_partition(posting.name, size.partitions), size
         while True:
@@ -82,7 +83,7 @@ def _put_in_replicas(
     """Store a posting in all replicas of the partition at ``address``.
 
     Return the newest known size of the matrix, and whether at least one replica stores the posting. ``size`` is the
-    size known so far; ``assumed_size`` is that of :class:`PutPostings`.
+    newest size known before; ``assumed_size`` is the size from which the partition was computed.
     """
     packed = pack([posting])
     stored: set[int] = set()

@@ -35,7 +35,7 @@ MAX_NAMES = 1_000
 _MAX_FEED_TAGS = MAX_TAGS // 2
 """Maximum number of the feed's own tags, which come first; the others are those of its entries."""
 _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
-"""Attributes whose values are only known from what a channel has published, or from when it became known."""
+"""Prefixes of the AV-pairs that depend on a channel's documents, or on the time at which it was added."""
 
 
 def channel_id_of(name: str) -> ChannelId:

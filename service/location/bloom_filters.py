@@ -44,7 +44,7 @@ class FilterShape(msgspec.Struct, frozen=True, order=True):
 def positions(document: str, shape: FilterShape) -> list[int]:
     """Return the positions of the bits that a document sets in a filter of this shape.
 
-    One BLAKE2 hash of the document gives sixteen independent 32-bit words, one for each position.
+    The positions are 32-bit words of one BLAKE2 hash of the document, which has sixteen such words.
     """
     words, width = int.from_bytes(blake2b(document.encode()).digest(), "little"), shape.width
     return [(words >> shift & 0xFFFFFFFF) % width for shift in range(0, 32 * shape.hashes, 32)]

@@ -43,7 +43,7 @@ MAX_SOURCES = 4096
 class Filtering(StrEnum):
     """Where redundant updates are dropped (§II.D): nowhere, at the node that receives them, or before they are sent.
 
-    An update is redundant if the receiver knows another path to the update's source that is not longer.
+    An update is redundant if the receiver has another path to the update's source that is not longer.
     """
 
     NONE = "none"

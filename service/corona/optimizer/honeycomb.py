@@ -75,7 +75,7 @@ def load(problem: AllocationProblem, size: Floats) -> float:
 
 
 def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationProblem:
-    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that sites' budgets are kept.
+    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that no site's budget is exceeded.
 
     Args:
         problem: M channels.
@@ -107,8 +107,8 @@ def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
         budget: Maximum cost of all polls within one τ, in the unit of the costs.
 
     If the budget exceeds the cost of all channels at their most, the result is the least scale at which all reach it.
-    If it is below the cost of all channels at their least, the result is negative. The budget is kept up to rounding
-    (10⁻¹²).
+    If it is below the cost of all channels at their least, the result is negative. The budget is satisfied up to
+    rounding (10⁻¹²).
 
     Raises:
         ValueError: The budget is negative or NaN.
@@ -139,9 +139,10 @@ def scale_for_delay(
         total_weight: Σ w of the summarised channels, if ``problem`` consists of clusters, whose weights differ from it.
 
     If the delay is unattainable within ``most``, the result is the least scale at which all bounded channels reach
-    their most. If all channels at their least already keep it, the result is a scale at which they are at their least.
-    Channels that may not be polled at all are ignored. The delay is kept up to rounding (10⁻¹²). If there is a budget
-    too, the lesser of the two scales is to be used: it always keeps the budget, and the delay if the budget allows it.
+    their most. If the delay is satisfied with all channels at their least, the result is a scale at which they are at
+    their least. Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²). If
+    there is a budget too, the lesser of the two scales is to be used: it satisfies the budget, and the delay if the
+    budget allows it.
 
     Raises:
         ValueError: The delay or τ is not positive.

@@ -88,7 +88,7 @@ class UpperBounds(NamedTuple):
     """The upper bounds of the polls per τ of M channels, without the request budgets of sites; each has shape (M,).
 
     ``channel_interval`` follows from the shortest intervals that admins have set for the channels, ``publisher`` from
-    what publishers or failures allow now, ``channel_budget`` from the limit on polls of a public channel
+    the present limits of publishers and failed polls, ``channel_budget`` from the limit on polls of a public channel
     (:meth:`FleetPolicy.most_polls_per_hour`), and ``nodes`` from the number of nodes: a node polls a channel at most
     ``FleetPolicy.most_polls_per_node`` times per τ, unless the longest wait requires more polls.
     """
@@ -111,7 +111,7 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
 
 
 def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return the polls per τ that keep the longest wait of each channel, shape (M,)."""
+    """Return the polls per τ at which each channel's mean wait is its longest allowed wait, shape (M,)."""
     waits_s = channels["longest_wait_s"]
     return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
 
@@ -127,10 +127,10 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
 def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
     """Return the demand of each channel: the cost per τ of the polls that its subscribers justify, shape (M,).
 
-    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). A public channel's demand is at
-    most what politeness (:meth:`FleetPolicy.most_polls_per_hour`) and the ring's ``nodes`` nodes allow. That of a
-    private channel, which has no such limit, is at least what one node polls. Sites' budgets and bounds of single
-    channels do not change demand: what they withhold from one channel is left to others.
+    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The demand of a public channel is
+    bounded by politeness (:meth:`FleetPolicy.most_polls_per_hour`) and by the number of ``nodes``. The demand of a
+    private channel has no upper bound, and is at least the number of polls that one node makes. Sites' budgets and
+    bounds of single channels do not change the demand, so that other channels get the polls that these withhold.
     """
     subscribers = _subscribers(channels)
     private = np.maximum(subscribers, policy.most_polls_per_node)
@@ -192,9 +192,9 @@ def aggregate_base(levels: Levels) -> int:
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
     """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
 
-    ``fleet`` summarises the known channels, and ``nodes`` is the number of nodes on the ring. If ``fleet`` covers fewer
-    nodes, the channels get that share of the objective's budget. Polls that longest waits require are made although
-    they exceed the demand, but not beyond the objective's budget.
+    ``fleet`` summarises the channels of the nodes that it covers, and ``nodes`` is the number of nodes on the ring. If
+    ``fleet`` covers fewer nodes, the channels get the covered nodes' share of the objective's budget. Polls that
+    longest waits require are made although they exceed the demand, but not beyond the objective's budget.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):

@@ -33,13 +33,13 @@ class BindingConstraint(StrEnum):
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
-    """Raised to keep the longest wait of all channels."""
+    """Raised so that the mean wait does not exceed the objective's longest wait."""
     CHANNEL_WAIT = "channel-wait"
-    """Raised to keep the longest wait that admins set for this channel."""
+    """Raised so that the mean wait does not exceed the longest wait that admins set for this channel."""
     CHANNEL_INTERVAL = "channel-interval"
-    """Lowered to keep the shortest interval that admins set for this channel."""
+    """Lowered to the shortest interval that admins set for this channel."""
     PUBLISHER = "publisher"
-    """Lowered to the interval that the publisher's documents and responses ask for."""
+    """Lowered to the poll interval that the publisher's documents and responses request."""
     FAILURE = "failure"
     """Lowered because the channel's polls fail."""
     PAUSE = "pause"
@@ -51,7 +51,7 @@ class BindingConstraint(StrEnum):
     HOST_BUDGET = "host-budget"
     """Lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
-    """Below what the longest wait requires, because the fleet's budget does not suffice for all longest waits."""
+    """Lower than the longest wait requires, because the fleet's budget does not suffice for all longest waits."""
 
 
 LIMIT_CONSTRAINTS = {
@@ -76,10 +76,10 @@ class PollingTurn(msgspec.Struct, frozen=True):
 
 
 class PollExplanation(msgspec.Struct, frozen=True):
-    """A channel's polls and what determines them.
+    """An explanation of a channel's polling rate: its inputs, the binding constraint, and the resulting schedule.
 
     ``weight`` is the channel's weight under the goal, ``cost`` the cost of one poll, and ``scale`` the fleet's scale.
-    ``wanted``, scale·√(weight/cost), is the number of polls per τ that these would give; ``least`` and ``most`` are its
+    ``wanted``, scale·√(weight/cost), is the number of polls per τ without bounds; ``least`` and ``most`` are its
     bounds, ``size`` is the result within them, and ``bound`` the constraint that determines it. ``wait_s`` is the mean
     time from an update to its detection, ``update_interval_s`` the estimated mean time between updates, and
     ``interval_s`` the time between two polls of one node. ``turns`` are the nodes' parts in the schedule.

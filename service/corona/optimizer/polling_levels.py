@@ -103,7 +103,7 @@ class LevelChoices(NamedTuple):
 
         Args:
             problem: The channels' bounds.
-            wanted: The polls per τ that weight and cost alone would give each channel, shape (M,), not negative.
+            wanted: The polls per τ of each channel by weight and cost alone, without bounds; shape (M,), not negative.
         """
         least, top = _line_bounds(problem)
         found = np.minimum(np.maximum(wanted, least), top)

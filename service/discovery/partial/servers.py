@@ -133,12 +133,12 @@ class DirectoryServer(ABC):
         ``draw`` is a random number in [0, 1), which only RandomServer-x uses.
         """
 
-    def lookup(self, target: int, known: Collection[str], draw: float) -> list[str]:
-        """Return up to ``target`` stored entries that are not in ``known``, the entries that the client already has.
+    def lookup(self, target: int, excluded: Collection[str], draw: float) -> list[str]:
+        """Return up to ``target`` stored entries that are not in ``excluded``, the entries that the client already has.
 
         The random number ``draw`` in [0, 1) selects them; all entries are equally likely.
         """
-        fresh = [entry for entry in self.entries if entry not in known] if known else list(self.entries)
+        fresh = [entry for entry in self.entries if entry not in excluded] if excluded else list(self.entries)
         begin = int(draw * len(fresh))
         return (fresh[begin:] + fresh[:begin])[: max(target, 0)]
 

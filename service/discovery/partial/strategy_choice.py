@@ -136,7 +136,7 @@ FORGETTING = 0.8
 STEADY_READINGS = 3
 """Readings that must choose another kind of strategy before the entries are placed by it."""
 MAX_EXCESS = 2
-"""A strategy is replaced if its x or y is more than this multiple of what is needed."""
+"""A strategy is replaced if its x or y exceeds the needed value by more than this factor."""
 
 
 class Coordinator:

@@ -152,7 +152,7 @@ def _expression(text: str) -> str:
 
 
 def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
-    """Return (the tokens without those of a limit, the limit); the limit is 0 if the query has none."""
+    """Return (the tokens that are not part of a limit, the limit); the limit is 0 if the query has none."""
     limits = [token for token in tokens if token.name == "limit"]
     others = [token for token in tokens if token.name != "limit"]
     last = others[-2:]
