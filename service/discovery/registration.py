@@ -41,8 +41,8 @@ def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = N
 def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
     """Store a withdrawal in all partitions of an AV-pair's matrix in which the name can be registered.
 
-    ``posting`` is the withdrawal: it has the weight 0. ``cached_size`` is an earlier size of the matrix, or None. Return
-    the newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
+    ``posting`` is the withdrawal: it has the weight 0. ``cached_size`` is an earlier size of the matrix, or None.
+    Return the newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
     """
     size, first = yield from _register(pair, posting, cached_size)
     done = {first}
