@@ -87,7 +87,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
         return shape(key, self.depth, self.bits) == self.key
 
     def intersection(self, other: "KeyGroup") -> "KeyGroup | None":
-        """Return the group of all keys that are in both groups; it is one of the two, or None if they are disjoint."""
+        """Return the group of the keys that are in this group and in ``other``; None if the groups are disjoint."""
         inner, outer = sorted((self, other), key=lambda group: -group.depth)
         return inner if inner.key in outer else None
 
@@ -97,7 +97,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
 
 
 class KeyLayout(msgspec.Struct, frozen=True):
-    """The numbers of bits of a key's three parts; all keys of one store have the same layout."""
+    """The numbers of bits of a key's three parts, domain, channel and subscriber; equal for all keys of a store."""
 
     domain_bits: int = 8
     channel_bits: int = 16
@@ -109,7 +109,10 @@ class KeyLayout(msgspec.Struct, frozen=True):
         return self.domain_bits + self.channel_bits + self.subscriber_bits
 
     def key(self, domain: str, channel: ChannelId, subscriber: UserId) -> int:
-        """Return the identifier key of a subscription; ``domain`` is the registrable domain of the channel's URL."""
+        """Return the identifier key of the subscription of ``subscriber`` to ``channel``.
+
+        ``domain`` is the registrable domain of the channel's URL.
+        """
         return self.channel_group(domain, channel).key | _first_bits(subscriber, self.subscriber_bits)
 
     @lru_cache(_CACHED_GROUPS)  # noqa: B019 - a layout is a value, of which a process has one

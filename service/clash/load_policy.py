@@ -56,7 +56,7 @@ class HalfLives(msgspec.Struct, frozen=True):
         return cls(3 * interval_s, 15 * interval_s)
 
     def remaining_shares(self, age_s: float) -> tuple[float, float]:
-        """Return the shares that are left of the current and of the long-term rate after ``age_s`` seconds."""
+        """Return the shares of the current and of the long-term rate that remain after ``age_s`` seconds."""
         age_s = max(age_s, 0.0)
         return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
 
@@ -184,7 +184,7 @@ def sibling_pairs(
 
 
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
-    """Return the split that a keyspace should begin; None if it is not overloaded or cannot split any leaf.
+    """Return the split that a keyspace should begin; None if its load is within ``limits`` or no leaf can be split.
 
     ``leaves`` has the load of each leaf group of the keyspace in deliveries per second.
     """
@@ -197,7 +197,7 @@ def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: L
 def choose_merge(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return the merge that a keyspace should begin; None if no merge leaves its load below the limit.
+    """Return the merge that a keyspace should begin; None if no merge leaves its load within ``limits``.
 
     ``leaves`` has the long-term load of each leaf group of the keyspace, and ``pairs`` is the result of
     :func:`sibling_pairs` for long-term loads.

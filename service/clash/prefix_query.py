@@ -55,7 +55,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def newer(one: Record, other: Record) -> Record:
-    """Return the newer of two versions of one record. If they have the same number, the tombstone is newer."""
+    """Return the version of a record with the greater ``seq``, of two versions; if equal, a tombstone is newer."""
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 

@@ -144,7 +144,7 @@ class ServerTable(msgspec.Struct, frozen=True):
         return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, TableEntry | None]) -> "ServerTable":
-        """Return the table with these entries added or replaced. An entry of None removes the group."""
+        """Return the table with the entries ``changed`` added or replaced; None as an entry removes the group."""
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
         return msgspec.structs.replace(self, entries=remaining)

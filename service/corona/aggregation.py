@@ -83,7 +83,10 @@ class _SentAggregate:
 
 
 class Aggregation:
-    """One node's part in aggregation. ``now_s`` is monotonic time in seconds."""
+    """One node's part in the exchange of aggregates, by which each node obtains a summary of all channels of the fleet.
+
+    ``now_s`` is monotonic time in seconds.
+    """
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class Aggregation:
         return []
 
     def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the aggregate of a sibling subtree that a contact has sent."""
+        """Store the aggregate in ``summary``, which ``sender`` has sent, if the sender is a contact of this node."""
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:
             return

@@ -89,7 +89,7 @@ def encode_digests(digests: list[int]) -> bytes:
 
 
 def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
-    """Return the digests of a member's buckets; None if their number is not a possible number of buckets."""
+    """Return the digests that :func:`encode_digests` has encoded; None if their number is no number of buckets."""
     buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
     return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)
 

@@ -180,7 +180,8 @@ class OwnerProtocol:
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
         """Request the ownership of ``channel`` if this node is nearest to it and has not requested the ownership yet.
 
-        For a channel that is owned already, only the time ``now_s`` is recorded at which it was last wanted.
+        ``subscribers`` is the channel's number of subscribers. For a channel that is owned or requested already, only
+        the time ``now_s`` is recorded, as the last time at which the channel was wanted.
         """
         owned = self._channels.get(channel)
         if owned is not None:
@@ -246,7 +247,7 @@ class OwnerProtocol:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
     def on_version_published(self, event: events.VersionPublished) -> Iterator[Effect]:
-        """Announce the stored version to the channel's polling set."""
+        """Adopt the version that the store has accepted, and announce it to the channel's polling set."""
         channel, owned = event.channel, self._channels.get(event.channel)
         if owned is not None:
             self._set_version(channel, owned, max(owned.version, event.version))
@@ -397,7 +398,7 @@ class OwnerProtocol:
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
     def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
-        """Return the assignment of the member of this rank."""
+        """Return the assignment of ``channel``, with the record ``owned``, to the member of this rank."""
         schedule, limits = self._plans.schedule_and_limits(channel)
         return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 

@@ -87,7 +87,7 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
     """Owner to member: stop polling this channel.
 
     ``ring_version`` is the version of the owner's ring; a member that has been assigned by a newer one ignores the
-    message. ``last_poll_s`` is the fleet time of a poll that the member still makes; 0.0 if there is none.
+    message. ``last_poll_s`` is the fleet time of a last poll that the member still makes; 0.0 if there is none.
     """
 
     ring_version: int
@@ -311,7 +311,7 @@ def encode(sender: model.NodeId, message: Message) -> bytes:
 
 
 def decode(raw: bytes) -> Envelope | None:
-    """Return the envelope, or None if the message is malformed or of another wire version."""
+    """Return the envelope that :func:`encode` has encoded; None if it is malformed or of another wire version."""
     try:
         envelope = _decoder.decode(raw)
     except msgspec.MsgspecError:

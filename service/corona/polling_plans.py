@@ -376,7 +376,7 @@ class PollingPlans:
         return [(self._table.channels[row], float(gaps_s[row])) for row in np.flatnonzero(is_notable)[:most].tolist()]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Mark these channels' times between polls, in seconds, as recorded in the channels' history."""
+        """Mark times between polls, pairs (channel, seconds), as recorded in the channels' history."""
         for channel, gap_s in gaps_s:
             if (plan := self._plans.get(channel)) is not None:
                 self._table.rows["recorded_gap_s"][plan.row] = gap_s
@@ -520,7 +520,7 @@ class PollingPlans:
         return node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
 
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
-        """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
+        """Return the factors of the channels of ``plans`` at ``fleet_s``, one row each; ``present_speed`` is 1."""
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
             table["weight_factor"] = weekly_rhythm.weight_factors(
@@ -544,7 +544,7 @@ class PollingPlans:
             self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
-        """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
+        """Return the greater of the speeds of each plan's clock in two ``hours`` since the epoch; 1.0 for real time."""
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [
             1.0 if clock is None else max(clock.speed(hour * weekly_rhythm.HOUR_S) for hour in hours)

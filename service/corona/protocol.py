@@ -41,7 +41,7 @@ class NodeProtocol:
         """Whether the ring has changed since the last registry walk was requested."""
 
     def handle(self, occurred: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
-        """Return the effects of these events, in the order in which the shell (the process around it) carries them out.
+        """Process the events ``occurred``; return their effects, which the caller carries out in order.
 
         ``now_s`` is the time of a monotonic clock, and ``fleet_s`` is fleet time (Unix seconds of the store's clock),
         by which polls are scheduled. Unknown, repeated and outdated events have little or no effect. No event raises an

@@ -90,7 +90,7 @@ _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
 
 
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return how fast each of M clocks runs in each hour of the week, relative to its mean speed; shape (M, 168).
+    """Return the speed of each of M clocks in each hour of the week, relative to its mean speed; shape (M, 168).
 
     ``steps``, shape (M, 31), has the factors for 24 hours of the day and 7 days of the week, as logarithms in
     sixteenths of an octave. With two more columns, shape (M, 33), it also has the lowest and the highest speed.
@@ -265,7 +265,7 @@ def _products(factors: Floats) -> Floats:
 
 
 def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
-    """Return the mean of each row of ``products`` within its bounds, of which the upper one takes precedence."""
+    """Return the mean of each row of ``products`` clipped to ``least`` and ``most``; ``most`` takes precedence."""
     return np.asarray(np.minimum(np.maximum(products, least[:, None]), most[:, None]).mean(axis=1))
 
 
@@ -296,14 +296,15 @@ def encode_speeds(speeds: Steps) -> list[bytes]:
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
     """Return each channel's mean delay with polls by a clock with these ``speeds``, divided by that with even polls.
 
-    The result, shape (M,), is below 1 where the clock is fast when the channel publishes.
+    ``rhythms`` are the channels' rhythms, and ``speeds`` the speeds of their clocks, both encoded. The result, shape
+    (M,), is below 1 where the clock is fast when the channel publishes.
     """
     published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
     return np.asarray((published / polled).mean(axis=1))
 
 
 def _factors(steps: Steps) -> tuple[Floats, Floats]:
-    """Return the factors of the hours, shape (M, 24), and of the days, shape (M, 7), each with the mean 1."""
+    """Return the factors in ``steps`` of the hours, shape (M, 24), and of the days, shape (M, 7), with the mean 1."""
     rates = np.exp2(steps / STEPS_PER_OCTAVE)
     return _normalised(rates[:, :HOURS]), _normalised(rates[:, HOURS:])
 
@@ -353,7 +354,7 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
 
 
 def _observed_s(age_s: Floats, now_s: float, period_s: float, slots: int) -> Floats:
-    """Return for how many seconds each slot of a period was observed, shape (M, ``slots``).
+    """Return the observed time of each slot of a period in seconds, shape (M, ``slots``).
 
     A slot is one of ``slots`` equal parts of a period, such as an hour of the day. Channel i was observed in the last
     ``age_s[i]`` seconds before ``now_s``. A second that was t seconds ago counts as e^(-t/MEMORY_S).

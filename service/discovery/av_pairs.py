@@ -59,7 +59,7 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
-    """Return the AV-pair for an attribute's name and a value as people write it.
+    """Return the AV-pair (``attribute=value``) for an attribute's name and a value as people write it.
 
     ``parent`` is the AV-pair on which a dependent attribute depends. Raises :class:`BadQuery`, whose text states the
     valid values, for an unknown attribute or an invalid value.
@@ -77,7 +77,7 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 
 
 def attribute_of(text: Pair) -> str:
-    """Return the name of the attribute of an AV-pair. For ``region=gb of lang=en`` it is ``region``."""
+    """Return the name of the attribute of the AV-pair ``text``: ``region`` for ``region=gb of lang=en``."""
     return text.partition("=")[0]
 
 

@@ -51,7 +51,10 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
-    """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix."""
+    """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix.
+
+    ``limits`` has the maximum size of a matrix, within which cells are searched if the head node was lost.
+    """
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
         return head.matrix.size

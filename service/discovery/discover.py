@@ -38,7 +38,7 @@ _WEIGHT_STEPS: Final = 3
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """A language or topic with which a listing can be narrowed, and how many of the examined channels have it."""
+    """A language or topic by which a listing can be narrowed, and the number of examined channels that have it."""
 
     value: str
     channels: int
@@ -90,7 +90,7 @@ def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> 
 
 
 def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
-    """Return the AV-pairs of the channels in a listing, narrowed to a language or topic unless it is empty.
+    """Return the AV-pairs that channels in a listing in this order must have, for a language and topic unless empty.
 
     Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
     """

@@ -145,7 +145,7 @@ class ResizeKind(StrEnum):
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return the utilisation of a cell, as a share of its thresholds.
+    """Return the utilisation of a cell with this load, as a share of the thresholds in ``limits``.
 
     The result is the greater of two shares: names divided by their threshold, and registrations per second divided by
     theirs.
@@ -154,7 +154,7 @@ def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return the changes of the matrix's size that a cell with this load requests from the head node.
+    """Return the changes of the matrix's size that a cell with this load requests, by the thresholds in ``limits``.
 
     Deviation: a partition is superfluous only if *both* its rate of registrations and its number of names are low;
     §IV.C.2 says either. Otherwise a partition full of names that are no longer refreshed would be merged with another

@@ -176,7 +176,10 @@ def _put_in_cells(targets: Sequence[CellAddress], postings: bytes) -> Rounds[boo
 
 
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Close the last partition and move its names to its merge target; return False if another pass has to continue."""
+    """Close the last partition of ``matrix``, and move its names to its merge target, ``page`` postings a round.
+
+    Return False if another pass has to continue.
+    """
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in size.rows]
     if not (yield from _close(places, size, keep=True)):

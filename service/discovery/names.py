@@ -51,7 +51,8 @@ def channel_pairs(
 ) -> dict[Pair, int]:
     """Return a channel's content name: its :func:`channel_attributes` and the words of its :func:`channel_text`.
 
-    The result has the weight (1 to 255) of each AV-pair. The arguments are those of the two functions.
+    The result has the weight (1 to 255) of each AV-pair (attribute and value). The arguments are those of these
+    functions.
     """
     attributes = channel_attributes(channel, metadata, domain, interval_s)
     return _name(attributes, channel_text(channel, metadata, domain, latest_titles))

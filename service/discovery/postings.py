@@ -56,7 +56,7 @@ class Posting(msgspec.Struct, frozen=True, order=True):
     expires_s: int
 
     def supersedes(self, other: "Posting") -> bool:
-        """Return whether this posting replaces an earlier posting of the same name."""
+        """Return whether this posting is valid instead of ``other``, a posting of the same name."""
         return (self.expires_s, not self.weight, self.weight) > (other.expires_s, not other.weight, other.weight)
 
 

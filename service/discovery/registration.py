@@ -29,10 +29,10 @@ MAX_TRIES = 8
 
 
 def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Register a name in the matrix of one of its AV-pairs, or refresh it; return the newest known size of the matrix.
+    """Store a name's posting in the matrix of the AV-pair ``pair``; return the newest known size of the matrix.
 
-    ``cached_size`` is an earlier size of the matrix, or None. Raises :class:`CellsUnavailable` if no cell stores the
-    name.
+    A posting with a later expiry renews an earlier one. ``cached_size`` is an earlier size of the matrix, or None.
+    Raises :class:`CellsUnavailable` if no cell stores the name.
     """
     size, _ = yield from _register(pair, posting, cached_size)
     return size

@@ -69,7 +69,7 @@ def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
 
 
 def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
-    """Return whether a cell with this load would request growth if its node were fully busy."""
+    """Return whether a cell with this load would request growth, by ``limits``, if its node were fully busy."""
     kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
     return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
 
@@ -168,7 +168,7 @@ class _Placement:
         self._nodes_of_rows: dict[int, tuple[Node, ...]] = {}
 
     def load(self, partition: int, row: int) -> CellLoad:
-        """Return the load of a cell."""
+        """Return the load of the cell of this partition and row."""
         return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
 
     def queries_s_at_replica(self, partition: int) -> float:
@@ -209,7 +209,7 @@ class _Placement:
         return self._busiest(rows)[0]
 
     def _busiest(self, rows: Sequence[int]) -> tuple[float, float]:
-        """Return the load of the busiest node, as :meth:`busiest` does, and the part of it that is the matrix's own."""
+        """Return the load of the busiest node (:meth:`busiest`), and the part of it that the matrix causes."""
         own: dict[Node, float] = {}
         for row in rows:
             for partition, node in enumerate(self._row_nodes(row)):

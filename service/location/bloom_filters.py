@@ -51,7 +51,10 @@ def positions(document: str, shape: FilterShape) -> list[int]:
 
 
 def document_mask(document: str, shape: FilterShape) -> int:
-    """Return the Bloom filter of one document; a filter in which all of its bits are set may contain the document."""
+    """Return the Bloom filter of one document, with this shape.
+
+    A filter of the same shape in which all these bits are set may contain the document.
+    """
     bits = 0
     for position in positions(document, shape):
         bits |= 1 << position
@@ -72,7 +75,7 @@ def false_positive_rate(width: int, hashes: int, documents: float) -> float:
 
 
 def estimate_documents(shape: FilterShape, bits_set: int) -> float:
-    """Return the most likely number of documents in a filter in which ``bits_set`` bits are set.
+    """Return the most likely number of documents in a filter of this shape with ``bits_set`` bits set.
 
     It is infinite if all bits are set.
     """
@@ -207,7 +210,7 @@ def first_row(received: list[int], mask: int, deepest: int) -> int | None:
 
 
 def union_of_received(links: Iterable[Link], row: int) -> int:
-    """Return the union of the rows with the number ``row`` in the filters that these neighbours have sent."""
+    """Return the union of the rows with the number ``row`` in the filters received over ``links``."""
     bits = 0
     for link in links:
         bits |= link.received[row]

@@ -146,7 +146,7 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store a channel's content under its digest; it replaces the channel's previous content.
+        """Store the content of the channel ``cid`` under its digest, in place of the channel's previous content.
 
         If another channel has a content with the same digest, this other content is removed. The least recently used
         contents are removed if the cache exceeds its size.
@@ -161,7 +161,7 @@ class ContentCache:
             self.remove(next(iter(self._contents)))
 
     def remove(self, cid: ChannelId) -> None:
-        """Remove a channel's content, if present."""
+        """Remove the content of the channel ``cid``, if present."""
         cached = self._contents.pop(cid, None)
         if cached is not None:
             del self._channels[cached.digest]

@@ -91,7 +91,7 @@ class LocationNode:
     # Local events
 
     def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[SendToNeighbour]:
-        """Add and remove documents of this node; return the updates for its neighbours."""
+        """Add the documents ``added`` to this node and remove ``removed``; return the updates for its neighbours."""
         sets, clears = self.own.change(added, removed)
         return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
@@ -292,7 +292,7 @@ class LocationNode:
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
         """Process a neighbour's message that it no longer receives updates of these sources.
 
-        The neighbour then no longer ignores updates of them. If this node has another path to a source, it requests all
+        The neighbour's requests to ignore these sources end. If this node has another path to a source, it requests all
         bits of this source for the neighbour.
         """
         lost: list[NodeId] = []

@@ -253,9 +253,9 @@ class Stream:
         self._received_count = 0
 
     def next_batch(self, frames: tuple[bytes, ...]) -> StreamBatch:
-        """Return the next batch of this worker's stream, which contains these encoded messages.
+        """Return the next batch of this worker's stream, with the encoded messages ``frames``.
 
-        The caller sends it repeatedly until it has been delivered.
+        The caller sends the batch repeatedly until it has been delivered.
         """
         return StreamBatch(self._own_stream, self._peer_stream, self._sent_count, frames)
 

@@ -89,7 +89,7 @@ class Neighbourhood:
     """
 
     def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
-        """Create the neighbourhood of the node ``node_id``, which knows no peers yet."""
+        """Create the neighbourhood of the node ``node_id`` without peers; ``limits`` bound its choice of neighbours."""
         self.node_id = node_id
         self.links: set[NodeId] = set()
         self._limits = limits

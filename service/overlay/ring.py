@@ -188,7 +188,7 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
-    """Return an unused id that splits the emptiest part of the id space.
+    """Return an id that is not in ``existing`` and splits the emptiest part of the id space.
 
     The function descends the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have
     equally many), until a side is empty, and returns that side's first id. If all ids are chosen by this function,

@@ -41,7 +41,7 @@ class AllocationProblem(NamedTuple):
 
     @classmethod
     def of(cls, weights: ArrayLike, costs: ArrayLike = 1.0, *, least: ArrayLike = 0.0, most: ArrayLike = inf) -> Self:
-        """Return the problem, with scalars broadcast to all channels.
+        """Return the problem with these fields; each is an array with one number per channel, or a scalar for all.
 
         Raises:
             ValueError: A number is outside the range that :class:`AllocationProblem` states.
@@ -60,7 +60,7 @@ class AllocationProblem(NamedTuple):
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return each channel's polls per τ at this scale, shape (M,).
+    """Return the polls per τ at this scale of each channel of ``problem``, shape (M,).
 
     A negative scale, down to -1, reduces all channels below their least: -0.3 leaves them at 70 % of it.
     """
@@ -70,7 +70,7 @@ def sizes(problem: AllocationProblem, scale: float) -> Floats:
 
 
 def load(problem: AllocationProblem, size: Floats) -> float:
-    """Return the cost of all polls within one τ, if ``size`` has each channel's polls per τ."""
+    """Return the cost of all polls of the channels of ``problem`` within one τ; ``size`` has their polls per τ."""
     return float((problem.costs * size).sum())
 
 

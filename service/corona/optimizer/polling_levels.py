@@ -80,7 +80,10 @@ def level_of(size: float, nodes: int, base: int) -> float:
 
 
 def highest_level(nodes: int, base: int) -> int:
-    """Return the lowest level at which a wedge has at most one node on average, on a ring of ``nodes`` nodes."""
+    """Return the lowest polling level whose wedges have at most one node on average, on a ring of ``nodes`` nodes.
+
+    A wedge of level l consists of the nodes whose ids have l leading digits of ``base`` in common with a channel's id.
+    """
     level = 0
     while base**level < nodes:
         level += 1
@@ -112,7 +115,7 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.maximum(found, np.where(taken, after, 0.0).max(axis=1)))
 
     def steps(self, problem: AllocationProblem) -> tuple[Floats, Floats, Floats]:
-        """Return the steps from size to size that these bounds allow: sizes before, sizes after, thresholds.
+        """Return (sizes before, sizes after, thresholds) of the steps to larger wedges that the problem's bounds allow.
 
         Each array has shape (M, K). The thresholds are in polls per τ. Where a channel has fewer than K steps, both
         sizes are equal.
@@ -141,7 +144,7 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.where(large_enough, self.sizes, self.sizes[:, :1]).min(axis=1))
 
     def levels(self, set_size: float) -> Floats:
-        """Return the lowest level of each channel at which its wedge has at most ``set_size`` nodes, shape (M,)."""
+        """Return each channel's lowest polling level whose wedge has at most ``set_size`` nodes, shape (M,)."""
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
@@ -155,7 +158,7 @@ class RingLevels:
     """The wedges of one ring in a number system of ``base`` 2, 4 or 16."""
 
     def __init__(self, view: RingView, base: int) -> None:
-        """Compute the prefixes of the nodes of ``view`` that determine their wedges."""
+        """Compute the prefixes of the node ids of ``view``; ``base`` is the base of the digits that levels count."""
         self.base = base
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
@@ -200,7 +203,7 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def of(cls, problem: AllocationProblem, choices: LevelChoices) -> Self:
-        """Return the steps of these channels in at most ``MAX_BINS`` bins."""
+        """Return the steps of the problem's channels between the wedges of ``choices``, in up to ``MAX_BINS`` bins."""
         before, after, thresholds = choices.steps(problem)
         slopes = problem.slopes()[:, None]
         can_take = (after > before) & (thresholds < slopes * _FLOAT_MAX)
@@ -212,7 +215,7 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
-        """Return the steps in all these summaries in at most ``MAX_BINS`` bins."""
+        """Return the steps of all summaries in ``parts``, in at most ``MAX_BINS`` bins."""
         if not parts:
             return cls(*(np.zeros(0) for _ in cls._fields))
         together = cls(*map(np.concatenate, zip(*parts, strict=True)))
@@ -272,10 +275,11 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two close scales, at the first of which ``holds`` is false and at the second true.
+        """Return two close scales, at the first of which the condition ``holds`` is false and at the second true.
 
-        If it is never true, both are the scale at which all channels reach their most. ``lines`` are the channels with
-        their sizes below their first step, which are real numbers.
+        The condition must be true at all scales above some scale. If it is never true, both are the scale at which all
+        channels reach their most. ``lines`` are the channels with their sizes below their first step, which are real
+        numbers.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))

@@ -145,7 +145,7 @@ def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins
 
 
 def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return the clusters of all channels that these summaries describe.
+    """Return the clusters of all channels that the summaries in ``parts`` describe.
 
     ``limit`` and ``log_bins`` are those of :func:`summarise`.
     """

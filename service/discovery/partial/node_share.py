@@ -95,7 +95,7 @@ def encode_letter(letter: Sequence[LetterPart]) -> bytes:
 
 
 def decode_letter(payload: bytes) -> Letter:
-    """Decode a letter; the result is empty if the letter is malformed or in the format of another version.
+    """Return the letter that :func:`encode_letter` has encoded; empty if it is malformed or of another version.
 
     Senders repeat the content of letters that were dropped.
     """

@@ -89,7 +89,7 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 
 
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
-    """Return which servers store which entries: an array of shape (servers, entries), true where the entry is stored.
+    """Return the placement: an array of shape (servers, entries), true where the server stores the entry.
 
     ``shares`` has the stored entries of each server. ``entries`` are the columns; a stored entry that is not among them
     is ignored.

@@ -159,7 +159,7 @@ def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrat
 
 
 def random_sort_key(entry: str, salt: float) -> bytes:
-    """Return a sort key by which entries are in a pseudo-random order; ``salt`` in [0, 1) determines the order."""
+    """Return the sort key of ``entry`` in a pseudo-random order of entries, which ``salt`` in [0, 1) determines."""
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 

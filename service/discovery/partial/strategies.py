@@ -156,9 +156,10 @@ def copies_needed(target: int, entries: int, servers: int) -> int:
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete, including the client's request (§6.4).
 
-    The paper derives it for Fixed-x and Hash-y. For the other strategies, the result counts the messages of this
-    implementation, which broadcasts. With Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report
-    of the empty position, y messages to fetch an entry for it, and y to store that entry there.
+    The directory has ``entries`` entries on ``servers`` servers. The paper derives this number for Fixed-x and Hash-y.
+    For the other strategies, the result counts the messages of this implementation, which broadcasts. With
+    Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report of the empty position, y messages to
+    fetch an entry for it, and y to store that entry there.
     """
     match strategy:
         case FullReplication() | RandomServer():

@@ -99,7 +99,7 @@ class DirectoryChoice(msgspec.Struct, frozen=True):
 
 
 def choose(measured: DirectoryMeasurements) -> StrategyChoice:
-    """Return the strategy for a directory with these measurements; equal measurements give equal choices."""
+    """Return the strategy for a directory with the measurements ``measured``, and the reasons for it."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)
     if copies >= measured.servers:
         return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))

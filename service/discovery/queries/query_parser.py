@@ -188,7 +188,10 @@ def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
 
 
 def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | None]:
-    """Return (the tokens without ``after:``, its day); the day is None if the query has no ``after:``."""
+    """Return (the tokens without ``after:``, its day); the day is None if the query has no ``after:``.
+
+    Relative days are counted from ``today``.
+    """
     days = [token for token in tokens if token.name == "after"]
     for token in days:
         _refuse_as_part(token, tokens)

@@ -130,7 +130,7 @@ def validate_pattern(condition: PatternCondition) -> PatternCondition:
 
 
 def matches(condition: SearchCondition | Condition, subject: SearchableEntry) -> bool:
-    """Return whether an entry satisfies a condition."""
+    """Return whether the entry ``subject`` satisfies ``condition``."""
     match condition:
         case PatternCondition(expression):
             return compile_pattern(expression).search(subject.text) is not None
@@ -330,7 +330,7 @@ class _Beginnings:
                 del self._by_head[head]
 
     def keys_of(self, subject: SearchableEntry) -> set[str]:
-        """Return the keys for the stored prefixes with which words of the entry begin."""
+        """Return the keys of the stored prefixes with which words of the entry ``subject`` begin."""
         if not self._by_head:
             return set()
         own = {f"begins={each}" for each in self._of(subject.words)}
@@ -363,7 +363,7 @@ class SavedSearchIndex:
         return len(self._conditions)
 
     def put(self, search_id: SavedSearchId, condition: SearchCondition) -> None:
-        """Add a saved search, or replace the one with the same id."""
+        """Add a saved search with this condition, or replace the condition of the search with this id."""
         self.remove(search_id)
         self._conditions[search_id] = condition
         if isinstance(condition, PatternCondition):
@@ -393,7 +393,7 @@ class SavedSearchIndex:
                     self._beginnings.remove(indexed.keys())
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
-        """Return the ids of the saved searches whose conditions an entry satisfies.
+        """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
 
         The entry's keys are counted, and conditions that were stored under too frequent keys are moved to rarer ones.
         """

@@ -170,7 +170,10 @@ def _is_word(condition: Condition) -> bool:
 def _clauses(
     group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[Clause]:
-    """Yield the clauses of a group of alternatives: one for each word of a group that is a single phrase, else one."""
+    """Yield the clauses of a group of alternatives: one for each word of a group that is a single phrase, else one.
+
+    ``similar`` has the similar words of misspelt words, and ``language`` is the user's language.
+    """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
         for word in group[0].words:
             if is_distinctive(word):
@@ -223,7 +226,7 @@ def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
 
 
 def word_pair(stem: str) -> Pair:
-    """Return the AV-pair with which documents that have this stem are registered."""
+    """Return the AV-pair (``word=stem``) with which documents that contain a word with this stem are registered."""
     return f"word={stem}"
 
 

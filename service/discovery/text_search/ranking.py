@@ -83,7 +83,7 @@ def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: S
 
 
 def score(candidate: CandidateName, importances: Sequence[float], signals: RankingSignals) -> ScoreParts:
-    """Return the score of a candidate; ``importances`` has the importance of each clause."""
+    """Return the score of a candidate by relevance and ``signals``; ``importances`` has each clause's importance."""
     clauses = tuple(
         importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)
     )

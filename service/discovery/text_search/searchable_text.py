@@ -173,7 +173,7 @@ class SearchableText:
 
 
 def text_field(text: str, *, boost: float, mean_words: float, is_title: bool = False) -> TextField:
-    """Return the analysed field of a text; see :class:`TextField`."""
+    """Return the field with the words of ``text``; the other arguments are those of :class:`TextField`."""
     return TextField(words(text, include_common=True), boost, mean_words, is_title)
 
 
