@@ -92,7 +92,7 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
         return inner if inner.key in outer else None
 
     def common_bits(self, key: int) -> int:
-        """Return how many leading bits ``key`` and the group's prefix have in common (the prefix match of §V.B)."""
+        """Return the number of leading bits that ``key`` and the group's prefix share (the prefix match of §V.B)."""
         return min(self.depth, self.bits - (self.key ^ key).bit_length())
 
 

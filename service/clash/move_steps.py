@@ -35,7 +35,10 @@ class SplitGroup(_FirstStep, frozen=True):
 
 
 class MergeGroup(_FirstStep, frozen=True):
-    """Step that plans to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
+    """First step of a merge: plan to merge the halves of a group, or merge them at once if both are in this keyspace.
+
+    The answer is :class:`MoveStarted`.
+    """
 
 
 class _MoveStep(msgspec.Struct, frozen=True):

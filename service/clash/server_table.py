@@ -35,7 +35,11 @@ from service.errors import BadKey
 
 
 class GroupState(StrEnum):
-    """The state of a key group in a table; the module's docstring describes each."""
+    """The state of a key group in a table.
+
+    ``ACTIVE`` is a leaf with all its records. ``ARRIVING`` and ``RETURNING`` are leaves that still receive records,
+    after a split and in a merge. ``SPLIT`` is no leaf. ``LEAVING`` is a former leaf that was returned for a merge.
+    """
 
     ACTIVE = "active"
     ARRIVING = "arriving"

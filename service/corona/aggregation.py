@@ -97,7 +97,7 @@ class Aggregation:
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
         validate: Callable[[Aggregate], bool] = is_valid,
     ) -> None:
-        """Start without other nodes' aggregates, which expire after ``soft_state_ttl_s`` seconds.
+        """Create the state of the node ``node_id``; other nodes' aggregates expire after ``soft_state_ttl_s`` seconds.
 
         ``base`` is the number of values of a digit. ``join`` adds aggregates in place of :func:`combine`: a simulation
         of many nodes in one process caches sums, which are equal for all nodes of a subtree, or uses the paper's bins.

@@ -166,7 +166,10 @@ class OwnerProtocol:
                     yield from self.release(entry.channel)
 
     def count_channels(self) -> int | None:
-        """Return the number of channels that this node owns or is about to own; None before the first registry walk."""
+        """Return the number of channels that this node owns or is about to own.
+
+        The result is None until the channels in the store's registry have been read once.
+        """
         return len(self._channels) if self._to_list is None else None
 
     def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:

@@ -92,7 +92,7 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
-    """This node's poller has found a change of a channel."""
+    """This node's poller has found changes of a channel; ``candidate`` contains them."""
 
     candidate: Candidate
 
@@ -199,9 +199,9 @@ class StopPolling(msgspec.Struct, frozen=True):
 class UpdateBase(msgspec.Struct, frozen=True):
     """Compare the channel's polls with another version from now on.
 
-    It is the announced version if the announcement contains its base, otherwise the store's current version. The
-    content that the last poll fetched is compared with the new version once more. If it still differs, the difference
-    is a new candidate: two members may have found different changes of the same version.
+    The other version is that of ``announcement`` if the announcement contains its base, otherwise the store's current
+    version. The content that the last poll fetched is compared with the new version once more. If it still differs, the
+    difference is a new candidate: two members may have found different changes of the same version.
     """
 
     channel: ChannelId

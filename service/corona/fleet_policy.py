@@ -32,7 +32,7 @@ class Goal(StrEnum):
 
 
 class Levels(StrEnum):
-    """Which numbers of nodes may poll a channel, and how often.
+    """The allowed polling levels: the numbers of nodes that may poll a channel together.
 
     With ``CONTINUOUS`` a channel may have any number n of polls per τ. The others are the polling levels of Corona
     (§3.1) in a number system of this base: at level l, the nodes whose ids begin with the same l digits as the

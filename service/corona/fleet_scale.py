@@ -69,7 +69,7 @@ class FleetScale:
 
     @property
     def applied_levels(self) -> Levels:
-        """The polling levels by which schedules are made."""
+        """The polling levels by which schedules are made at present."""
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
@@ -87,10 +87,11 @@ class FleetScale:
         self.has_changed = True
 
     def solve(self, now_s: float) -> bool:
-        """Solve for the scale; return whether it differs notably from the scale that the schedules follow.
+        """Compute the fleet's scale; return whether it differs notably from the scale by which schedules were made.
 
-        After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
-        the new ones: a scale suits only the levels for which it was solved.
+        The scale is the factor c with which the polling rates of all channels grow. After a change of the polling
+        levels, the former scale and levels apply until all nodes have sent aggregates for the new ones: a scale suits
+        only the levels for which it was solved.
         """
         fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
         is_complete = (

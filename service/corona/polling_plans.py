@@ -202,10 +202,11 @@ class PollingPlans:
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Solve for the fleet's scale; return whether it differs notably from the scale that the schedules follow.
+        """Compute the fleet's scale; return whether it differs notably from the scale by which schedules were made.
 
-        After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
-        the new ones: a scale suits only the levels for which it was solved.
+        The scale is the factor c with which the polling rates of all channels grow. After a change of the polling
+        levels, the former scale and levels apply until all nodes have sent aggregates for the new ones: a scale suits
+        only the levels for which it was solved.
         """
         longest_wait_s = self._policy.longest_wait_s
         moved = self._fleet.solve(now_s)
@@ -365,9 +366,9 @@ class PollingPlans:
         return Counter(found)
 
     def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
+        """Return pairs (channel, time between polls in seconds) of up to ``most`` channels for which this time is new.
 
-        Each channel comes with its present time between polls in seconds.
+        The time is new if it differs notably from the time that was recorded last (:meth:`record_gaps`).
         """
         if self.scale is None:
             return []

@@ -195,9 +195,9 @@ class MemberProtocol:
             yield Send(sender, BucketDigests(message.ring_version, encode_digests(digests)))
 
     def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
-        """Stop polling the channel, unless a newer version of the ring has assigned it.
+        """Stop polling the channel, unless its assignment was computed from a newer ring than the message.
 
-        If the message states a last poll that is still due at ``fleet_s``, the member stops after it.
+        If the message states a last poll that is still due at ``fleet_s`` (fleet time), polling stops after it.
         """
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.confirmed_ring_version:
@@ -362,9 +362,9 @@ class MemberProtocol:
         return not self._is_outside(known.instruction.channel, size, ring_version)
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
-        """Return whether this node's ring excludes it from the channel's polling set of ``size`` nodes.
+        """Return whether this node, by its ring, is outside the channel's polling set of ``size`` nodes.
 
-        False if the owner's ring, which has the version ``ring_version``, is newer than this node's.
+        The result is False if the owner's ring, of the version ``ring_version``, is newer than this node's.
         """
         return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 

@@ -103,7 +103,7 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
 
 
 class WeeklyClock:
-    """A clock with the speeds of the bytes ``speeds``, which are ``SPEEDS_BYTES`` or ``FACTORS`` long.
+    """A clock with the speeds that ``speeds`` encodes, in ``SPEEDS_BYTES`` or ``FACTORS`` bytes.
 
     Its time grows strictly with real time. Both are in seconds since the Unix epoch.
     """
@@ -340,7 +340,7 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
     Args:
         counts: Decayed numbers of entries in each hour of the day and day of the week, shape (M, 31).
         since_s: When the observation of each channel began, shape (M,), in Unix seconds.
-        now_s: Until when they were observed.
+        now_s: The end of the observation, in Unix seconds.
     """
     age_s = np.clip(now_s - since_s, 0.0, LONGEST_AGE_S)
     of_day = _observed_s(age_s, now_s, DAY_S, HOURS)

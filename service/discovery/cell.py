@@ -176,8 +176,8 @@ class CellAnswer(msgspec.Struct, frozen=True):
     """The answer of a cell to a command: the cell's membership (None if it is absent), and the command's results.
 
     ``done`` states whether the command had its effect. ``load`` and ``matrix`` answer :class:`ReadState` and similar
-    commands. ``postings`` are packed, and answer :class:`ReadPostings`, :class:`FetchPostings` and, unless the cell has
-    more than a few, :class:`ReadState`; otherwise they are None.
+    commands. ``postings`` are packed; they answer :class:`ReadPostings`, :class:`FetchPostings` and, if the cell has
+    few postings, :class:`ReadState`. Otherwise they are None.
     """
 
     member: Membership | None

@@ -132,7 +132,7 @@ def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: Mat
 def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
     """Return the request to remove the last replica if no node has less load because of it.
 
-    This is so after the slots of the cluster were moved to other nodes, or to a single Redis.
+    This happens after slots of the cluster were moved to other nodes, or all data to a single Redis.
     """
     rows = matrix.size.rows
     if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):

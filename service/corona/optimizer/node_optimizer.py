@@ -223,8 +223,8 @@ def channel_sizes(
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
     ``choices`` are the channels' polling levels; None if numbers of polls are continuous. While the scale is unknown
-    (None), a channel gets ``demand_factor`` times its own demand within its bounds. If the fleet has a budget, this is
-    at most budget/(``nodes``·``owned``), where ``owned`` is the number of channels that this node owns.
+    (None), a channel gets ``demand_factor`` times its own demand, but at most budget/(``nodes``·``owned``) if the fleet
+    has a budget; ``owned`` is the number of channels that this node owns. The channel's bounds take precedence.
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

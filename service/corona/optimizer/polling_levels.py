@@ -149,7 +149,10 @@ class LevelChoices(NamedTuple):
 
 
 def below_first_step(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem restricted to sizes below each channel's first step, which may be any real numbers."""
+    """Return the problem restricted to sizes below each channel's first step to a larger wedge.
+
+    These sizes may be any real numbers.
+    """
     least, top = _line_bounds(problem)
     return problem._replace(least=least, most=top)
 

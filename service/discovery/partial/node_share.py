@@ -175,7 +175,7 @@ class NodeShares:
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process the requests of this node's coordinator; return the messages for other servers.
+        """Process requests of the directory's coordinator on this node; return the messages for other servers.
 
         The share must have been started. ``draw`` is a random number in [0, 1).
         """
