@@ -170,9 +170,9 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
 def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]:
     """Return the time of each update in a delta, in Unix seconds.
 
-    It is the entry's publication date if that is after ``since_s``, the time of the last delta, and before the
-    detection, otherwise the time of the detection. The latter is between ``since_s`` and ``fleet_s``, when the delta
-    was stored.
+    The time is the entry's publication date if that is at most an hour before ``since_s``, the time of the last delta,
+    and not after the detection; otherwise it is the time of the detection. The latter is clipped to the time between
+    ``since_s`` and ``fleet_s``, when the delta was stored.
     """
     earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []
