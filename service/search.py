@@ -40,7 +40,7 @@ from service.discovery.search_policy import (
     text_of_named_channel,
 )
 from service.discovery.text_search.query_expansion import ExpandedQuery, expand
-from service.discovery.text_search.ranking import Circumstances, ScoreParts, clause_importance, coverage, score
+from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
@@ -340,7 +340,7 @@ class Searcher:
             channel, subscribers = msgspec.structs.astuple(public[channel_id_of(candidate.name)])
             time_s = detected_s if entry.published is None else min(entry.published, detected_s)
             as_written = expanded.share_as_written(f"{entry.title}\n{entry.summary}")
-            known = Circumstances(as_written, _is_in_language(channel, language), subscribers, now_s - time_s)
+            known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, now_s - time_s)
             total = score(candidate, importances, known)
             documents.append(_Document(candidate, total, channel, subscribers, entry=entry, time_s=time_s))
         return documents
@@ -363,7 +363,7 @@ class Searcher:
                 names[candidate.name],
             )
             as_written = expanded.share_as_written(channel.title)
-            known = Circumstances(as_written, _is_in_language(channel, language), subscribers, None)
+            known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
             total = score(candidate, importances, known)
             documents.append(_Document(candidate, total, channel, subscribers, pairs))
         return documents
@@ -373,7 +373,7 @@ class Searcher:
         channels = [match.document.channel.id for match in matches if match.document.entry is None]
         latest = await self._store.channels.latest_titles(channels, _SNIPPET_ENTRIES) if channels else []
         titles = dict(zip(channels, latest, strict=True))
-        asked = expanded.asked_words()
+        asked = expanded.query_words()
         hits = []
         for match in matches:
             found = match.document

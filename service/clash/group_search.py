@@ -1,19 +1,19 @@
 """The client's search for a key's leaf group, one probe at a time (CLASH §V.C, Figure 5).
 
-A *leaf group* is a key group that is not split. A *probe* guesses the depth of the key's leaf group and asks the
-keyspace to which that depth leads. The search is the paper's modified binary search between two bounds, low and high,
-which each answer narrows:
+A *leaf group* is a key group that is not split. A *probe* is a request to the keyspace that follows from a guess of the
+depth of the key's leaf group. The search is the paper's modified binary search between two bounds, low and high, which
+each answer narrows:
 
 - Theorem 1: an answer of p matching bits implies a depth of at least p + 1.
 - Theorem 2: if p is less than the guessed depth, the true depth is less than the guess too.
 
-Deviation: the client may have a hint, the depth of a group that it knows. The next guesses are then the depths next to
+Deviation: the first guess may be a hint, the depth of a cached leaf group. The next guesses are then the depths next to
 the hint, in doubling steps, because a group that has split or merged usually did so by one or two bits. After that, and
 without a hint, the guess is the middle of the bounds. A keyspace that has given the group away redirects the search to
 the keyspace that takes it, with a proof. While groups move, the answers of two keyspaces can contradict each other: the
 search then starts again.
 
-:class:`DepthCache` holds the leaf groups that a client knows (§V.C and §VI.A).
+:class:`DepthCache` is a client's cache of leaf groups (§V.C and §VI.A).
 """
 
 from bisect import bisect_right
@@ -37,7 +37,7 @@ class DepthCache:
         return len(self._groups)
 
     def record(self, group: KeyGroup) -> None:
-        """Store that ``group`` is a leaf."""
+        """Add the leaf group ``group``, in place of the cached groups that overlap it."""
         low = bisect_right(self._starts, group.key)
         if low and group.key in self._groups[low - 1]:
             low -= 1
@@ -46,9 +46,10 @@ class DepthCache:
         self._groups[low:high] = [group]
 
     def depth(self, key: int) -> int | None:
-        """Return the depth with which to begin a search for ``key``: that of the nearest known group.
+        """Return the depth with which to begin a search for ``key``: that of the cached leaf group nearest to the key.
 
-        The result is None if the cache is empty.
+        The nearest group is the one that has the most leading bits in common with the key. The result is None if the
+        cache is empty.
         """
         place = bisect_right(self._starts, key)
         beside = self._groups[max(place - 1, 0) : place + 1]
@@ -56,7 +57,7 @@ class DepthCache:
         return None if nearest is None else nearest.depth
 
     def leaf_of(self, group: KeyGroup) -> KeyGroup | None:
-        """Return the known leaf that contains a whole group; None if none does."""
+        """Return the cached leaf group that contains all keys of ``group``; None if there is none."""
         place = bisect_right(self._starts, group.key) - 1
         if place < 0 or group.key not in self._groups[place] or self._groups[place].depth > group.depth:
             return None
@@ -89,8 +90,8 @@ class DepthSearch:
     def __init__(self, key: int, bits: int, keyspaces: KeyspaceMap, depths: DepthCache) -> None:
         """Start a search for a key of ``bits`` bits.
 
-        ``depths`` is the client's cache; it gives the hint, and receives the leaf that is found. Raises
-        :class:`BadKey` if the key is longer.
+        ``depths`` is the client's cache of leaf groups, from which the first guess is taken and to which the result is
+        added. Raises :class:`BadKey` if the key is longer.
         """
         check_key(key, bits)
         self._key, self._bits, self._keyspaces, self._depths = key, bits, keyspaces, depths

@@ -87,17 +87,17 @@ class KeyGroup(msgspec.Struct, frozen=True, order=True, gc=False):
         return shape(key, self.depth, self.bits) == self.key
 
     def intersection(self, other: "KeyGroup") -> "KeyGroup | None":
-        """Return the group of all keys that are in both groups; it is one of the two, or None if they are disjoint."""
+        """Return the group of the keys that are in this group and in ``other``; None if the groups are disjoint."""
         inner, outer = sorted((self, other), key=lambda group: -group.depth)
         return inner if inner.key in outer else None
 
     def common_bits(self, key: int) -> int:
-        """Return how many leading bits ``key`` and the group's prefix have in common (the prefix match of §V.B)."""
+        """Return the number of leading bits that ``key`` and the group's prefix share (the prefix match of §V.B)."""
         return min(self.depth, self.bits - (self.key ^ key).bit_length())
 
 
 class KeyLayout(msgspec.Struct, frozen=True):
-    """The numbers of bits of a key's three parts; all keys of one store have the same layout."""
+    """The numbers of bits of a key's three parts, domain, channel and subscriber; equal for all keys of a store."""
 
     domain_bits: int = 8
     channel_bits: int = 16
@@ -109,15 +109,18 @@ class KeyLayout(msgspec.Struct, frozen=True):
         return self.domain_bits + self.channel_bits + self.subscriber_bits
 
     def key(self, domain: str, channel: ChannelId, subscriber: UserId) -> int:
-        """Return the identifier key of a subscription; ``domain`` is the registrable domain of the channel's URL."""
+        """Return the identifier key of the subscription of ``subscriber`` to ``channel``.
+
+        ``domain`` is the registrable domain of the channel's URL.
+        """
         return self.channel_group(domain, channel).key | _first_bits(subscriber, self.subscriber_bits)
 
     @lru_cache(_CACHED_GROUPS)  # noqa: B019 - a layout is a value, of which a process has one
     def channel_group(self, domain: str, channel: ChannelId) -> KeyGroup:
         """Return the group that contains all subscriptions to a channel.
 
-        ``domain`` is the registrable domain of the channel's URL. The group also contains other channels of which the
-        first bits of the hash are the same.
+        ``domain`` is the registrable domain of the channel's URL. The group also contains other channels whose hashes
+        begin with the same bits.
         """
         depth = self.domain_bits + self.channel_bits
         own = _first_bits(channel, self.channel_bits) << self.subscriber_bits
@@ -160,7 +163,7 @@ class KeyspaceMap(Protocol):
 class Keyspaces(msgspec.Struct, frozen=True):
     """All keyspaces of a store, numbered from 0 to ``count`` - 1; each has an equal share of the range of hashes.
 
-    ``count`` never changes, because groups would then be looked up in other keyspaces than those that store them.
+    ``count`` never changes: with another count, groups would be read from keyspaces that do not store them.
     """
 
     count: int = 256

@@ -50,13 +50,13 @@ class HalfLives(msgspec.Struct, frozen=True):
     def for_interval(cls, interval_s: float) -> "HalfLives":
         """Return the half-lives for rates that are measured every ``interval_s`` seconds.
 
-        Deliveries to a large channel take several intervals and visit a given leaf group in only one of them. About
-        three intervals are therefore needed to measure a rate.
+        Deliveries to a large channel take several intervals, and deliver to any one leaf group in only one of these.
+        About three intervals are therefore needed to measure a rate.
         """
         return cls(3 * interval_s, 15 * interval_s)
 
     def remaining_shares(self, age_s: float) -> tuple[float, float]:
-        """Return the shares that are left of the current and of the long-term rate after ``age_s`` seconds."""
+        """Return the shares of the current and of the long-term rate that remain after ``age_s`` seconds."""
         age_s = max(age_s, 0.0)
         return 0.5 ** (age_s / self.current_s), 0.5 ** (age_s / self.long_term_s)
 
@@ -90,11 +90,12 @@ class DeliveryRate(msgspec.Struct, frozen=True):
 def split_rates(
     rates: Mapping[KeyGroup, float], group: KeyGroup
 ) -> tuple[dict[KeyGroup, float], dict[KeyGroup, float]]:
-    """Return the rates of the prefixes that move together with ``group``, and the changed rates of those that stay.
+    """Divide the delivery rates of a keyspace when ``group`` moves to another keyspace; return (moving, staying).
 
-    ``rates`` are the delivery rates of the prefixes in a keyspace. In the second result, a rate of 0 means that the
-    prefix is to be removed. A prefix that contains the group is divided: the group's share of the rate moves, and the
-    rest stays as rates of the prefix's other parts.
+    ``rates`` are the delivery rates of the prefixes in the keyspace. ``moving`` are the rates of the prefixes that move
+    with the group. ``staying`` are the changed rates of the others; a rate of 0 means that the prefix is to be removed.
+    A prefix that contains the group is divided: the group's share of the rate moves, and the rest stays as rates of the
+    prefix's other parts.
     """
     going: dict[KeyGroup, float] = {}
     staying: dict[KeyGroup, float] = {}
@@ -114,9 +115,9 @@ def split_rates(
 def leaf_loads(sizes: Mapping[KeyGroup, int], rates: Mapping[KeyGroup, float]) -> dict[KeyGroup, float]:
     """Return the load of each leaf group of a keyspace in deliveries per second.
 
-    ``sizes`` has each leaf group's number of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix may
-    be any part of a leaf group, usually a channel, so that its rate can still be assigned after the leaf has split. A
-    prefix may also be a former leaf that has been split: its rate is then divided equally between its halves.
+    ``sizes`` has each leaf group's number of subscriptions, and ``rates`` the delivery rates of prefixes. A prefix is
+    usually a part of a leaf group, such as a channel, so that its rate can still be assigned after the leaf has split.
+    The rate of a prefix that contains several leaves is divided among these in proportion to their numbers of keys.
     """
     leaves = sorted(sizes)
     starts = [leaf.key for leaf in leaves]
@@ -183,7 +184,7 @@ def sibling_pairs(
 
 
 def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: LoadLimits) -> SplitGroup | None:
-    """Return the split that a keyspace should begin; None if it is not overloaded or cannot split any leaf.
+    """Return the split that a keyspace should begin; None if its load is within ``limits`` or no leaf can be split.
 
     ``leaves`` has the load of each leaf group of the keyspace in deliveries per second.
     """
@@ -196,7 +197,7 @@ def choose_split(keyspace: Keyspace, leaves: Mapping[KeyGroup, float], limits: L
 def choose_merge(
     keyspace: Keyspace, leaves: Mapping[KeyGroup, float], pairs: Sequence[SiblingPair], limits: LoadLimits
 ) -> MergeGroup | None:
-    """Return the merge that a keyspace should begin; None if no merge leaves its load below the limit.
+    """Return the merge that a keyspace should begin; None if no merge leaves its load within ``limits``.
 
     ``leaves`` has the long-term load of each leaf group of the keyspace, and ``pairs`` is the result of
     :func:`sibling_pairs` for long-term loads.

@@ -35,7 +35,10 @@ class SplitGroup(_FirstStep, frozen=True):
 
 
 class MergeGroup(_FirstStep, frozen=True):
-    """Step that plans to merge the two halves of a group of this keyspace. The answer is :class:`MoveStarted`."""
+    """First step of a merge: plan to merge the halves of a group, or merge them at once if both are in this keyspace.
+
+    The answer is :class:`MoveStarted`.
+    """
 
 
 class _MoveStep(msgspec.Struct, frozen=True):
@@ -57,7 +60,7 @@ class Settle(_MoveStep, frozen=True):
 
 
 class GiveKeyGroup(_MoveStep, frozen=True):
-    """Step of a merge, in the right child's keyspace: give the right child back, or decline to.
+    """Step of a merge, in the right child's keyspace: return the right child to the parent's keyspace, or decline.
 
     The answer is :class:`GiveResult`.
     """
@@ -71,7 +74,7 @@ class Abandon(_MoveStep, frozen=True):
 
 
 class TakeBack(_MoveStep, frozen=True):
-    """Step of a merge, in the parent's keyspace, after the right child was given back: accept all keys of the group.
+    """Step of a merge, in the parent's keyspace, after the right child was returned: accept all keys of the group.
 
     The answer is :class:`StepDone`.
     """
@@ -128,7 +131,7 @@ class MoveStarted(msgspec.Struct, frozen=True):
 
 
 class GiveResult(msgspec.Struct, frozen=True):
-    """Answer to :class:`GiveKeyGroup`: whether the right child's keyspace gave the right child back.
+    """Answer to :class:`GiveKeyGroup`: whether the right child's keyspace has returned the right child.
 
     A repeated step gets the same answer until the move ends.
     """
@@ -139,7 +142,7 @@ class GiveResult(msgspec.Struct, frozen=True):
 class FetchedRecords(msgspec.Struct, frozen=True):
     """Answer to :class:`Fetch`: some of the records that are still to be moved.
 
-    ``records`` is empty if none are left, or if the keyspace no longer gives records away.
+    ``records`` is empty if none are left, or if the keyspace is no longer the donor of this move.
     """
 
     records: tuple[Record, ...]
@@ -201,10 +204,10 @@ def apply(table: ServerTable, step: Step, keyspaces: KeyspaceMap) -> ServerTable
 
 
 def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
-    """Return the leaf group that has all its records from this step on; None if the step completes no leaf.
+    """Return the leaf group whose last records have arrived with this step; None if the step completes no leaf.
 
-    ``after`` is the table after the step. The tombstones (records of deletions) in the leaf are then no longer needed.
-    A repeated step gives the same leaf.
+    ``after`` is the table after the step. The tombstones (records of deletions) in the leaf are no longer needed then.
+    The result for a repeated step is the same.
 
     The end of a split completes no leaf in the keyspace that gave the records: a part of another split may be arriving
     there.
@@ -216,7 +219,7 @@ def filled_leaf(step: Step, after: ServerTable) -> KeyGroup | None:
 
 
 def resume_step(table: ServerTable) -> Step | None:
-    """Return the step with which the keyspace's current move continues after a failure; None if there is no move."""
+    """Return the step from which the current move in ``table`` continues after a failure; None if there is no move."""
     if table.move is None:
         return None
     return Fetch(table.move) if table.stage is MoveStage.TAKING else _first_step(table.move)

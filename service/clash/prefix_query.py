@@ -55,16 +55,16 @@ class Page(msgspec.Struct, frozen=True):
 
 
 def newer(one: Record, other: Record) -> Record:
-    """Return the newer of two versions of one record. If they have the same number, the tombstone is newer."""
+    """Return the version of a record with the greater ``seq``, of two versions; if equal, a tombstone is newer."""
     return max(one, other, key=lambda record: (record.seq, not record.present))
 
 
 def merge_pages(earlier: Page, later: Page) -> Page:
-    """Return a page of a leaf that is still being filled, from the pages of both keyspaces that have its records.
+    """Return a page of a leaf that is still being filled: the union of the pages of both keyspaces with its records.
 
     ``earlier`` is a page of the donor, the keyspace that the records leave. ``later`` is a page of the leaf, read
-    afterwards. A record that was copied in between is in both pages and is returned once. The result ends where the
-    page that ends first does.
+    afterwards. A record that was copied in between is in both pages and is returned once. The result ends with the last
+    record of the incomplete page that ends first.
     """
     end = min((page.records[-1].position for page in (earlier, later) if not page.complete), default=None)
     found: dict[Position, Record] = {}
@@ -110,10 +110,10 @@ class PrefixQuery:
     def __init__(
         self, prefix: KeyGroup, keyspaces: KeyspaceMap, depths: DepthCache, count: int, place: Position | None = None
     ) -> None:
-        """Begin a query for the records under a prefix, in pages of ``count`` records.
+        """Begin a query for the records whose keys are in the group ``prefix``, in pages of ``count`` records.
 
-        ``place`` is the ``position`` of an earlier query that this query continues; None means to begin with the first
-        record. ``depths`` is the client's cache of leaf groups.
+        ``keyspaces`` maps groups to keyspaces, and ``depths`` is the client's cache of leaf groups. ``place`` is the
+        ``position`` of an earlier query that this query continues; None means to begin with the first record.
         """
         self._prefix, self._keyspaces, self._depths, self._count = prefix, keyspaces, depths, count
         self.position = place

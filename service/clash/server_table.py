@@ -35,7 +35,11 @@ from service.errors import BadKey
 
 
 class GroupState(StrEnum):
-    """The state of a key group in a table; the module's docstring describes each."""
+    """The state of a key group in a table.
+
+    ``ACTIVE`` is a leaf with all its records. ``ARRIVING`` and ``RETURNING`` are leaves that still receive records,
+    after a split and in a merge. ``SPLIT`` is no leaf. ``LEAVING`` is a former leaf that was returned for a merge.
+    """
 
     ACTIVE = "active"
     ARRIVING = "arriving"
@@ -73,8 +77,8 @@ class MoveKind(StrEnum):
 class MoveStage(StrEnum):
     """The progress of the move that a keyspace carries out.
 
-    A split is GIVING while records of the right child remain in this keyspace, then EMPTIED. A merge is PLANNED until
-    the right child's keyspace gives the right child back, then TAKING while its records arrive.
+    A split is GIVING while records of the right child remain in the parent's keyspace, then EMPTIED. A merge is PLANNED
+    until the right child's keyspace returns the right child, then TAKING while its records arrive.
     """
 
     GIVING = "giving"
@@ -144,7 +148,7 @@ class ServerTable(msgspec.Struct, frozen=True):
         return entry.state if entry else None
 
     def with_entries(self, changed: Mapping[KeyGroup, TableEntry | None]) -> "ServerTable":
-        """Return the table with these entries added or replaced. An entry of None removes the group."""
+        """Return the table with the entries ``changed`` added or replaced; None as an entry removes the group."""
         entries = {**self.entries, **changed}
         remaining = {group: entry for group, entry in entries.items() if entry is not None}
         return msgspec.structs.replace(self, entries=remaining)

@@ -21,10 +21,11 @@ from service.errors import MoveRefused
 
 
 def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> ServerTable:
-    """Commit a split of a leaf group: its left child stays in this keyspace, and its right child is given to another.
+    """Commit a split of the leaf ``group``: the left child stays in this keyspace, the right child moves to another.
 
-    If the right child maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises
-    :class:`MoveRefused` if the group is not a leaf with all its records, or if this keyspace has another move.
+    Return ``table``, that of this keyspace, after the split. ``keyspaces`` maps groups to keyspaces. If the right child
+    maps to this keyspace, it is split too, and so on (§V.A, last sentence). Raises :class:`MoveRefused` if the group is
+    not a leaf with all its records, or if this keyspace has another move.
     """
     _check_idle(table, group)
     if table.state(group) is not GroupState.ACTIVE:
@@ -43,9 +44,10 @@ def split(table: ServerTable, group: KeyGroup, keyspaces: KeyspaceMap) -> Server
 
 
 def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the right child of a split in the keyspace that it maps to (ACCEPT_KEYGROUP), before its records arrive.
+    """Return ``table``, that of the right child's keyspace, after it has accepted the right child of a split.
 
-    A keyspace never refuses (§V.A) and accepts each move once.
+    This step (ACCEPT_KEYGROUP) precedes the arrival of records. A keyspace never refuses it (§V.A), and accepts each
+    ``move`` once.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
         return table
@@ -55,16 +57,16 @@ def accept_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def mark_emptied(table: ServerTable, move: Move) -> ServerTable:
-    """Record in the parent's keyspace that it has given away all records of a split, so that it stops giving.
+    """Return ``table``, that of the parent's keyspace, after all records of the split ``move`` have left it.
 
-    This has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be split
-    again, and a part of it may be moved to the parent's keyspace, which must not give it away again.
+    This step has to precede :func:`settle` in the right child's keyspace. After :func:`settle`, the right child may be
+    split again, and a part of it may be moved to the parent's keyspace. This part must not be transferred back.
     """
     return replace(table, stage=MoveStage.EMPTIED) if _is_at(table, move, MoveStage.GIVING) else table
 
 
 def settle(table: ServerTable, move: Move) -> ServerTable:
-    """Record in the right child's keyspace that all records of a split have arrived.
+    """Return ``table``, that of the right child's keyspace, after all records of the split ``move`` have arrived.
 
     The right child is then a complete leaf, which may be split or merged.
     """
@@ -76,9 +78,9 @@ def settle(table: ServerTable, move: Move) -> ServerTable:
 def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
     """Merge the halves of a group if both are in this keyspace; otherwise plan to take back its right child.
 
-    In the second case, only the plan is added to the table, until the right child's keyspace has given the right child
-    back. Raises :class:`MoveRefused` if the halves are not leaves with all their records, or if this keyspace has
-    another move.
+    Return ``table``, that of the group's keyspace, after this step. In the second case, it only has the plan, until the
+    right child's keyspace has returned the right child. Raises :class:`MoveRefused` if the halves are not leaves with
+    all their records, or if this keyspace has another move.
     """
     _check_idle(table, group)
     entry = table.entries.get(group)
@@ -93,9 +95,10 @@ def merge(table: ServerTable, group: KeyGroup) -> ServerTable:
 
 
 def give_key_group(table: ServerTable, move: Move) -> ServerTable:
-    """Decide, in the right child's keyspace, whether to give the right child back for a merge.
+    """Return ``table``, that of the right child's keyspace, after its decision on the merge ``move``.
 
-    It is given back if it is a leaf with all its records. Each move is decided only once; :func:`is_giving` returns the
+    The keyspace either returns the right child to the parent's keyspace, or declines the merge. The right child is
+    returned if it is a leaf with all its records. Each move is decided only once; :func:`is_giving` returns the
     decision.
     """
     if move.number <= table.seen.get(move.keyspace, 0):
@@ -107,14 +110,15 @@ def give_key_group(table: ServerTable, move: Move) -> ServerTable:
 
 
 def abandon(table: ServerTable, move: Move) -> ServerTable:
-    """Drop a planned merge in the parent's keyspace, because the right child's keyspace has declined it."""
+    """Return ``table``, that of the parent's keyspace, without the planned merge ``move``, which was declined."""
     return replace(table, move=None, stage=None) if _is_at(table, move, MoveStage.PLANNED) else table
 
 
 def take_back(table: ServerTable, move: Move) -> ServerTable:
-    """Accept the keys of the whole group in the parent's keyspace, after the right child has been given back.
+    """Return ``table``, that of the parent's keyspace, after the right child of the merge ``move`` was returned.
 
-    The group is then a leaf, and its remaining records have yet to arrive.
+    The keyspace accepts the keys of the whole group from now on. The group is then a leaf, and its remaining records
+    have yet to arrive.
     """
     if not _is_at(table, move, MoveStage.PLANNED):
         return table
@@ -124,14 +128,14 @@ def take_back(table: ServerTable, move: Move) -> ServerTable:
 
 
 def forget(table: ServerTable, move: Move) -> ServerTable:
-    """Remove the right child of a merge from its keyspace's table, because all its records have been fetched."""
+    """Return ``table`` without the right child of the merge ``move``, because all its records were fetched."""
     return table.with_entries({move.group: None}) if is_giving(table, move) else table
 
 
 def finish(table: ServerTable, move: Move) -> ServerTable:
-    """End a move in the parent's keyspace, because the keyspace that receives the records has all of them.
+    """Return ``table``, that of the parent's keyspace, after the end of ``move``, when all records have arrived.
 
-    If the move is a merge, the keyspace that gave the records away has also removed the group.
+    If the move is a merge, the right child's keyspace has also removed the right child.
     """
     if table.move != move or table.stage is MoveStage.PLANNED:
         return table
@@ -169,12 +173,12 @@ def _begin_move(
 
 
 def _is_at(table: ServerTable, move: Move, stage: MoveStage) -> bool:
-    """Return whether ``move`` is the current move of the parent's keyspace, and at this stage."""
+    """Return whether ``move`` is the current move in ``table``, that of the parent's keyspace, and at this stage."""
     return table.move == move and table.stage is stage
 
 
 def _is_latest(table: ServerTable, move: Move) -> bool:
-    """Return whether ``move`` is the last move of the parent's keyspace that the right child's keyspace has seen."""
+    """Return whether ``move`` is the last move of the parent's keyspace that is recorded in the child's ``table``."""
     return table.seen.get(move.keyspace) == move.number
 
 
@@ -218,7 +222,7 @@ def apply_proof(table: ServerTable, proof: Move | None) -> ServerTable:
 
 
 def accept_object(table: ServerTable, key: int) -> AcceptObjectReply:
-    """Return a keyspace's reply to a client's request to accept a key.
+    """Return the reply of the keyspace with this table to a client's request to accept ``key``.
 
     Raises :class:`BadKey` for a key of another length. Deviation from Figure 4: the client's guess is not an argument,
     because the reply does not depend on it.

@@ -3,29 +3,29 @@
 A pure package: events in, effects out, and the time is an argument. It imports no store, clock or event loop;
 ``workers.node`` drives it.
 
-The n nodes nearest to a channel's id poll it every τ seconds each, evenly spaced, and share the updates they find, so
-that an update is detected after τ/(2n) on average (Corona §3.1). How many polls n a channel gets per τ is one
-optimisation over all channels (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded delay. A
-channel's weight follows from its subscribers and the optimisation goal, cost is the cost of one poll, and least and
-most bound n. The solution is n = clip(c·√(weight/cost), least, most) with one number c, the scale, on which the fleet
-has to agree.
+The n nodes nearest to a channel's id poll the channel every τ seconds each, evenly spaced, and share the updates that
+they find, so that an update is detected after τ/(2n) on average (Corona §3.1). The numbers n of all channels are the
+solution of one optimisation problem (Honeycomb, §3.2): minimise Σ weight/n at bounded load, or the load at bounded
+delay. A channel's weight follows from its subscribers and the optimisation goal, cost is the cost of one poll, and
+least and most bound n. The solution is n = clip(c·√(weight/cost), least, most) with one number c, the scale, on which
+the fleet has to agree.
 
 - ``fleet_policy``      the optimisation goals and the constraints, as admins set them
-- ``optimizer``         the package that computes c and n, and explains them
+- ``optimizer``         the package that computes c and n, and explains the results
 - ``aggregation``       the exchange of nodes' summaries of their channels, in which each channel counts exactly once
 - ``site_budgets``      the exchange that keeps all channels of one site within the site's request budget
-- ``weekly_rhythm``     at which hours of the week a channel publishes, and the clocks by which its polls follow
+- ``weekly_rhythm``     the hours of the week at which a channel publishes, and a clock by which its polls follow them
 - ``update_rates``      the update interval of a channel, estimated from its polls
-- ``polling_limits``    what a publisher, or the failures of its polls, allow
+- ``polling_limits``    the limits that a publisher, or failed polls, set for a channel's polls
 - ``polling_schedule``  when the nodes of a polling set poll, and how n changes without a skipped poll
-- ``fleet_scale``       the scale c as one node knows it
+- ``fleet_scale``       one node's solution for the scale c
 - ``polling_plans``     an owner's channels with their inputs, the scale and the resulting schedules
 - ``plan_table``        the numbers of these plans, as arrays
 - ``assignment_digests``  digests by which owners and members confirm that they agree
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
 - ``polling_set_member``  a member of polling sets: polls as assigned and sends candidates to owners
 - ``protocol``          owner and member of one node together
-- ``events``, ``messages``  inputs and outputs of a node, and what nodes send each other
+- ``events``, ``messages``  inputs and outputs of a node, and the messages between nodes
 
 State is soft: owners confirm their assignments by a digest each maintenance interval, members drop assignments that are
 not confirmed, and what must survive is in the store, fenced by the owner's epoch (see docs/guarantees.md). In each tick

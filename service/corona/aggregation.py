@@ -7,11 +7,11 @@ contact in the routing rows (§3.1): row i holds, for each digit but the node's 
 i digits with it and have that digit next. Each node therefore counts exactly once in the fleet's aggregate, that of the
 subtree of no digits.
 
-In each tick a node sends every aggregate that has changed to the nodes whose contact it is; after as many ticks as
-there are rows, all nodes have the same fleet aggregate, to the last bit. It is soft state: an unchanged aggregate is
-confirmed in each maintenance interval by its digest, and requested again by a node that has another one, because a
-message was lost. An aggregate that is not confirmed in time, or whose sender has left the ring, is dropped, and
-``Aggregate.nodes`` states how much of the fleet is covered.
+In each tick a node sends every aggregate that has changed to the nodes that have this node as a contact; after as many
+ticks as there are rows, all nodes have the same fleet aggregate, to the last bit. Aggregates are soft state: the digest
+of an unchanged aggregate confirms it in each maintenance interval, and a node whose digest differs, because a message
+was lost, requests the aggregate again. An aggregate that is not confirmed in time, or whose sender has left the ring,
+is dropped, and ``Aggregate.nodes`` states how much of the fleet is covered.
 """
 
 from collections.abc import Callable, Iterator
@@ -83,7 +83,10 @@ class _SentAggregate:
 
 
 class Aggregation:
-    """One node's part in aggregation. ``now_s`` is monotonic time in seconds."""
+    """One node's part in the exchange of aggregates, by which each node obtains a summary of all channels of the fleet.
+
+    ``now_s`` is monotonic time in seconds.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Aggregation:
         join: Callable[[tuple[Aggregate, ...]], Aggregate] = combine,
         validate: Callable[[Aggregate], bool] = is_valid,
     ) -> None:
-        """Start without other nodes' aggregates, which expire after ``soft_state_ttl_s`` seconds.
+        """Create the state of the node ``node_id``; other nodes' aggregates expire after ``soft_state_ttl_s`` seconds.
 
         ``base`` is the number of values of a digit. ``join`` adds aggregates in place of :func:`combine`: a simulation
         of many nodes in one process caches sums, which are equal for all nodes of a subtree, or uses the paper's bins.
@@ -102,10 +105,10 @@ class Aggregation:
         sent to many nodes.
         """
         self.own: Aggregate | None = None
-        """The aggregate of the node's own channels; set it whenever these change.
+        """The aggregate of the node's own channels, which the caller sets whenever these change.
 
-        While it is None, because the node does not know yet which channels it owns, nothing is sent, and the node is
-        not covered by others' aggregates.
+        It is None until the node has determined which channels it owns. In this state the node sends nothing, and
+        others' aggregates do not cover it.
         """
         self._node_id = node_id
         self._own_point = from_hex(node_id)
@@ -130,14 +133,14 @@ class Aggregation:
         self._sent = {}
 
     def on_message(self, sender: NodeId, message: SummaryMessage, now_s: float) -> list[Send]:
-        """Process another node's message, and return the messages that answer it.
+        """Process another node's message, and return the messages to send in reply.
 
-        An invalid message is ignored, and so is a summary of a node that is not a contact of this node.
+        An invalid message is ignored, and so is a summary from a node that is not a contact of this node.
         """
         match message:
             case Summary():
                 self._store(sender, message, now_s)
-            case SummaryConfirmation() if not self._is_confirmed(sender, message, now_s):
+            case SummaryConfirmation() if not self._renew(sender, message, now_s):
                 return [Send(sender, SummaryRequest(message.digits))]
             case SummaryRequest(digits) if 0 < digits <= len(rows := self._rows()) and sender in rows[digits - 1]:
                 if self.own is None:
@@ -146,7 +149,7 @@ class Aggregation:
         return []
 
     def _store(self, sender: NodeId, summary: Summary, now_s: float) -> None:
-        """Store the aggregate of a sibling subtree that a contact has sent."""
+        """Store the aggregate in ``summary``, which ``sender`` has sent, if the sender is a contact of this node."""
         place, aggregate = self._place(sender, summary.digits), summary.aggregate
         if place is None:
             return
@@ -156,8 +159,11 @@ class Aggregation:
         elif self._validate(aggregate):
             self._siblings[place] = _SiblingAggregate(sender, aggregate, now_s)
 
-    def _is_confirmed(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
-        """Keep the aggregate that a contact confirms; return False if this node has another one, or none."""
+    def _renew(self, sender: NodeId, message: SummaryConfirmation, now_s: float) -> bool:
+        """Renew the aggregate that ``sender`` confirms; return False if this node has another aggregate, or none.
+
+        Return True for a confirmation of a node that is no contact, which is ignored.
+        """
         place = self._place(sender, message.digits)
         if place is None:
             return True
@@ -168,9 +174,9 @@ class Aggregation:
         return True
 
     def tick(self, now_s: float) -> Iterator[Send]:
-        """Drop expired aggregates; send or confirm those of the subtrees around this node to the nodes that need them.
+        """Drop expired aggregates, and send the aggregate of each subtree around this node to the nodes that need it.
 
-        An aggregate is confirmed if it has not changed since it was sent in this maintenance interval.
+        An aggregate that has not changed since it was sent is confirmed by its digest once per maintenance interval.
         """
         self._siblings = {
             place: sibling for place, sibling in self._siblings.items() if now_s - sibling.received_s < self._silence_s
@@ -193,7 +199,10 @@ class Aggregation:
         return Send(node, Summary(row + 1, aggregate))
 
     def _place(self, sender: NodeId, digits: int) -> tuple[int, int] | None:
-        """Return the row and the digit of the subtree that ``sender`` summarises for this node; None for no contact."""
+        """Return the routing row and the digit of the subtree that a message of ``sender`` with ``digits`` is about.
+
+        The result is None if ``sender`` is not this node's contact for a subtree of so many digits.
+        """
         if sender == self._node_id or sender not in self._view:
             return None
         point = from_hex(sender)

@@ -19,7 +19,7 @@ from service.model import ChannelId
 _DIGEST_BYTES = 8
 _CHANNELS_PER_BUCKET = 64
 _BUCKET_DIGITS = 4
-"""The last hex digits of a channel's id determine its bucket; its first ones are those of all channels of its owner."""
+"""Number of last hex digits of a channel's id that determine its bucket; an owner's channels share the first ones."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -60,10 +60,10 @@ class AssignmentDigests:
         self.count = 0
         """The number of assignments."""
         self._by_bucket: dict[int, int] = {}
-        """The digests of ``MAX_BUCKETS`` buckets, without those that are 0."""
+        """The digests by bucket, with ``MAX_BUCKETS`` buckets; digests of 0 are left out."""
 
     def replace(self, channel: ChannelId, before: int, after: int) -> None:
-        """Replace the fingerprint of a channel's assignment; 0 stands for no assignment."""
+        """Replace the fingerprint ``before`` of the channel's assignment by ``after``; 0 stands for no assignment."""
         change, bucket = before ^ after, bucket_of(channel, MAX_BUCKETS)
         self.total ^= change
         self.count += (after != 0) - (before != 0)
@@ -72,7 +72,7 @@ class AssignmentDigests:
 
     @property
     def suitable_buckets(self) -> int:
-        """The number of buckets with which a bucket has 32 to 64 channels, up to ``MAX_BUCKETS``."""
+        """The number of buckets, up to ``MAX_BUCKETS``, at which each bucket has 32 to 64 channels on average."""
         return min(MAX_BUCKETS, 1 << ((self.count - 1) // _CHANNELS_PER_BUCKET).bit_length()) if self.count else 1
 
     def by_bucket(self, buckets: int) -> list[int]:
@@ -89,7 +89,7 @@ def encode_digests(digests: list[int]) -> bytes:
 
 
 def decode_digests(encoded: bytes) -> tuple[int, ...] | None:
-    """Return the digests of a member's buckets; None if their number is not a possible number of buckets."""
+    """Return the digests that :func:`encode_digests` has encoded; None if their number is no number of buckets."""
     buckets, rest = divmod(len(encoded), _DIGEST_BYTES)
     return None if rest or not is_bucket_count(buckets) else unpack(f">{buckets}Q", encoded)
 

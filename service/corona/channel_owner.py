@@ -53,7 +53,7 @@ UNKNOWN_EPOCH = 0
 
 class _OwnedChannel(msgspec.Struct, gc=False):
     last_wanted_s: float
-    """When somebody was last known to want the channel (the registry, a subscriber or a member)."""
+    """Monotonic time of the last evidence that the channel is to be polled, from the registry or a member."""
     requested_s: float
     """When the last request to the store was issued."""
     subscribers: int
@@ -104,13 +104,13 @@ class OwnerProtocol:
         self._digests: dict[NodeId, AssignmentDigests] = {}
         """The digests of each member's assignments by this node."""
         self._outdated: set[ChannelId] = set()
-        """Channels whose members are to be assigned again: their state or number of subscribers or limits are new."""
+        """Channels whose members need new assignments, because its state, subscribers or limits have changed."""
         self._waiting: set[ChannelId] = set()
         """Channels with a request to the store that may not have been answered yet."""
         self._acquired: list[ChannelId] = []
         """Channels whose ownership was taken in this call and whose members are yet to be assigned."""
         self._unwanted: set[ChannelId] = set()
-        """Unwanted channels in the last registry walk; a candidate of a forgotten member does not revive them."""
+        """Unwanted channels in the last registry walk; candidates for them are ignored."""
         self._registry_walk: tuple[float, set[ChannelId]] = -inf, set()
         """When the registry walk in progress was requested, and the unwanted channels that it has found so far."""
         self._to_list: int | None = 0
@@ -119,7 +119,7 @@ class OwnerProtocol:
     def on_ring_changed(self, view: RingView, fleet_s: float) -> Iterator[Effect]:
         """Adopt the ring: release channels that have another owner now, and update the polling sets of the others.
 
-        Only members whose place in a polling set has changed get an assignment.
+        Only members whose rank in a polling set has changed receive an assignment.
         """
         change, self._view = view.change_since(self._view), view
         concerned = list[ChannelId]()
@@ -135,7 +135,8 @@ class OwnerProtocol:
     def on_channels_listed(self, event: events.ChannelsListed, now_s: float) -> Iterator[Effect]:
         """Take ownership of the wanted channels in this batch; after the last batch, release unwanted channels.
 
-        A channel is unwanted if nobody has wanted it since the batches were requested.
+        A channel is wanted if it has subscribers or an admin has listed it. It is released if it has not been wanted
+        since the batches were requested.
         """
         if event.requested_s != self._registry_walk[0]:
             self._registry_walk = event.requested_s, set()
@@ -153,7 +154,7 @@ class OwnerProtocol:
                 yield from self.release(channel)
 
     def on_channels_changed(self, event: events.ChannelsChanged, now_s: float) -> Iterator[Effect]:
-        """Take ownership of the channels in this event that are wanted, and release the others."""
+        """Take ownership of the channels in this event that have subscribers or are listed, and release the others."""
         for entry in event.channels:
             if entry.is_wanted:
                 self._unwanted.discard(entry.channel)
@@ -165,7 +166,10 @@ class OwnerProtocol:
                     yield from self.release(entry.channel)
 
     def count_channels(self) -> int | None:
-        """Return the number of channels that this node owns or is about to own; None before the first registry walk."""
+        """Return the number of channels that this node owns or is about to own.
+
+        The result is None until the channels in the store's registry have been read once.
+        """
         return len(self._channels) if self._to_list is None else None
 
     def _on_wanted(self, entry: ListedChannel, now_s: float) -> Iterator[Effect]:
@@ -177,7 +181,11 @@ class OwnerProtocol:
         yield from self.ensure_owned(entry.channel, now_s, entry.subscribers)
 
     def ensure_owned(self, channel: ChannelId, now_s: float, subscribers: int = 1) -> Iterator[Effect]:
-        """Take ownership of a wanted channel if this node is its owner and has not taken it yet."""
+        """Request the ownership of ``channel`` if this node is nearest to it and has not requested the ownership yet.
+
+        ``subscribers`` is the channel's number of subscribers. For a channel that is owned or requested already, only
+        the time ``now_s`` is recorded, as the last time at which the channel was wanted.
+        """
         owned = self._channels.get(channel)
         if owned is not None:
             owned.last_wanted_s = now_s
@@ -187,7 +195,7 @@ class OwnerProtocol:
             yield TakeOwnership(channel)
 
     def release(self, channel: ChannelId) -> Iterator[Effect]:
-        """Give up the ownership of an unwanted channel, and make the nodes of its polling set stop polling it."""
+        """Release the ownership of an unwanted channel, and instruct its polling set to stop polling it."""
         owned = self._remove(channel)
         if owned is not None:
             for member in owned.members:
@@ -195,28 +203,28 @@ class OwnerProtocol:
             yield ReleaseOwnership(channel)
 
     def on_ownership_taken(
-        self, event: events.OwnershipTaken, known: PollingSchedule | None, now_s: float, fleet_s: float
+        self, event: events.OwnershipTaken, previous_schedule: PollingSchedule | None, now_s: float, fleet_s: float
     ) -> Iterator[Effect]:
-        """Register the channel's epoch and state, and process the candidate that was waiting for them.
+        """Store the epoch and the state of the event's channel, and process the candidate that was waiting for them.
 
-        ``known`` is the schedule by which this node polled the channel for its previous owner, or None if it did not.
-        The polling set is assigned by :meth:`assign_acquired`.
+        ``previous_schedule`` is the schedule by which this node polled the channel for its previous owner, or None if
+        it did not poll the channel. :meth:`assign_acquired` assigns the polling set.
         """
         owned = self._channels.get(event.channel)
         if owned is None or event.epoch <= owned.epoch:
             return
         owned.epoch = event.epoch
         self._set_version(event.channel, owned, event.version)
-        self._plans.add_channel(event, owned.subscribers, known)
+        self._plans.add_channel(event, owned.subscribers, previous_schedule)
         self._acquired.append(event.channel)
         waiting, owned.candidate = owned.candidate, None
         if waiting is not None:
             yield from self._publish_or_reject(owned, *waiting, now_s, fleet_s)
 
     def assign_acquired(self, fleet_s: float) -> Iterator[Effect]:
-        """Assign the polling sets of all channels that were acquired since the last call, for the time ``fleet_s``.
+        """Assign polling sets to all channels that were acquired since the last call; ``fleet_s`` is fleet time.
 
-        They are assigned in one batch, because a node may acquire thousands of channels in a second.
+        The channels are processed in one batch, because a node may acquire thousands of them in a second.
         """
         adopted, self._acquired = [channel for channel in self._acquired if channel in self._channels], []
         self._outdated.update(adopted)
@@ -242,7 +250,7 @@ class OwnerProtocol:
             yield from self._publish_or_reject(owned, member, candidate, now_s, fleet_s)
 
     def on_version_published(self, event: events.VersionPublished) -> Iterator[Effect]:
-        """Announce the stored version to the channel's polling set."""
+        """Adopt the version that the store has accepted, and announce it to the channel's polling set."""
         channel, owned = event.channel, self._channels.get(event.channel)
         if owned is not None:
             self._set_version(channel, owned, max(owned.version, event.version))
@@ -255,7 +263,7 @@ class OwnerProtocol:
                 yield Send(member, announcement)
 
     def on_polling_limit(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Plan a channel's polls by a limit that a member has reported, at once.
+        """Adopt ``limit``, which a member has reported, and update its channel's schedule at once.
 
         A limit of a channel that this node does not own is ignored.
         """
@@ -264,19 +272,20 @@ class OwnerProtocol:
             yield from self._update_assignments([limit.channel], fleet_s)
 
     def on_publish_refused(self, event: events.PublishRefused, now_s: float) -> Iterator[Effect]:
-        """Load a channel's state again, because the store has refused to store a candidate based on the present one.
+        """Load a channel's state again, because the store has refused a candidate that was based on an older state.
 
-        The state was changed by another node, or by an earlier attempt of this node whose answer was lost. The refusal
-        of an earlier epoch is ignored: to take ownership again would refuse what this node writes with its present one.
+        The state was changed by another node, or by an earlier attempt of this node whose answer was lost. A refusal
+        for an earlier epoch than the present one is ignored: taking ownership would begin a new epoch, and writes of
+        the present epoch that are in progress would be refused.
         """
         owned = self._channels.get(event.channel)
         if owned is not None and owned.epoch != UNKNOWN_EPOCH and event.epoch in {0, owned.epoch}:
             yield self._take_ownership_again(event.channel, owned, now_s)
 
     def on_bucket_digests(self, member: NodeId, message: BucketDigests) -> Iterator[Effect]:
-        """Send a member all of its assignments in the buckets in which its reported digests differ from this node's.
+        """Send ``member`` all its assignments in the buckets in which its reported digests differ from this node's.
 
-        Nothing is sent if the two nodes' rings differ: their polling sets differ as well then.
+        Nothing is sent if the two nodes have different rings, because their polling sets differ as well then.
         """
         held = decode_digests(message.digests)
         if held is None or message.ring_version != self._view.version or member not in self._view:
@@ -313,9 +322,10 @@ class OwnerProtocol:
                 yield Send(member, AssignmentDigest(self._view.version, digests.total))
 
     def update_schedules(self, fleet_s: float, channels: Iterable[ChannelId] | None = None) -> Iterator[Effect]:
-        """Recompute the schedules and polling sets of these channels, or of all that may be outdated if None.
+        """Recompute schedules and polling sets, and send the assignments that have changed.
 
-        Only members whose place or schedule has changed are assigned: the fleet's scale changes several times after a
+        ``channels`` are the channels concerned; None stands for all channels whose schedules may be outdated. Only
+        members whose place or schedule has changed are assigned: the fleet's scale changes several times after a
         node has failed, while most polling sets stay the same.
         """
         if channels is None:
@@ -324,7 +334,7 @@ class OwnerProtocol:
         yield from self._update_assignments(channels, fleet_s)
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why a channel is polled as often as it is at ``fleet_s``, in fleet time.
+        """Return an explanation of a channel's polling rate at the fleet time ``fleet_s``.
 
         The result is None if this node does not own the channel, or if the fleet's scale is unknown.
         """
@@ -355,7 +365,7 @@ class OwnerProtocol:
         Channels whose epoch is still unknown are skipped.
         """
         adopted = [channel for channel in channels if self._channels[channel].epoch != UNKNOWN_EPOCH]
-        # Without it, the first channels of a node that starts would share the budget of all, and be polled too often.
+        # Counts channels that are yet to be acquired: the first ones would otherwise share the budget of all.
         count = max(len(self._channels), self._to_list or 0)
         for start in range(0, len(adopted), _SCHEDULE_BATCH):
             some = adopted[start : start + _SCHEDULE_BATCH]
@@ -391,12 +401,12 @@ class OwnerProtocol:
                 yield Send(member, Assign(self._view.version, tuple(assignments)))
 
     def _assignment(self, channel: ChannelId, owned: _OwnedChannel, rank: int) -> Assignment:
-        """Return the assignment of the member of this rank."""
+        """Return the assignment of ``channel``, with the record ``owned``, to the member of this rank."""
         schedule, limits = self._plans.schedule_and_limits(channel)
         return Assignment(channel, rank, schedule, owned.version, owned.subscribers, limits)
 
     def _set_version(self, channel: ChannelId, owned: _OwnedChannel, version: int) -> None:
-        """Set the channel's version, also in the fingerprints of its assignments: members follow its announcement."""
+        """Set the channel's version, also in its assignments' fingerprints, as members do when it is announced."""
         if version != owned.version:
             change = version_fingerprint(channel, owned.version) ^ version_fingerprint(channel, version)
             owned.version = version
@@ -405,7 +415,7 @@ class OwnerProtocol:
     def _set_fingerprints(
         self, channel: ChannelId, former: tuple[NodeId, ...], owned: _OwnedChannel, fingerprints: tuple[int, ...]
     ) -> None:
-        """Replace the fingerprints of a channel's assignments, which belonged to the ``former`` members until now."""
+        """Replace the fingerprints of the assignments of ``channel``; until now, its members were ``former``."""
         for member, before in zip(former, owned.fingerprints, strict=False):
             digests = self._digests[member]
             digests.replace(channel, before, 0)
@@ -416,7 +426,7 @@ class OwnerProtocol:
         owned.fingerprints = fingerprints
 
     def _remove(self, channel: ChannelId) -> _OwnedChannel | None:
-        """Remove a channel and its plan; return what was known of it, or None if this node does not own it."""
+        """Remove a channel and its plan; return the channel's record, or None if this node does not own the channel."""
         owned = self._channels.pop(channel, None)
         if owned is not None:
             self._plans.remove_channel(channel)

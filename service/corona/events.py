@@ -1,6 +1,6 @@
 """Inputs (events) and outputs (effects) of a node's polling protocol.
 
-``workers.node``, the *shell* of the protocol, turns what happens into events and carries out the effects. Any effect
+``workers.node``, the *shell* of the protocol, creates the events and carries out the effects. Any effect
 except ``StartPolling``, which cannot fail, may be lost: the shell then sends no answering event, and the protocol
 repeats the effect in the next maintenance interval. While a ``TakeOwnership`` of a channel or a ``ListOwnedChannels``
 is in progress, another one is such a repetition, and the shell ignores it.
@@ -39,9 +39,10 @@ class ListedChannel(msgspec.Struct, frozen=True, gc=False):
 
 
 class ChannelsChanged(msgspec.Struct, frozen=True):
-    """Channels of this node were created or listed by an admin, or users subscribed to them or unsubscribed.
+    """Changes in the store's registry: channels of this node that were created or listed, or whose subscribers changed.
 
-    The changes were read after ``requested_s``; the protocol keeps channels that somebody has wanted since.
+    The changes were read after ``requested_s`` (monotonic time). A channel for which a later event or message has
+    requested polls is kept, even if it is unwanted here.
     """
 
     requested_s: float
@@ -52,7 +53,7 @@ class ChannelsListed(msgspec.Struct, frozen=True):
     """A batch of the answer to :class:`ListOwnedChannels`.
 
     ``requested_s`` is that of the request. ``complete`` is true in the last batch. All batches together contain at
-    least all channels that this node owns. ``total`` is their number; 0 if it is not known before the last batch.
+    least all channels that this node owns. ``total`` is the number of these channels; 0 if it is not known yet.
     """
 
     requested_s: float
@@ -91,13 +92,13 @@ class OwnershipTaken(msgspec.Struct, frozen=True):
 
 
 class CandidateFound(msgspec.Struct, frozen=True):
-    """This node's poller has found a change of a channel."""
+    """This node's poller has found changes of a channel; ``candidate`` contains them."""
 
     candidate: Candidate
 
 
 class LimitObserved(msgspec.Struct, frozen=True):
-    """A poll of this node, or the refusal of one, has shown what the channel's publisher allows."""
+    """A poll of this node, attempted or made, has shown a limit that the publisher or failures set for the channel."""
 
     limit: PollingLimit
 
@@ -121,10 +122,9 @@ class PublishRefused(msgspec.Struct, frozen=True):
 
 
 class ObjectiveLoaded(msgspec.Struct, frozen=True):
-    """The answer to :class:`LoadObjective`: the fleet's objective, and what admins have set for sites and channels.
+    """The answer to :class:`LoadObjective`: the fleet's objective, and admins' settings for single sites and channels.
 
-    ``site_rates`` has the requests per second of single sites, and ``bounds`` the limits for the polls of single
-    channels.
+    ``site_rates`` has the allowed requests per second of sites, and ``bounds`` the limits for the polls of channels.
     """
 
     objective: FleetObjective
@@ -175,12 +175,12 @@ class ReleaseOwnership(msgspec.Struct, frozen=True):
 
 
 class StartPolling(msgspec.Struct, frozen=True, gc=False):
-    """Poll a channel by a schedule, as the node of this rank, comparing with the store's current version.
+    """Poll a channel by a schedule, as the node of this rank, and compare each poll with the store's current version.
 
-    If the channel is polled already, its schedule is replaced. What a poll needs is loaded from the store before the
-    poll, so that an unavailable store does not prevent the node from carrying out this effect. ``rank`` is
+    If the channel is polled already, its schedule is replaced. The data for a poll is loaded from the store just before
+    the poll, so that this effect can be carried out while the store is unavailable. ``rank`` is
     the node's place in the order of turns, from 0. ``subscribers`` is the channel's number of subscribers,
-    which publishers are told with each request. ``limits`` are the limits by which the owner has planned the schedule.
+    which each request to the publisher states. ``limits`` are the limits by which the owner has planned the schedule.
     """
 
     channel: ChannelId
@@ -199,9 +199,9 @@ class StopPolling(msgspec.Struct, frozen=True):
 class UpdateBase(msgspec.Struct, frozen=True):
     """Compare the channel's polls with another version from now on.
 
-    It is the announced version if the announcement contains its base, otherwise the store's current version. The
-    content that the last poll fetched is compared with the new version once more. If it still differs, the difference
-    is a new candidate: two members may have found different changes of the same version.
+    The other version is that of ``announcement`` if the announcement contains its base, otherwise the store's current
+    version. The content that the last poll fetched is compared with the new version once more. If it still differs, the
+    difference is a new candidate: two members may have found different changes of the same version.
     """
 
     channel: ChannelId

@@ -27,12 +27,12 @@ class Goal(StrEnum):
 
     @property
     def depends_on_updates(self) -> bool:
-        """Whether the goal gives a channel a weight that depends on how often the channel is updated."""
+        """Whether a channel's weight under this goal depends on its update interval."""
         return self not in {Goal.LITE, Goal.FAST}
 
 
 class Levels(StrEnum):
-    """Which numbers of nodes may poll a channel, and how often.
+    """The allowed polling levels: the numbers of nodes that may poll a channel together.
 
     With ``CONTINUOUS`` a channel may have any number n of polls per τ. The others are the polling levels of Corona
     (§3.1) in a number system of this base: at level l, the nodes whose ids begin with the same l digits as the
@@ -62,8 +62,8 @@ class FleetObjective(msgspec.Struct, frozen=True):
     (``node_optimizer.channel_demands``). From 1 on, all public channels can be polled as often as politeness allows, so
     that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
     ``budget_polls_per_minute`` limits the whole fleet under any goal; None means no limit. No channel's mean wait
-    exceeds ``longest_wait_s``, unless the limits of publishers require it, or a quarter of this budget does not pay for
-    it. ``levels`` restricts the numbers of polls to whole polling levels.
+    exceeds ``longest_wait_s``, unless the limits of publishers require it, or the polls for it would take more than a
+    quarter of this budget. ``levels`` restricts the numbers of polls to whole polling levels.
     """
 
     goal: Goal = Goal.FAIR
@@ -86,7 +86,7 @@ class ChannelBounds(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def are_contradictory(self) -> bool:
-        """Whether no poll interval keeps both limits.
+        """Whether no poll interval satisfies both limits.
 
         A channel's mean wait is half its poll interval. The limits contradict each other if half the shortest interval
         exceeds the longest mean wait.
@@ -103,12 +103,12 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
     ``poll_interval_s`` is τ, the interval in seconds at which one node polls a channel. ``maintenance_interval_s`` is
     the time after which owners confirm their assignments. ``max_polls_per_hour`` limits the fleet's polls of one public
-    channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` those of a public channel with
-    one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of a
-    channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s`` limits
-    the polls of all public channels of one site, unless admins have set another rate for the site. With
-    ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the shortest wait that
-    the fleet's budget can pay for as the longest wait (``node_optimizer.affordable_policy``), or 0.
+    channel, however many subscribers it has, and ``polls_per_hour_for_one_subscriber`` the polls of a public channel
+    with one subscriber (:meth:`most_polls_per_hour`). ``most_polls_per_node`` is the most polls that one node makes of
+    a channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s``
+    limits the polls of all public channels of one site, unless admins have set another rate for the site. With
+    ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the lower bound of the
+    longest wait that follows from the fleet's budget (``node_optimizer.affordable_policy``), or 0 without a budget.
     """
 
     poll_interval_s: float
@@ -136,8 +136,8 @@ class FleetPolicy(msgspec.Struct, frozen=True):
 
         The limit grows with the square root of the channel's number of ``subscribers`` (0 counts as 1), up to
         ``max_polls_per_hour``: from 4 for one subscriber to 12.6 for 10, 40 for 100, and 120 from 900 on, by default.
-        So the more subscribers a channel has, the fewer requests its publisher serves for each; with readers of their
-        own, each would cause as many as the first.
+        The more subscribers a channel has, the fewer requests per subscriber its publisher receives. If all subscribers
+        used readers of their own, each would cause as many requests as the first.
         """
         return min(self.polls_per_hour_for_one_subscriber * sqrt(max(subscribers, 1)), self.max_polls_per_hour)
 

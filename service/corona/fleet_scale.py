@@ -1,9 +1,9 @@
-"""The fleet's scale c, by which all channels' polls follow from their factors, as one node knows it (Corona §3.2-3.3).
+"""One node's solution for the fleet's scale c, from which all channels' polling rates follow (Corona §3.2-3.3).
 
-A node solves for c while it has the aggregates of all nodes. If it has lacked some of them for the lifetime of soft
-state, it solves for c without them. After a change of the ring, c is frozen for one maintenance interval: the channels
-of nodes that left or joined are in no aggregate until they are acquired, and all polling sets would follow c away and
-back. An unchanged fleet is not solved again.
+A node solves for c while it has the aggregates of all nodes. If some of them have been missing for the lifetime of soft
+state, the node solves for c without them. After a change of the ring, c is frozen for one maintenance interval, because
+channels that change owners are in no aggregate until their new owners have acquired them: all polling sets would change
+and soon change back. While neither the aggregates nor the policy change, c is not computed again.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ GAP_TOLERANCE = 0.01
 every new subscriber of any channel.
 """
 SUMMARY_TOLERANCE = 1e-3
-"""Change of a node's polls, as a share of them, from which the node's aggregate is made anew.
+"""Relative change of a node's polls from which the node's aggregate is computed again.
 
 The fleet's load can exceed the budget by this share, a tenth of ``GAP_TOLERANCE``, until then.
 """
@@ -56,9 +56,9 @@ class FleetScale:
         self._levels: Levels | None = None
         """The polling levels for which c was solved; None before its first solution."""
         self._last_complete_s: float | None = None
-        """When the aggregates of all nodes were last known."""
+        """Monotonic time at which the fleet's aggregate last covered all nodes."""
         self._frozen_until_s: float | None = None
-        """Until when c is frozen after a change of the ring; None once c has been solved for since."""
+        """The time until which c is frozen after a change of the ring; None if c has been solved for since then."""
         self._solved: tuple[Aggregate, FleetPolicy, int] | None = None
         """The fleet, policy and number of nodes for which c was solved last."""
 
@@ -69,17 +69,17 @@ class FleetScale:
 
     @property
     def applied_levels(self) -> Levels:
-        """The polling levels by which schedules are made."""
+        """The polling levels by which schedules are made at present."""
         return self._levels or self.policy.objective.levels
 
     def set_objective(self, objective: FleetObjective) -> None:
-        """Use this objective from the next solution on, which is then not delayed by a change of the ring."""
+        """Use ``objective`` from the next solution on, and end a freeze of the scale."""
         self._apply_policy(msgspec.structs.replace(self.policy, objective=objective))
         self.has_changed = True
         self._frozen_until_s = None
 
     def on_ring_changed(self, view: RingView, now_s: float) -> None:
-        """Adopt the ring, and freeze the scale for a maintenance interval."""
+        """Adopt the ring ``view``, and freeze the scale for one maintenance interval from ``now_s``."""
         if self.scale is not None and self._frozen_until_s is None:
             self._frozen_until_s = now_s + self.policy.maintenance_interval_s
         self._view, self._wedges, self.is_current = view, None, False
@@ -87,10 +87,11 @@ class FleetScale:
         self.has_changed = True
 
     def solve(self, now_s: float) -> bool:
-        """Solve for the scale; return whether it differs notably from the scale that the schedules follow.
+        """Compute the fleet's scale; return whether it differs notably from the scale by which schedules were made.
 
-        After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
-        the new ones: a scale suits only the levels for which it was solved.
+        The scale is the factor c with which the polling rates of all channels grow. After a change of the polling
+        levels, the former scale and levels apply until all nodes have sent aggregates for the new ones: a scale suits
+        only the levels for which it was solved.
         """
         fleet, levels = self.aggregation.fleet(), self.policy.objective.levels
         is_complete = (
@@ -122,9 +123,9 @@ class FleetScale:
         return moved
 
     def take_change(self) -> bool:
-        """Return whether the scale, the ring or the policy has changed since the last call.
+        """Return whether the scale, the ring or the policy has changed since the last call, and reset this state.
 
-        If so, the caller compares all schedules with them.
+        If the result is true, the caller has to compare all schedules with the new values.
         """
         if not self.has_changed:
             return False
@@ -132,7 +133,10 @@ class FleetScale:
         return True
 
     def choices(self, channels: Sequence[ChannelId], levels: Levels) -> LevelChoices | None:
-        """Return the wedges among which these channels choose; None if numbers of polls are continuous."""
+        """Return the wedge sizes of these channels, from which their polling sets are chosen.
+
+        The result is None if ``levels`` are continuous.
+        """
         if not levels.are_whole:
             return None
         if self._wedges is None or self._wedges.base != levels.base:
@@ -140,7 +144,7 @@ class FleetScale:
         return self._wedges.choices(channels)
 
     def _apply_policy(self, policy: FleetPolicy) -> None:
-        """Plan by this policy, with the longest wait that its budget can pay for the fleet's channels."""
+        """Adopt ``policy``, with a longest wait for which its budget suffices given the fleet's channels."""
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
         policy = node_optimizer.affordable_policy(policy, channels)
@@ -152,5 +156,5 @@ class FleetScale:
 
 
 def _is_close(before: float | None, after: float, tolerance: float) -> bool:
-    """Return whether a number, None if unknown, is as before, up to this relative tolerance."""
+    """Return whether ``before`` is not None and ``after`` differs from it by at most this relative tolerance."""
     return before is not None and abs(after - before) <= tolerance * abs(before)

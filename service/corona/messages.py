@@ -1,8 +1,8 @@
 """Messages between nodes, and from bots and the console to owners, as tagged msgpack.
 
-Within one wire version, fields may be added with a default: older nodes ignore them. During an upgrade, messages of
-another wire version, of an unknown type or malformed ones are expected: :func:`decode` returns None, and soft state is
-repeated anyway.
+Within one wire version, fields may be added with a default: older nodes ignore them. During an upgrade, nodes receive
+messages of another wire version, of an unknown type or malformed ones. :func:`decode` returns None for these, and
+nothing is lost, because soft state is sent repeatedly.
 """
 
 from functools import lru_cache
@@ -30,7 +30,7 @@ class Assignment(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One member's place in a channel's polling schedule.
 
     ``rank`` is the place, counted from 0. ``version`` is the channel's current version, ``subscribers`` its
-    number of subscribers, and ``limits`` are the limits of its polls, all as the owner knows them.
+    number of subscribers, and ``limits`` are the limits of its polls, all from the owner's state.
     """
 
     channel: ChannelId
@@ -46,12 +46,13 @@ MAX_BUCKETS = 1_024
 
 
 class Assign(msgspec.Struct, frozen=True, tag=True):
-    """Owner to member: poll these channels, which are new for the member, or whose assignments have changed.
+    """Owner to member: poll the channels of ``assignments``, which are new or have changed.
 
     ``ring_version`` is the version of the ring from which the owner has computed the polling sets.
 
-    In the answer to :class:`BucketDigests`, ``assignments`` are all of the owner's assignments to the member in these
-    ``buckets``, of ``bucket_count`` that there are: the member drops its others. Otherwise ``bucket_count`` is 0.
+    In the answer to :class:`BucketDigests`, channels are divided into ``bucket_count`` buckets, and ``assignments`` are
+    all of the owner's assignments to the member in these ``buckets``: the member drops all others in these buckets.
+    In other messages ``bucket_count`` is 0.
     """
 
     ring_version: int
@@ -63,7 +64,7 @@ class Assign(msgspec.Struct, frozen=True, tag=True):
 class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
     """Owner to member, each maintenance interval: the digest of all of the owner's assignments to the member.
 
-    It renews the member's assignments. ``ring_version`` is the version of the owner's ring.
+    The message renews these assignments. ``ring_version`` is the version of the owner's ring.
     """
 
     ring_version: int
@@ -71,10 +72,11 @@ class AssignmentDigest(msgspec.Struct, frozen=True, tag=True):
 
 
 class BucketDigests(msgspec.Struct, frozen=True, tag=True):
-    """Member to owner: the member's assignments by the owner have another digest than that in AssignmentDigest.
+    """Member to owner, if the owner's :class:`AssignmentDigest` differs from the member's: the digests by bucket.
 
-    ``digests`` are those of the member's buckets, as encoded by ``service.corona.assignment_digests``. The owner
-    answers with :class:`Assign` for the buckets that differ if both have the ring of ``ring_version``.
+    ``digests`` are the digests of the member's assignments in each bucket of channels, as encoded by
+    ``service.corona.assignment_digests``. If both nodes have the ring of ``ring_version``, the owner answers with
+    :class:`Assign` for the buckets that differ.
     """
 
     ring_version: int
@@ -85,7 +87,7 @@ class Unassign(msgspec.Struct, frozen=True, tag=True):
     """Owner to member: stop polling this channel.
 
     ``ring_version`` is the version of the owner's ring; a member that has been assigned by a newer one ignores the
-    message. ``last_poll_s`` is the fleet time of a poll that the member still makes; 0.0 if there is none.
+    message. ``last_poll_s`` is the fleet time of a last poll that the member still makes; 0.0 if there is none.
     """
 
     ring_version: int
@@ -98,8 +100,8 @@ class Candidate(msgspec.Struct, frozen=True, tag=True, rename={"polling_hints": 
 
     ``delta`` has the changes; its ``base_version`` is the version that the poll was compared with. ``validators`` are
     the HTTP validators for the next request. ``memory`` is the state of entry detection after these changes, opaque
-    here. The other fields are metadata that the channel's document states: ``polling_hints`` are how often
-    it asks to be polled.
+    here. The other fields are metadata that the channel's document states; ``polling_hints`` are the poll intervals
+    that it requests.
     """
 
     delta: model.Delta
@@ -139,10 +141,10 @@ class PollingLimit(msgspec.Struct, frozen=True, tag=True):
 
 
 class VersionBase(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a new version that members need for their next polls, so that they need not load it from the store.
+    """The part of a new version that members need for their next polls, sent so that they need not read the store.
 
     ``validators`` are the HTTP validators for the next request. ``detected_s`` is the time (Unix s) at which the
-    changes were detected, by which the sender of the candidate recognises it. ``subscribers`` is the channel's number
+    changes were detected, by which a member recognises its own candidate. ``subscribers`` is the channel's number
     of subscribers. ``digest`` identifies the content (:mod:`service.location.content_cache`).
     """
 
@@ -155,7 +157,7 @@ class VersionBase(msgspec.Struct, frozen=True, array_like=True):
 class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
     """Owner to polling set: the channel has a new version.
 
-    ``base`` is what members compare their next polls with. If it is None, they have to load it from the store.
+    ``base`` is the base of comparison for members' next polls; None if members have to load it from the store.
     """
 
     channel: ChannelId
@@ -164,9 +166,9 @@ class VersionAnnouncement(msgspec.Struct, frozen=True, tag="Versioned"):
 
 
 class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
-    """Owner to a member: its candidate is not stored, because it was not compared with the channel's current version.
+    """Owner to member: the member's candidate is not stored, because its base version is not the channel's current one.
 
-    ``base_version`` is the version that it was compared with.
+    ``base_version`` is the version that the candidate was compared with.
     """
 
     channel: ChannelId
@@ -175,7 +177,7 @@ class Rejection(msgspec.Struct, frozen=True, tag="Rejected"):
 
 
 class ChannelAdded(msgspec.Struct, frozen=True, tag=True):
-    """Any process to the channel's owner: somebody wants this channel, so it has to be polled."""
+    """Any process to the channel's owner: poll this channel, because it has a subscriber or an admin has listed it."""
 
     channel: ChannelId
 
@@ -224,8 +226,8 @@ class Summary(msgspec.Struct, frozen=True, tag=True):
 class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
     """The sender's last :class:`Summary` with these ``digits`` is still valid; sent each maintenance interval.
 
-    ``digest`` is :func:`aggregate_digest` of its aggregate. A receiver that has another aggregate, or none, asks for it
-    by a :class:`SummaryRequest`.
+    ``digest`` is :func:`aggregate_digest` of that summary's aggregate. A receiver that has another aggregate, or none,
+    sends a :class:`SummaryRequest`.
     """
 
     digits: int
@@ -233,7 +235,7 @@ class SummaryConfirmation(msgspec.Struct, frozen=True, tag=True):
 
 
 class SummaryRequest(msgspec.Struct, frozen=True, tag=True):
-    """A request for the receiver's :class:`Summary` with these ``digits``, which has not arrived."""
+    """A request to the receiver to send its :class:`Summary` with these ``digits`` again."""
 
     digits: int
 
@@ -258,7 +260,7 @@ class SiteShares(msgspec.Struct, frozen=True, tag=True):
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which all channels of a ``site`` keep its request budget; see ``honeycomb.apply_site_scales``."""
+    """The scale at which the channels of ``site`` use up its request budget; see ``honeycomb.apply_site_scales``."""
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]
@@ -277,7 +279,7 @@ Message = (
 
 
 URGENT = Candidate | Rejection
-"""Messages that are neither repeated soon nor superseded, so that they must not wait for a node that hangs."""
+"""Messages that are neither repeated soon nor superseded; nodes that do not respond must not delay them."""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -309,7 +311,7 @@ def encode(sender: model.NodeId, message: Message) -> bytes:
 
 
 def decode(raw: bytes) -> Envelope | None:
-    """Return the envelope, or None if the message is malformed or of another wire version."""
+    """Return the envelope that :func:`encode` has encoded; None if it is malformed or of another wire version."""
     try:
         envelope = _decoder.decode(raw)
     except msgspec.MsgspecError:

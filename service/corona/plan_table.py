@@ -1,7 +1,7 @@
 """The plan table: the factors and the schedules of one owner's channels as arrays of numbers.
 
-An owner has tens of thousands of channels. Which of them need another schedule, for example after the fleet's scale has
-changed, is computed for all of them at once, and only these are planned one by one.
+An owner has tens of thousands of channels. When inputs such as the fleet's scale change, array operations find the
+channels that need another schedule, and only these schedules are computed one by one.
 """
 
 import numpy as np
@@ -27,8 +27,8 @@ _PLAN_ROW = np.dtype(
 class PlanTable:
     """One row per channel of an owner.
 
-    The columns of :class:`~service.corona.optimizer.node_optimizer.ChannelFactors` are each channel's factors when they
-    were last read. The other columns:
+    The fields of :class:`~service.corona.optimizer.node_optimizer.ChannelFactors` are columns, with the values last
+    computed for each channel. The other columns:
 
     - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.
     - ``site``: the number of the channel's site, the place of its name in ``sites``.
@@ -62,7 +62,10 @@ class PlanTable:
         return row
 
     def remove(self, row: int) -> ChannelId | None:
-        """Remove a row. The last row takes its place; return the channel of that row, or None if it was the last."""
+        """Remove row number ``row``, and move the last row to this number.
+
+        Return the channel of the moved row, or None if the removed row was the last one.
+        """
         last = self.channels.pop()
         if row == len(self.channels):
             return None

@@ -4,8 +4,8 @@ There are three kinds. A *hint* is the poll interval that the publisher's docume
 limit is the back-off of a channel whose polls fail. A *pause* forbids polls until a time: the publisher asked for it by
 ``Retry-After``, ``skipHours`` or ``skipDays``, or an admin set it.
 
-A member of the polling set learns of limits from its polls and reports them to the channel's owner, which plans by
-them. The owner sends the limits that it knows in its assignments, so a member can tell which ones are news.
+A member of the polling set observes limits in its polls and reports them to the channel's owner, which plans the
+polls by these limits. Assignments contain the limits that the owner knows, so that members report only changes.
 """
 
 from enum import StrEnum
@@ -21,7 +21,7 @@ HINT_FALL = 0.5
 with the age of cached responses.
 """
 PAUSE_TOLERANCE_S = 5.0
-"""Ends of pauses that differ by less are the same."""
+"""Ends of pauses that differ by less count as equal."""
 
 LimitSeconds = Annotated[int, msgspec.Meta(ge=0, le=8 * 86_400)]
 """An interval in whole seconds; 0 for no limit."""

@@ -1,11 +1,12 @@
-"""Polling plans of a node's own channels: what determines each channel's rate, and the schedules.
+"""Polling plans of a node's own channels: the factors that determine polling rates, and the schedules.
 
-A node that has just joined does not know the fleet's scale and keeps the schedules that it takes over.
+A node that has just joined does not know the fleet's scale yet. It keeps the schedules of channels that it takes over.
 
 The cost follows changes, not the number of channels. A channel's factors are read again when an event has changed them,
 when its pause ends, and otherwise once in ``REVIEW_INTERVAL_S``, because estimates and pauses also change with time.
 Only channels whose factors, or the scale, have changed so much that their schedule no longer fits are planned again.
-The node's aggregate is made anew when the polls of its channels have changed by ``SUMMARY_TOLERANCE`` of all.
+The node's aggregate is computed again when the polls of its channels have changed by a share of
+``SUMMARY_TOLERANCE``.
 """
 
 from collections import Counter
@@ -55,7 +56,7 @@ _LEAST_REVIEWED = 16
 _ROWS_PER_CHECK = 8_192
 """Number of channels that are compared with their schedules at once, which bounds the memory for it."""
 _CLOCK_JUMP_S = 1.0
-"""Change of fleet time against monotonic time from which all schedules are examined."""
+"""Change of the difference between fleet time and monotonic time from which all schedules are examined."""
 
 
 class _ChannelPlan(msgspec.Struct, gc=False):
@@ -117,7 +118,7 @@ class PollingPlans:
 
     @property
     def scale(self) -> float | None:
-        """c, the fleet's scale as this node knows it; None before its first solution."""
+        """The scale c of the fleet, as this node has computed it; None before its first solution."""
         return self._fleet.scale
 
     def set_objective(
@@ -125,8 +126,8 @@ class PollingPlans:
     ) -> Collection[ChannelId]:
         """Use this objective, these sites' request rates and these channels' bounds from the next solution on.
 
-        ``site_rates`` are in requests per second. The result is this node's channels whose bounds have changed; their
-        schedules are to be updated at once.
+        ``site_rates`` are in requests per second. The result is this node's channels whose bounds have changed; the
+        caller updates their schedules at once.
         """
         before, self._bounds = self._bounds, bounds
         changed = [
@@ -154,7 +155,7 @@ class PollingPlans:
         self._can_crowd_change = True
 
     def on_message(self, sender: NodeId, message: SummaryMessage | SiteShares | SiteScales, now_s: float) -> list[Send]:
-        """Process a message of another node, about summaries or sites' scales; return the messages that answer it."""
+        """Process another node's message about summaries or sites' scales; return the messages to send in reply."""
         match message:
             case SiteShares():
                 self._sites.on_shares(sender, message, now_s)
@@ -170,7 +171,8 @@ class PollingPlans:
     ) -> Iterator[Send]:
         """Send summaries of this node's channels, and of subtrees and sites, to the nodes that need them.
 
-        ``owned`` is the number of channels that this node owns or is about to own; None if it does not know yet.
+        ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock). ``owned`` is the number
+        of channels that this node owns or is about to own; None if it is unknown yet.
 
         Summaries that have changed are sent in each call, the others are confirmed once per maintenance interval. With
         ``is_maintenance``, which is true in one call per maintenance interval, channels are reviewed.
@@ -200,10 +202,11 @@ class PollingPlans:
         yield from self._fleet.aggregation.tick(now_s)
 
     def solve(self, now_s: float) -> bool:
-        """Solve for the fleet's scale; return whether it differs notably from the scale that the schedules follow.
+        """Compute the fleet's scale; return whether it differs notably from the scale by which schedules were made.
 
-        After a change of the polling levels, the former scale and levels apply until all nodes have sent aggregates for
-        the new ones: a scale suits only the levels for which it was solved.
+        The scale is the factor c with which the polling rates of all channels grow. After a change of the polling
+        levels, the former scale and levels apply until all nodes have sent aggregates for the new ones: a scale suits
+        only the levels for which it was solved.
         """
         longest_wait_s = self._policy.longest_wait_s
         moved = self._fleet.solve(now_s)
@@ -212,18 +215,18 @@ class PollingPlans:
         return moved
 
     def outdated_channels(self, fleet_s: float) -> AbstractSet[ChannelId]:
-        """Return this node's channels whose schedule may not fit any more at ``fleet_s``; empty while nothing changes.
+        """Return this node's channels whose schedules may be outdated at ``fleet_s``; empty while nothing changes.
 
-        A channel is returned until :meth:`update_schedules` is called for it.
+        A channel is returned until :meth:`update_schedules` is called with it.
         """
         self._review(fleet_s)
         return frozenset(self._outdated)
 
-    def add_channel(self, taken: OwnershipTaken, subscribers: int, known: PollingSchedule | None) -> None:
-        """Add the channel of an event, or replace what may have changed of a channel that is present already.
+    def add_channel(self, taken: OwnershipTaken, subscribers: int, previous_schedule: PollingSchedule | None) -> None:
+        """Add the channel of the event ``taken``; of a channel that is present, replace the fields of the event.
 
-        ``subscribers`` is the channel's number of subscribers. ``known`` is the schedule by which its previous owner
-        had it polled; None if it is not known.
+        ``subscribers`` is the channel's number of subscribers. ``previous_schedule`` is the schedule of its previous
+        owner; None if this node does not know it.
         """
         channel, plan = taken.channel, self._plans.get(taken.channel)
         if plan is None:
@@ -231,7 +234,7 @@ class PollingPlans:
                 subscribers,
                 taken.private,
                 taken.updates,
-                known,
+                previous_schedule,
                 intern(taken.site),
                 self._bounds.get(channel, NO_BOUNDS),
                 taken.limits,
@@ -257,7 +260,7 @@ class PollingPlans:
             self._outdated_shares.add(plan.site)
 
     def set_subscribers(self, channel: ChannelId, subscribers: int) -> None:
-        """Set a channel's number of subscribers; an unknown channel is ignored."""
+        """Set a channel's number of subscribers; a channel that is not present is ignored."""
         plan = self._plans.get(channel)
         if plan is not None and plan.subscribers != subscribers:
             plan.subscribers = subscribers
@@ -266,9 +269,9 @@ class PollingPlans:
             self._is_aggregate_current = False
 
     def schedule_and_limits(self, channel: ChannelId) -> tuple[PollingSchedule, PollingLimits]:
-        """Return a channel's schedule, and what its publisher and its failures allow, as far as this node knows.
+        """Return a channel's schedule, and the limits of its polls that this node knows.
 
-        :meth:`update_schedules` must have been called for the channel.
+        :meth:`update_schedules` must have been called with the channel.
         """
         plan = self._plans[channel]
         assert plan.schedule is not None  # noqa: S101 - it was computed
@@ -277,8 +280,8 @@ class PollingPlans:
     def set_limit(self, limit: PollingLimit) -> bool:
         """Replace one of a channel's limits; return whether it has changed. An unknown channel is ignored.
 
-        The aggregate follows at the next tick if the channel may be polled more often than before, else in the next
-        maintenance interval: channels that fail report ever longer intervals all the time.
+        This node's aggregate is updated at the next tick if the channel may be polled more often than before. Otherwise
+        it is updated in the next maintenance interval, because failing channels report longer intervals frequently.
         """
         plan = self._plans.get(limit.channel)
         if plan is None:
@@ -292,11 +295,14 @@ class PollingPlans:
         return plan.limits != before
 
     def history_after(self, delta: Delta, fleet_s: float) -> UpdateHistory:
-        """Return the update history that the channel of ``delta`` has once ``delta`` is stored; nothing is changed."""
+        """Return the update history of the channel of ``delta`` as it will be once ``delta`` is stored.
+
+        The channel's plan is not changed.
+        """
         return history_after_delta(self._plans[delta.channel].updates, delta, fleet_s)
 
     def set_history(self, channel: ChannelId, updates: UpdateHistory) -> None:
-        """Set a channel's update history; an unknown channel is ignored."""
+        """Set a channel's update history; a channel that is not present is ignored."""
         if (plan := self._plans.get(channel)) is not None:
             plan.updates = updates
             self._stale.add(channel)
@@ -342,7 +348,7 @@ class PollingPlans:
         return counts
 
     def count_by_constraint(self, fleet_s: float) -> Counter[BindingConstraint]:
-        """Return the number of this node's channels by the constraint that determines their polls.
+        """Return this node's number of channels for each constraint that determines a channel's polls.
 
         ``fleet_s`` is fleet time. The result is empty while the fleet's scale is unknown.
         """
@@ -360,9 +366,9 @@ class PollingPlans:
         return Counter(found)
 
     def find_changed_gaps(self, most: int) -> list[tuple[ChannelId, float]]:
-        """Return up to ``most`` channels whose time between polls has changed notably since it was last recorded.
+        """Return pairs (channel, time between polls in seconds) of up to ``most`` channels for which this time is new.
 
-        Each channel comes with its present time between polls in seconds.
+        The time is new if it differs notably from the time that was recorded last (:meth:`record_gaps`).
         """
         if self.scale is None:
             return []
@@ -371,13 +377,13 @@ class PollingPlans:
         return [(self._table.channels[row], float(gaps_s[row])) for row in np.flatnonzero(is_notable)[:most].tolist()]
 
     def record_gaps(self, gaps_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Mark these channels' times between polls, in seconds, as recorded in the channels' history."""
+        """Mark times between polls, pairs (channel, seconds), as recorded in the channels' history."""
         for channel, gap_s in gaps_s:
             if (plan := self._plans.get(channel)) is not None:
                 self._table.rows["recorded_gap_s"][plan.row] = gap_s
 
     def explain(self, channel: ChannelId, polling_set: Sequence[NodeId], fleet_s: float) -> PollExplanation | None:
-        """Return why a channel is polled as often as it is at ``fleet_s``.
+        """Return an explanation of a channel's polling rate at ``fleet_s``.
 
         ``polling_set`` are the nodes that poll the channel, in the order of their turns. The result is None if the
         fleet's scale is unknown or this node does not own the channel.
@@ -400,7 +406,7 @@ class PollingPlans:
         )
 
     def _choose_reviewed(self, now_s: float, fleet_s: float) -> None:
-        """Mark channels as stale whose pauses have ended, and the next ones of the review of all channels."""
+        """Mark channels as stale: those whose pauses have ended, and the next ones in the periodic review of all."""
         ahead_s = fleet_s - now_s
         if abs(ahead_s - self._ahead_s) > _CLOCK_JUMP_S:
             self._outdated.update(self._plans)
@@ -435,8 +441,8 @@ class PollingPlans:
     def _write_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> NDArray[np.intp]:
         """Write the factors of these channels into the table; return the rows of those that differ notably.
 
-        Factors that hardly differ from those in the table are not written, so that the table, by which both schedules
-        and the aggregate are made, changes only if schedules do.
+        Factors that hardly differ from those in the table are not written. Schedules and the aggregate are computed
+        from the table, which therefore changes only if schedules change.
         """
         rows = np.array([plan.row for plan in plans], dtype=np.intp)
         found, table = self._read_factors(plans, fleet_s), self._table.rows
@@ -484,26 +490,26 @@ class PollingPlans:
             self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
 
     def _planned_rows(self, rows: NDArray[np.intp]) -> FactorTable:
-        """Return a copy of these rows of the table in which a pause that is longer than τ counts as one of τ.
+        """Return a copy of these rows of the table, in which a pause that is longer than τ counts as a pause of τ.
 
-        A poll that is refused every τ notices when an admin ends the pause.
+        Polls are therefore attempted every τ, and resume soon after an admin ends the pause.
         """
         part: FactorTable = self._table.rows[rows]
         part["publisher_interval_s"] = part["planned_interval_s"]
         return part
 
     def _is_aggregate_due(self, now_s: float) -> bool:
-        """Return whether this node's aggregate has to be made anew although no event requires it at once."""
+        """Return whether this node's aggregate has to be computed again because of gradual changes of the polls."""
         if self._drift is None:
             return False
         is_old = now_s - self._aggregated_s >= REVIEW_INTERVAL_S
         return is_old or self._drift > SUMMARY_TOLERANCE * float(self._table.rows["rate"].sum())
 
     def _summarise(self, owned: int) -> Aggregate | None:
-        """Return the aggregate of this node's channels, of which there are ``owned`` once it has taken over all.
+        """Return the aggregate of this node's channels; ``owned`` is their number once the node has taken over all.
 
-        The channels that are known so far represent the others: if only they counted, a fleet that starts would divide
-        its whole budget among the first of them. The result is None if none is known.
+        The channels taken over so far are repeated in place of the others. If only they counted, a fleet that starts
+        would divide its whole budget among its first channels. The result is None if there are no channels yet.
         """
         known, rows = len(self._table.channels), None
         if known < owned:
@@ -515,7 +521,7 @@ class PollingPlans:
         return node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
 
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
-        """Return the factors of these channels at ``fleet_s``, one row each, with a present speed of 1."""
+        """Return the factors of the channels of ``plans`` at ``fleet_s``, one row each; ``present_speed`` is 1."""
         table = factor_table((self._factors(plan, fleet_s) for plan in plans), len(plans))
         if self._policy.weekly_rhythm:
             table["weight_factor"] = weekly_rhythm.weight_factors(
@@ -524,7 +530,7 @@ class PollingPlans:
         return table
 
     def _update_present_speeds(self, fleet_s: float) -> None:
-        """Use the speeds of the present hour in shares and, if a budget has to be kept in each hour, in the table."""
+        """Use the speeds of the present hour in shares and, if the fleet has a budget per minute, in the table."""
         # The hours of this time and of the time when changed schedules apply, counted since the epoch.
         until_s = fleet_s + min(self._policy.soft_state_ttl_s, weekly_rhythm.HOUR_S)
         hours = fleet_s // weekly_rhythm.HOUR_S, until_s // weekly_rhythm.HOUR_S
@@ -539,7 +545,7 @@ class PollingPlans:
             self._drift = inf
 
     def _present_speeds(self, plans: Iterable[_ChannelPlan], hours: tuple[float, float]) -> list[float]:
-        """Return the speeds of these channels' clocks in the faster of two hours; 1.0 for real time."""
+        """Return the greater of the speeds of each plan's clock in two ``hours`` since the epoch; 1.0 for real time."""
         clocks = (plan.schedule.clock if plan.schedule else None for plan in plans)
         return [
             1.0 if clock is None else max(clock.speed(hour * weekly_rhythm.HOUR_S) for hour in hours)
@@ -547,9 +553,10 @@ class PollingPlans:
         ]
 
     def _speeds(self, channels: Sequence[ChannelId]) -> Sequence[bytes]:
-        """Return the speeds of the clock of each channel, by which its polls are evenly spaced; b"" for real time.
+        """Return the encoded speeds of the clock by which each channel's polls are evenly spaced; b"" for real time.
 
-        The bounds of each channel's polls hold in every hour of the week.
+        Write the slowest and the fastest speed of each clock into the table. The bounds of each channel's polls hold in
+        every hour of the week.
         """
         plans = [self._plans[channel] for channel in channels]
         found = [plan.schedule.speeds if plan.schedule else b"" for plan in plans]
@@ -597,7 +604,7 @@ class PollingPlans:
         self._stale.update(self._table.channels[row] for row in rows.tolist())
 
     def _update_crowded_sites(self) -> None:
-        """Find the sites whose budget may be exceeded."""
+        """Find the sites whose budget may be exceeded, and stop exchanging shares about the others."""
         self._can_crowd_change = False
         rows, sites = self._table.rows, self._table.sites
         most = np.bincount(rows["site"], node_optimizer.polite_sizes(self._policy, rows), len(sites)).astype(np.float64)
@@ -614,7 +621,7 @@ class PollingPlans:
         self._crowded = crowded
 
     def _update_shares(self) -> None:
-        """Summarise this node's channels of the crowded sites whose channels, or the present hour, have changed."""
+        """Recompute this node's shares of the crowded sites whose channels, or their present speeds, have changed."""
         for site in self._outdated_shares & self._crowded:
             rows = self._table.rows_of_site(site)
             table: FactorTable = self._table.rows[rows]
@@ -633,9 +640,9 @@ class PollingPlans:
         return self._fleet.policy
 
     def _choices(self, rows: NDArray[np.intp] | None, levels: Levels) -> LevelChoices | None:
-        """Return the wedges among which the channels in these rows choose, or all channels if ``rows`` is None.
+        """Return the wedge sizes of the channels in these rows, from which their polling sets are chosen.
 
-        The result is None if numbers of polls are continuous.
+        ``rows`` of None stands for all channels. The result is None if ``levels`` are continuous.
         """
         channels = self._table.channels
         return self._fleet.choices(channels if rows is None else [channels[row] for row in rows.tolist()], levels)
@@ -643,9 +650,9 @@ class PollingPlans:
     def _rates_and_set_sizes(self, table: FactorTable, rows: NDArray[np.intp]) -> tuple[Floats, NDArray[np.intp]]:
         """Return the polls per τ of the channels in these rows, and the numbers of nodes that make them.
 
-        ``table`` is a copy of the rows. While the fleet's scale is unknown, channels with a schedule keep its rate.
-        They also do so while it has not been solved for the policy's levels, and with whole levels until it has been
-        solved for the present ring, where wedges have other sizes.
+        ``table`` is a copy of the rows. Channels with a schedule keep its rate while the fleet's scale is unknown or
+        has not been solved for the policy's levels. With whole levels, they also keep it until the scale has been
+        solved for the present ring, on which wedges have other sizes.
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)

@@ -29,7 +29,7 @@ ROUNDING_S = 2e-6
 """Times closer than this are the same poll; Unix times have a resolution of a quarter of a microsecond."""
 
 CLOCK_ROUNDING_S = 1e-4
-"""The same for times of weekly clocks, whose conversion from and to real time rounds."""
+"""Tolerance as ``ROUNDING_S``, for times of weekly clocks: their conversion from and to real time rounds more."""
 
 HANDOVER_S = 3.0
 """Time within which all nodes of a polling set learn about a new schedule, unless messages are lost."""
@@ -82,8 +82,8 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def next_poll_s(self, rank: int, after_s: float) -> float:
         """Return the fleet time of the next poll after ``after_s`` by the node of this rank.
 
-        If the schedule begins more than two intervals later, the fleet's clock was set back after the schedule was
-        made, which is then treated as if it had begun before.
+        A schedule that begins more than two intervals after ``after_s`` was made before the fleet's clock was set back.
+        It is treated as if it had begun before ``after_s``.
         """
         due_s = self._next_s(self._turn(rank), self.size, after_s)
         if self.gaps_between(after_s, due_s) <= 2 * self.size:
@@ -99,7 +99,7 @@ class PollingSchedule(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return (self.first_rank + round(self.gaps_between(self.first_s, poll_s))) % self.size
 
     def gaps_between(self, begin_s: float, end_s: float) -> float:
-        """Return the number of gaps, a real number, from one fleet time to another."""
+        """Return the number of gaps, a real number, from the fleet time ``begin_s`` to the fleet time ``end_s``."""
         clock = self.clock
         if clock is None:
             return (end_s - begin_s) / self.gap_s
@@ -179,12 +179,12 @@ def revised_schedule(
     in the polling set), or is moved forward to between one and two new gaps from now. Thus no sequence of changes
     postpones the channel's next poll, and two polls are never closer than the shorter of the gaps before and after.
 
-    The place between one and two gaps depends on how much of the present gap is left, which differs between channels.
-    With exactly one gap, all channels that an owner speeds up at once would be polled in step from then on.
+    A poll that is moved forward is due after one gap plus the fraction of the current gap that is left, which differs
+    between channels. With exactly one gap, all channels that an owner speeds up at once would be polled in step.
 
-    If the next poll is due within ``HANDOVER_S`` and its node leaves the polling set, another node cannot make it in
-    this node's place: one of the two might not know yet, so that none of them polls, or both. With ``can_hand_over``,
-    the leaving node makes this poll, and the schedule begins one gap later.
+    If the next poll is due within ``HANDOVER_S`` and its node leaves the polling set, the poll cannot be reassigned:
+    one of the two nodes may receive the change too late, and then neither or both of them poll. With
+    ``can_hand_over``, the leaving node makes this poll, and the schedule begins one gap later.
     """
     gap_s = poll_interval_s / polls_per_interval
     kept_s = schedule.next_channel_poll_s(now_s)

@@ -49,7 +49,7 @@ class _OwnerRecord(msgspec.Struct, eq=False):
     epoch: int | None
     """The epoch with which the owner joined the ring; None if it is not on this node's ring yet."""
     renewed_s: float
-    """When the owner last sent a digest, or its first message."""
+    """Monotonic time of the owner's last digest, or of its first message if it has sent no digest."""
     ring_version: int = 0
     """The version of the ring by which the owner last confirmed all its assignments."""
     digests: AssignmentDigests = msgspec.field(default_factory=AssignmentDigests)
@@ -79,7 +79,10 @@ class _PendingCandidate(msgspec.Struct):
 
 
 class MemberProtocol:
-    """The half of a node's protocol that polls as assigned. ``now_s`` is monotonic time in seconds."""
+    """The half of a node's protocol that polls channels as their owners assign them, and sends candidates to owners.
+
+    ``now_s`` is monotonic time in seconds.
+    """
 
     def __init__(self, node_id: NodeId, policy: FleetPolicy) -> None:
         self._node_id = node_id
@@ -87,31 +90,34 @@ class MemberProtocol:
         self._view = RingView(0, ())
         self._owners: dict[NodeId, _OwnerRecord] = {}
         self._former_owners: list[_OwnerRecord] = []
-        """Records of owners that have left the ring or own the channels no more: these expire unless assigned anew."""
+        """Records of owners that have left the ring or lost channels; their assignments expire unless assigned anew."""
         self._leaving: set[ChannelId] = set()
         """Channels of which this node only makes its last poll."""
         self._assignments: dict[ChannelId, _MemberAssignment] = {}
         self._ahead: set[ChannelId] = set()
-        """Channels that were assigned by a newer ring than this node's."""
+        """Channels whose assignments were computed from a newer ring than this node's."""
         self._pending: dict[ChannelId, _PendingCandidate] = {}
 
     def instruction(self, channel: ChannelId) -> StartPolling | None:
-        """Return the instruction by which this node polls a channel, or None if it does not poll the channel."""
+        """Return the instruction by which this node polls ``channel``, or None if this node does not poll it."""
         assignment = self._assignments.get(channel)
         return assignment.instruction if assignment else None
 
-    def find_concerned(self, view: RingView) -> list[StartPolling]:
-        """Return the instructions for channels whose owner or polling set may be another one on this newer ring."""
+    def find_affected(self, view: RingView) -> list[StartPolling]:
+        """Return this node's polling instructions for channels whose owner or polling set may differ on ``view``.
+
+        ``view`` is the ring that this node is going to adopt.
+        """
         change = view.change_since(self._view)
         found = [self._assignments[channel].instruction for channel in self._ahead]
         instructions = (assignment.instruction for assignment in self._assignments.values())
         return found + [each for each in instructions if change.concerns(each.channel, each.schedule.size)]
 
-    def on_ring_changed(self, view: RingView, concerned: Iterable[StartPolling]) -> Iterator[Effect]:
-        """Adopt the ring: leave polling sets to which this node no longer belongs, and send candidates to new owners.
+    def on_ring_changed(self, view: RingView, affected: Iterable[StartPolling]) -> Iterator[Effect]:
+        """Adopt the ring ``view``: leave polling sets that exclude this node, and send candidates to new owners.
 
-        ``concerned`` are the instructions that the change may concern. A candidate (the changes that a poll found) is
-        pending until its channel's owner has answered it.
+        ``affected`` is the result of :meth:`find_affected` for this ring. A candidate (the changes that a poll found)
+        is sent again if no owner has answered it and its channel has another owner now.
         """
         former, self._view = self._view, view
         for node, owner in list(self._owners.items()):
@@ -120,7 +126,7 @@ class MemberProtocol:
                 owner.epoch = epoch
             elif owner.epoch != epoch:
                 self._former_owners.append(self._owners.pop(node))
-        for instruction in concerned:
+        for instruction in affected:
             channel, assignment = instruction.channel, self._assignments.get(instruction.channel)
             if assignment is None:
                 continue
@@ -136,8 +142,9 @@ class MemberProtocol:
     def on_assign(self, sender: NodeId, message: Assign, now_s: float) -> Iterator[Effect]:
         """Start polling the assigned channels, or poll them by their new schedules.
 
-        An assignment is ignored if this node's ring is newer than the owner's and excludes this node from the polling
-        set. If the message contains whole buckets, other channels of these buckets are no longer polled for the owner.
+        ``sender`` is the channels' owner. An assignment is ignored if this node's ring is newer than the owner's and
+        excludes this node from the polling set. If the message contains whole buckets, this node stops polling all
+        other channels of the owner in these buckets.
         """
         owner, ring_version = self._owner(sender, now_s), message.ring_version
         for assignment in message.assignments:
@@ -169,7 +176,7 @@ class MemberProtocol:
             yield from self._drop_unlisted(owner, message)
 
     def on_digest(self, sender: NodeId, message: AssignmentDigest, now_s: float) -> Iterator[Effect]:
-        """Renew the assignments of an owner, and request the assignments in the buckets whose digests differ.
+        """Renew the assignments by the owner ``sender``; request the assignments of buckets whose digests differ.
 
         If both nodes have the same ring, assignments of channels that the owner no longer owns are not renewed.
         """
@@ -188,9 +195,9 @@ class MemberProtocol:
             yield Send(sender, BucketDigests(message.ring_version, encode_digests(digests)))
 
     def on_unassign(self, message: Unassign, fleet_s: float) -> Iterator[Effect]:
-        """Stop polling the channel, unless a newer version of the ring has assigned it.
+        """Stop polling the channel, unless its assignment was computed from a newer ring than the message.
 
-        If the message states a last poll that is still due at ``fleet_s``, the member stops after it.
+        If the message states a last poll that is still due at ``fleet_s`` (fleet time), polling stops after it.
         """
         known = self._assignments.get(message.channel)
         if known is not None and message.ring_version >= known.confirmed_ring_version:
@@ -202,10 +209,10 @@ class MemberProtocol:
                 yield from self._stop(message.channel)
 
     def on_candidate(self, candidate: Candidate) -> Iterator[Effect]:
-        """Send the candidate to the channel's owner and keep it as pending, in place of an earlier one of the channel.
+        """Send ``candidate`` to its channel's owner, and store it as the channel's pending candidate.
 
-        A notice (a message about the channel itself, not an entry) is sent once and is not kept: it must not replace
-        entries, and every poll finds it again.
+        A candidate with a notice (a message about the channel itself, not an entry) is sent once and not stored: it
+        must not replace a candidate with entries, and every poll finds the notice again.
         """
         owner = self._view.owner(candidate.channel)
         if candidate.delta.notice is None:
@@ -215,10 +222,11 @@ class MemberProtocol:
             yield Send(owner, candidate)
 
     def on_limit_observed(self, limit: PollingLimit, fleet_s: float) -> Iterator[Effect]:
-        """Report a limit to the channel's owner if it differs notably, at ``fleet_s``, from those in the assignment.
+        """Report ``limit`` to its channel's owner if it differs notably from the limit in this node's assignment.
 
-        A limit of a channel that this node does not poll by a schedule is always reported. A report that is lost is
-        repeated after the next poll, because the owner goes on to assign the limits that it knows.
+        ``fleet_s`` is the fleet time (the store's clock) of the comparison. A limit of a channel that is not assigned
+        to this node is always reported. A lost report is repeated after the next poll, because the assignment has not
+        changed then.
         """
         known, owner = self._assignments.get(limit.channel), self._view.owner(limit.channel)
         if owner is not None and (
@@ -245,9 +253,9 @@ class MemberProtocol:
         )
 
     def expire(self, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Stop polling channels whose owner has not renewed the assignments in time, and those after their last poll.
+        """Stop polling the channels whose assignments were not renewed in time or whose last poll is over.
 
-        ``fleet_s`` is fleet time.
+        ``now_s`` is monotonic time, ``fleet_s`` fleet time (Unix seconds of the store's clock).
         """
         for channel in [each for each in self._leaving if self._assignments[each].last_poll_s < fleet_s]:
             yield from self._stop(channel)
@@ -265,7 +273,7 @@ class MemberProtocol:
             self._former_owners = [*filter(is_needed, self._former_owners)]
 
     def resend_pending(self) -> Iterator[Effect]:
-        """Send all candidates again that their owners have not answered.
+        """Send each candidate again that its channel's owner has not answered.
 
         A candidate that was sent ``MAX_SEND_ATTEMPTS`` times is dropped instead.
         """
@@ -294,7 +302,7 @@ class MemberProtocol:
             yield Send(owner, pending.candidate)
 
     def _owner(self, node: NodeId, now_s: float) -> _OwnerRecord:
-        """Return the record of a node that has sent a message as an owner, at ``now_s`` if it is the first one."""
+        """Return the record of the owner ``node``; if there is none, create it as renewed at ``now_s``."""
         owner = self._owners.get(node)
         if owner is None:
             owner = self._owners[node] = _OwnerRecord(self._epoch(node), now_s)
@@ -306,14 +314,15 @@ class MemberProtocol:
         return info.epoch if info else None
 
     def _set_fingerprint(self, channel: ChannelId, assignment: _MemberAssignment, after: int) -> None:
-        """Replace an assignment's fingerprint, also in the owner's digests; 0 removes it from them."""
+        """Set the fingerprint of the channel's assignment to ``after``, also in its owner's digests; 0 for none."""
         assignment.owner.digests.replace(channel, assignment.fingerprint, after)
         assignment.fingerprint = after
 
     def _detach_lost_channels(self, node: NodeId, owner: _OwnerRecord, renewed_s: float) -> None:
-        """Move assignments of channels that ``node`` does not own on this node's ring to a record of their own.
+        """Move the assignments of channels that ``node`` no longer owns on this node's ring to another owner record.
 
-        These expire three intervals after ``renewed_s`` unless the present owners assign the channels.
+        ``owner`` is the record of ``node``. The moved assignments expire three maintenance intervals after
+        ``renewed_s`` unless the present owners assign the channels.
         """
         others = [
             (channel, assignment)
@@ -342,10 +351,9 @@ class MemberProtocol:
             yield from self._stop(channel)
 
     def _is_still_inside(self, known: _MemberAssignment, ring_version: int, size: int) -> bool:
-        """Return whether this node, which polls a channel already, stays in its polling set of ``size`` nodes.
+        """Return whether this node stays in a channel's polling set, which has ``size`` nodes from now on.
 
-        ``known`` is its present assignment, ``ring_version`` the version of the ring by which the owner assigns it
-        anew.
+        ``known`` is the node's present assignment, ``ring_version`` the ring version of the owner's new assignment.
         """
         known_version = known.confirmed_ring_version
         is_comparable = known_version == ring_version or known_version <= self._view.version
@@ -354,9 +362,9 @@ class MemberProtocol:
         return not self._is_outside(known.instruction.channel, size, ring_version)
 
     def _is_outside(self, channel: ChannelId, size: int, ring_version: int) -> bool:
-        """Return whether this node's ring excludes it from the channel's polling set of ``size`` nodes.
+        """Return whether this node, by its ring, is outside the channel's polling set of ``size`` nodes.
 
-        False if the owner's ring, which has the version ``ring_version``, is newer than this node's.
+        The result is False if the owner's ring, of the version ``ring_version``, is newer than this node's.
         """
         return ring_version <= self._view.version and not self._view.is_among_nearest(channel, self._node_id, size)
 

@@ -41,7 +41,7 @@ class NodeProtocol:
         """Whether the ring has changed since the last registry walk was requested."""
 
     def handle(self, occurred: Iterable[Event], now_s: float, fleet_s: float) -> list[Effect]:
-        """Return the effects of these events, in the order in which the shell (the process around it) carries them out.
+        """Process the events ``occurred``; return their effects, which the caller carries out in order.
 
         ``now_s`` is the time of a monotonic clock, and ``fleet_s`` is fleet time (Unix seconds of the store's clock),
         by which polls are scheduled. Unknown, repeated and outdated events have little or no effect. No event raises an
@@ -61,9 +61,9 @@ class NodeProtocol:
         return effects
 
     def explain(self, channel: ChannelId, fleet_s: float) -> PollExplanation | None:
-        """Return why a channel of this node is polled as often as it is at ``fleet_s``, in fleet time.
+        """Return an explanation of a channel's polling rate at the fleet time ``fleet_s``.
 
-        The result is None if this node does not own the channel or has not planned its polls yet.
+        The result is None if this node does not own the channel or has not planned the channel's polls yet.
         """
         return self._owner.explain(channel, fleet_s)
 
@@ -121,18 +121,18 @@ class NodeProtocol:
                 yield from self.plans.on_message(sender, message, now_s)
 
     def _on_ring_changed(self, view: RingView, now_s: float, fleet_s: float) -> Iterator[Effect]:
-        """Adopt the ring, and take over the channels that this node polls and whose owner has failed.
+        """Adopt the ring ``view``, and take over the channels that this node polls and that it owns on this ring.
 
-        The other channels of a failed owner are found by the registry walk, a reading of all channels in the store. The
-        walk waits for the next tick, except when this node has just joined: it only finds channels that hardly any node
-        polls, and a change of the ring already causes enough work.
+        The registry walk, which reads all channels in the store, finds this node's other new channels. A node that has
+        just joined requests the walk at once, any other node at its next tick, because a change of the ring already
+        causes enough work and few of the channels that only the walk finds are polled.
         """
         self.plans.on_ring_changed(view, now_s)
         yield from self._owner.on_ring_changed(view, fleet_s)
-        concerned = self._member.find_concerned(view)
-        for instruction in concerned:
+        affected = self._member.find_affected(view)
+        for instruction in affected:
             yield from self._owner.ensure_owned(instruction.channel, now_s, instruction.subscribers)
-        yield from self._member.on_ring_changed(view, concerned)
+        yield from self._member.on_ring_changed(view, affected)
         if self._maintained_s is None:
             yield ListOwnedChannels(now_s)
         else:

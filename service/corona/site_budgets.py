@@ -37,7 +37,7 @@ SCALE_TOLERANCE = 1e-4
 _TTL_INTERVALS = 2
 """Maintenance intervals after which shares and scales expire. Other soft state lives longer, but c depends on these."""
 _CACHED_SOLUTIONS = 4_096
-"""Number of sites whose scale is not solved for again while their shares are the same."""
+"""Number of cached solutions of :func:`_solve_scale`."""
 _MAX_IMBALANCE = 4
 """An owner is assumed to have at least the mean number of a site's channels per owner divided by this."""
 
@@ -75,7 +75,7 @@ class SiteBudgets:
         """Sites whose share has changed, or their coordinator, since the share was sent."""
 
     def set_rates(self, rates: Mapping[Site, float]) -> bool:
-        """Set the requests per second that admins allow for single sites; return whether any has changed.
+        """Set the requests per second that admins allow for single sites; return whether any rate has changed.
 
         Other sites have the policy's rate.
         """
@@ -97,7 +97,7 @@ class SiteBudgets:
     def scale(self, site: Site) -> float:
         """Return a site's scale, which limits the polls of its channels.
 
-        The result is ``UNBOUNDED_SCALE`` if the site's channels keep its budget anyway, or if its scale is unknown.
+        The result is ``UNBOUNDED_SCALE`` if the site's channels do not exceed its budget, or if its scale is unknown.
         """
         known = self._scales.get(site)
         return known.scale if known else UNBOUNDED_SCALE
@@ -105,8 +105,8 @@ class SiteBudgets:
     def find_crowded(self, numbers: Mapping[Site, int], own_polls: Floats) -> set[Site]:
         """Return the *crowded* sites, those whose budget all nodes' channels of the site may together exceed.
 
-        ``own_polls`` has the number of polls per τ that this node's channels of each site need at most, at the site's
-        place in ``numbers``. The first place is that of channels without a site.
+        ``numbers`` has the index of each site in ``own_polls``, and ``own_polls`` an upper bound of the polls per τ of
+        this node's channels of the site. Index 0 is that of channels without a site.
         """
         budgets = np.full(len(own_polls), self._budget(""))
         for site in self._rates.keys() & numbers.keys():
@@ -116,9 +116,9 @@ class SiteBudgets:
         return {sites[number] for number in np.flatnonzero(is_crowded) if number}
 
     def set_share(self, site: Site, problem: AllocationProblem | None) -> None:
-        """Set this node's channels of a site, as a problem without the site's own bound.
+        """Set this node's share of a site: ``problem`` has the node's channels of the site, without the site's bound.
 
-        None stands for a site about which nothing is exchanged.
+        None removes the share, so that nothing is exchanged about the site.
         """
         if problem is None:
             self._own.pop(site, None)
@@ -129,9 +129,9 @@ class SiteBudgets:
             self._unsent.add(site)
 
     def send_shares(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send this node's shares to the coordinators of their sites: those that have changed, or all for maintenance.
+        """Send this node's shares, the summaries of its channels of each site, to the coordinators of the sites.
 
-        A share is the summary of this node's channels of one site.
+        With ``is_maintenance`` all shares are sent, otherwise only the shares that have changed.
         """
         by_coordinator: dict[NodeId, list[SiteShare]] = {}
         for site in self._own if is_maintenance else self._unsent & self._own.keys():
@@ -180,9 +180,10 @@ class SiteBudgets:
         return expired
 
     def send_scales(self, *, is_maintenance: bool) -> Iterator[Send]:
-        """Send scales to the owners of channels: those that have changed, or all for maintenance.
+        """Send the scales of the sites that this node coordinates to the owners of the sites' channels.
 
-        Scales are sent only for sites that this node coordinates and whose channels would exceed the budget.
+        With ``is_maintenance`` all scales are sent, otherwise only the scales that have changed. Sites whose channels
+        do not exceed the budget have no scale.
         """
         by_owner: dict[NodeId, list[SiteScale]] = {}
         for site, shares in self._shares.items():

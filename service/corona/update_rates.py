@@ -19,7 +19,7 @@ from service.corona.weekly_rhythm import DAY_S, HOUR_S, learn_rhythm, publishing
 from service.model import Delta
 
 SHORTEST_UPDATE_INTERVAL_S = 10.0
-"""Lower bound of estimates, in seconds; keeps log u away from zero."""
+"""Lower bound of estimates, in seconds, at which log u is still positive."""
 
 LONGEST_UPDATE_INTERVAL_S = 90 * 86_400.0
 """Upper bound of estimates, in seconds; a channel that has been silent for longer may still resume."""
@@ -31,7 +31,7 @@ MEMORY_UPDATES = 64.0
 """Evidence decays to 1/e after this many updates, or the time in which they are expected."""
 
 RECENT_UPDATES = 16.0
-"""The same for recent evidence, which shows whether the publisher's rate has changed."""
+"""``MEMORY_UPDATES`` for recent evidence, which shows whether the publisher's rate has changed."""
 
 CHANGE_FACTOR = 4.0
 """If recent evidence differs from all evidence by this factor, only the recent evidence is kept."""
@@ -107,7 +107,7 @@ def estimate_after_poll(estimate: UpdateEstimate, new_entries: int, elapsed_s: f
 class UpdateHistory(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A channel's update history as its owner stores it.
 
-    ``since_s`` is the time of the last update that was seen, in fleet time (Unix seconds of the store's clock), or 0 if
+    ``since_s`` is the time of the last detected update, in fleet time (Unix seconds of the store's clock), or 0 if
     the channel has not been observed yet. ``estimate`` is the estimate as it was at that time. ``rhythm`` is the
     channel's weekly rhythm (:mod:`service.corona.weekly_rhythm`), empty if it is unknown.
     """
@@ -170,9 +170,9 @@ def history_after_delta(updates: UpdateHistory, delta: Delta, fleet_s: float) ->
 def _update_times_s(delta: Delta, since_s: float, fleet_s: float) -> list[float]:
     """Return the time of each update in a delta, in Unix seconds.
 
-    It is the entry's publication date if that is after ``since_s``, the time of the last delta, and before the
-    detection, otherwise the time of the detection. The latter is between ``since_s`` and ``fleet_s``, when the delta
-    was stored.
+    The time is the entry's publication date if that is at most an hour before ``since_s``, the time of the last delta,
+    and not after the detection; otherwise it is the time of the detection. The latter is clipped to the time between
+    ``since_s`` and ``fleet_s``, when the delta was stored.
     """
     earliest_s, detected_s = since_s - HOUR_S, min(max(delta.detected_s, since_s), fleet_s)
     times_s = []

@@ -1,4 +1,4 @@
-"""The weekly rhythm of a channel: at which hours of the day and on which days of the week it publishes.
+"""The weekly rhythm of a channel: its publication rate by hour of the day and day of the week.
 
 A rhythm is learnt from the publication times of entries. Corona §3.2 takes a channel's update rate as constant. Here
 the rate at a time is the mean rate times a factor for the hour of the day and one for the day of the week. Two clocks
@@ -45,7 +45,7 @@ Each byte is a logarithm in sixteenths of an octave, as a signed number.
 STEPS_PER_OCTAVE = 16
 
 _CACHED_CLOCKS = 4096
-"""Number of clocks kept in memory, of 1.5 kB each; making one takes 20 µs."""
+"""Number of cached clocks, of 1.5 kB each; the construction of a clock takes 20 µs."""
 
 HOUR_S = 3600.0
 DAY_S = HOURS * HOUR_S
@@ -90,7 +90,7 @@ _EXP2 = np.exp2(np.r_[0:128, -128:0] / STEPS_PER_OCTAVE)
 
 
 def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
-    """Return how fast each of M clocks runs in each hour of the week, relative to its mean speed; shape (M, 168).
+    """Return the speed of each of M clocks in each hour of the week, relative to its mean speed; shape (M, 168).
 
     ``steps``, shape (M, 31), has the factors for 24 hours of the day and 7 days of the week, as logarithms in
     sixteenths of an octave. With two more columns, shape (M, 33), it also has the lowest and the highest speed.
@@ -103,7 +103,7 @@ def hourly_speeds(steps: NDArray[np.int8]) -> NDArray[np.float64]:
 
 
 class WeeklyClock:
-    """A clock with the speeds of the bytes ``speeds``, which are ``SPEEDS_BYTES`` or ``FACTORS`` long.
+    """A clock with the speeds that ``speeds`` encodes, in ``SPEEDS_BYTES`` or ``FACTORS`` bytes.
 
     Its time grows strictly with real time. Both are in seconds since the Unix epoch.
     """
@@ -138,17 +138,18 @@ class WeeklyClock:
 
 @lru_cache(_CACHED_CLOCKS)
 def weekly_clock(speeds: bytes) -> WeeklyClock:
-    """Return a clock with these speeds."""
+    """Return the clock with these speeds (:class:`WeeklyClock`); results are cached."""
     return WeeklyClock(speeds)
 
 
 def learn_rhythm(rhythm: bytes, published_s: Sequence[float], since_s: float, now_s: float) -> bytes:
-    """Return the rhythm of a channel after it has published entries.
+    """Return the encoded rhythm of a channel after it has published entries.
 
     Args:
-        rhythm: The rhythm before.
+        rhythm: The encoded rhythm before, or b"" for a channel without one.
         published_s: When the new entries were published, in Unix seconds; times after ``now_s`` count as ``now_s``.
-        since_s: Until when ``rhythm`` includes all entries; if it is empty, when the observation began.
+        since_s: The Unix time up to which ``rhythm`` includes all entries, or at which the observation of a channel
+            without a rhythm began.
         now_s: The present time, in Unix seconds.
     """
     known = _decode([rhythm])
@@ -169,12 +170,15 @@ def publishing_clock(rhythm: bytes) -> WeeklyClock | None:
 
 
 def decode_rates(rhythms: Sequence[bytes]) -> Steps:
-    """Return the factors of M rhythms in the form of clocks' speeds, shape (M, 31)."""
+    """Return the factors of M encoded rhythms by hour of the day and day of the week, shape (M, 31)."""
     return np.asarray(_decode(rhythms)["rates"])
 
 
 def weight_factors(rates: Steps) -> Floats:
-    """Return the factors (at most 1) by which channels' mean delays fall if polls follow their rhythms, shape (M,)."""
+    """Return each channel's mean delay with polls that follow its rhythm, divided by that with even polls; at most 1.
+
+    ``rates`` has the factors of M rhythms (:func:`decode_rates`); the result has shape (M,).
+    """
     hours, days = _factors(rates)
     return np.asarray(np.sqrt(hours).mean(axis=1) ** 2 * np.sqrt(days).mean(axis=1) ** 2)
 
@@ -182,13 +186,13 @@ def weight_factors(rates: Steps) -> Floats:
 def polling_speeds(rates: Steps, lowest: Floats, highest: Floats) -> Steps:
     """Return the speeds of each channel's polling clock, shape (M, 33).
 
-    A clock runs at √λ(t), within bounds in each hour that keep its mean. Its speeds are zeros, which are real time, if
-    no other speeds keep the bounds.
+    A clock runs at √λ(t), where λ is the rhythm, within bounds that hold in each hour and keep the mean speed. If no
+    such speeds keep the bounds, the row is all zeros, which is real time.
 
     Args:
         rates: The factors of M rhythms.
-        lowest: The lower bound of each clock's speed relative to its mean, shape (M,), from the longest wait.
-        highest: The upper bound, from the limits of publishers.
+        lowest: The lower bound of each clock's speed relative to its mean, shape (M,); follows from the longest wait.
+        highest: The upper bound, shape (M,); follows from the limits of publishers.
     """
     steps = np.hstack((np.round(rates / 2), np.broadcast_to([_LEAST_STEP, _MOST_STEP], (len(rates), 2)))).astype(
         np.int8
@@ -210,7 +214,7 @@ def are_within(speeds: Steps, lowest: Floats, highest: Floats) -> NDArray[np.boo
 
 
 def are_similar(speeds: Steps, others: Steps) -> NDArray[np.bool_]:
-    """Return for each of M clocks whether its speeds hardly differ from the others in the same row."""
+    """Return, for each row of ``speeds``, whether it is within ``STEP_TOLERANCE`` of the same row of ``others``."""
     difference = np.abs(speeds.astype(np.int16) - others).max(axis=1, initial=0)
     return np.asarray(difference <= STEP_TOLERANCE)
 
@@ -226,7 +230,7 @@ def _extremes(speeds: Steps) -> tuple[Floats, Floats]:
 
 
 def _bounded(speeds: Steps, lowest: Floats, highest: Floats) -> Steps:
-    """Return the speeds with bounds of their products by which the clocks run between ``lowest`` and ``highest``.
+    """Return the speeds with added bounds of the products, so that clocks run between ``lowest`` and ``highest``.
 
     A lower upper bound makes the clock slower on average, a higher lower bound makes it faster. First the highest
     upper bound is taken with which no hour is faster than ``highest``, then the lowest lower bound with which none is
@@ -261,7 +265,7 @@ def _products(factors: Floats) -> Floats:
 
 
 def _bounded_mean(products: Floats, least: Floats, most: Floats) -> Floats:
-    """Return the mean of each row of ``products`` within its bounds, of which the upper one takes precedence."""
+    """Return the mean of each row of ``products`` clipped to ``least`` and ``most``; ``most`` takes precedence."""
     return np.asarray(np.minimum(np.maximum(products, least[:, None]), most[:, None]).mean(axis=1))
 
 
@@ -292,14 +296,15 @@ def encode_speeds(speeds: Steps) -> list[bytes]:
 def delay_factors(rhythms: Sequence[bytes], speeds: Sequence[bytes]) -> Floats:
     """Return each channel's mean delay with polls by a clock with these ``speeds``, divided by that with even polls.
 
-    The result, shape (M,), is below 1 where the clock is fast when the channel publishes.
+    ``rhythms`` are the channels' rhythms, and ``speeds`` the speeds of their clocks, both encoded. The result, shape
+    (M,), is below 1 where the clock is fast when the channel publishes.
     """
     published, polled = hourly_speeds(decode_rates(rhythms)), hourly_speeds(decode_speeds(speeds))
     return np.asarray((published / polled).mean(axis=1))
 
 
 def _factors(steps: Steps) -> tuple[Floats, Floats]:
-    """Return the factors of the hours, shape (M, 24), and of the days, shape (M, 7), each with the mean 1."""
+    """Return the factors in ``steps`` of the hours, shape (M, 24), and of the days, shape (M, 7), with the mean 1."""
     rates = np.exp2(steps / STEPS_PER_OCTAVE)
     return _normalised(rates[:, :HOURS]), _normalised(rates[:, HOURS:])
 
@@ -335,7 +340,7 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
     Args:
         counts: Decayed numbers of entries in each hour of the day and day of the week, shape (M, 31).
         since_s: When the observation of each channel began, shape (M,), in Unix seconds.
-        now_s: Until when they were observed.
+        now_s: The end of the observation, in Unix seconds.
     """
     age_s = np.clip(now_s - since_s, 0.0, LONGEST_AGE_S)
     of_day = _observed_s(age_s, now_s, DAY_S, HOURS)
@@ -349,7 +354,7 @@ def estimate_rates(counts: Floats, since_s: Floats, now_s: float) -> Steps:
 
 
 def _observed_s(age_s: Floats, now_s: float, period_s: float, slots: int) -> Floats:
-    """Return for how many seconds each slot of a period was observed, shape (M, ``slots``).
+    """Return the observed time of each slot of a period in seconds, shape (M, ``slots``).
 
     A slot is one of ``slots`` equal parts of a period, such as an hour of the day. Channel i was observed in the last
     ``age_s[i]`` seconds before ``now_s``. A second that was t seconds ago counts as e^(-t/MEMORY_S).

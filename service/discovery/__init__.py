@@ -1,4 +1,4 @@
-"""Content discovery: content names of channels and entries, queries, and the load-balancing matrices where they meet.
+"""Content discovery: content names of channels and entries, queries, and load-balancing matrices that match them.
 
 A pure package: no clock, randomness or I/O; time and random numbers are arguments. The store's cells implement the
 commands of ``cell``, and ``service.store.directory`` runs the protocols.
@@ -13,22 +13,22 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``av_pairs``, ``names``   AV-pairs, and the content names of channels and entries
 - ``queries``               queries: their conditions and grammar; saved searches
 - ``word_analysis``         text analysis: folded words, common words, stems, the language of a text
-- ``text_search``          text search: stems, similar words, relevance, snippets
+- ``text_search``           text search: stems, similar words, relevance, snippets
 - ``visibility``            which channels may be found by people who are not subscribed to them
-- ``search_policy``         what a search asks for and shows
+- ``search_policy``         the number of names that a search requests, and the results that it may show
 - ``discover``              listings of popular and new channels, without a query
-- ``candidates``            what a directory is asked for, and the names that it answers
+- ``candidates``            requests to a directory (clauses of weighted AV-pairs), and its answers
 - ``matrix``                addresses, sizes and partitions; the head's record and its transitions
 - ``cell``                  the commands of one cell and their effects
 - ``cell_rounds``           protocols that send commands to cells in rounds; finding a matrix's size
-- ``postings``              what a cell stores about a name: its key, a weight and an expiry
+- ``postings``              the records that a cell stores about names: key, weight and expiry
 - ``registration``          the protocols of registrations and withdrawals
 - ``matrix_search``         the protocol of queries, which merges the postings of cells
-- ``replica_placement``     the change of size that loads of cells and nodes call for; nodes for replicas
+- ``replica_placement``     decisions to resize a matrix by the loads of cells and nodes; nodes for replicas
 - ``matrix_resizing``       the protocol that makes cells match the head's record
 - ``partial``               partial lookup: a directory kept in several servers' memory
 
 Deviation: *nothing is locked and nothing is refused* while a matrix changes. Records are merged (the newer one stays),
-cells accept only later epochs, and a client that meets a cell in another state than expected is redirected by its
-answer; any step may be repeated, arrive late or be the last (docs/decisions/0023).
+cells accept only later epochs, and a client that finds a cell in another state than expected is redirected by the
+cell's answer; any step may be repeated, arrive late or be the last (docs/decisions/0023).
 """

@@ -44,9 +44,10 @@ _VERSION = re.compile(r"[0-9][0-9a-z.+-]{0,19}")
 class Attribute(msgspec.Struct, frozen=True):
     """An attribute of content names.
 
-    ``kinds`` are the kinds of content that can have the attribute. ``parent`` is the name of the attribute on which it
-    depends; "" if it depends on none. If ``single`` is true, a content name has at most one value of the attribute.
-    ``normalize`` converts a value as people write it to its canonical form, or raises :class:`BadQuery`.
+    ``meaning`` describes the attribute to users. ``kinds`` are the kinds of content that can have the attribute.
+    ``parent`` is the name of the attribute on which it depends; "" if it depends on none. If ``single`` is true, a
+    content name has at most one value of the attribute. ``normalize`` converts a value as people write it to its
+    canonical form, or raises :class:`BadQuery`.
     """
 
     name: str
@@ -58,10 +59,10 @@ class Attribute(msgspec.Struct, frozen=True):
 
 
 def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
-    """Return the AV-pair for an attribute's name and a value as people write it.
+    """Return the AV-pair (``attribute=value``) for an attribute's name and a value as people write it.
 
-    ``parent`` is the AV-pair on which a dependent attribute depends. For an unknown attribute or an invalid value, it
-    raises :class:`BadQuery`, whose text states the valid values.
+    ``parent`` is the AV-pair on which a dependent attribute depends. Raises :class:`BadQuery`, whose text states the
+    valid values, for an unknown attribute or an invalid value.
     """
     known = ATTRIBUTES.get(attribute)
     if known is None:
@@ -76,7 +77,7 @@ def make_pair(attribute: str, value: str, *, parent: Pair = "") -> Pair:
 
 
 def attribute_of(text: Pair) -> str:
-    """Return the name of the attribute of an AV-pair. For ``region=gb of lang=en`` it is ``region``."""
+    """Return the name of the attribute of the AV-pair ``text``: ``region`` for ``region=gb of lang=en``."""
     return text.partition("=")[0]
 
 

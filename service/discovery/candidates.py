@@ -1,11 +1,12 @@
-"""What a directory is asked for, and its answer: clauses of weighted AV-pairs, and the names that satisfy all of them.
+"""Requests to a directory and its answers: clauses of weighted AV-pairs, and the names that satisfy them.
 
 A query for words and attributes is a conjunction of *clauses*. A clause is a disjunction of *alternatives*: AV-pairs
-that stand for the same word, such as stems in several languages or words with one letter changed. Each has a *factor*
-in (0, 1], which says how well it stands for what the person wrote.
+that stand for the same word, such as stems in several languages or words with one letter changed. Each alternative has
+a *factor* in (0, 1], the degree to which it corresponds to the text of the query.
 
-A name scores, for each clause, the best of its alternatives: inverse document frequency * factor * weight. The weight
-(1-255) is that of the pair in the name, as it was registered. The name's score is the sum over all clauses.
+For each clause, a name's score is the maximum over the alternatives that it has of inverse document frequency * factor
+* weight. The weight (1-255) is that of the pair in the name, as it was registered. The name's total score is the sum
+over all clauses.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,16 +21,16 @@ MAX_WEIGHT = 255
 
 
 class WeightedPair(msgspec.Struct, frozen=True):
-    """An alternative of a clause; ``factor`` in (0, 1] states how well the pair stands for what was asked."""
+    """An alternative of a clause; ``factor`` in (0, 1] is the degree to which the pair corresponds to the query."""
 
     pair: Pair
     factor: float = 1.0
 
 
 class Clause(msgspec.Struct, frozen=True):
-    """A condition that a name satisfies if it has at least one of these pairs; there must be at least one.
+    """A condition that a name satisfies if it has one of the AV-pairs in ``alternatives``, which is not empty.
 
-    A name has to satisfy all clauses that are not optional, and one of those that are.
+    A name matches a query if it satisfies all clauses that are not optional, and at least one of the optional clauses.
     """
 
     alternatives: tuple[WeightedPair, ...]
@@ -40,7 +41,7 @@ class CandidateName(msgspec.Struct, frozen=True):
     """A name that satisfies the clauses.
 
     ``weights`` has, for each clause in order, factor * weight (up to 255) of the alternative that counts for the score,
-    and ``pairs`` has that alternative's pair. The weight is 0 if the name does not satisfy an optional clause.
+    and ``pairs`` the AV-pair of this alternative. The weight of an optional clause that the name does not satisfy is 0.
     """
 
     name: str
@@ -60,10 +61,10 @@ class QueriedMatrix(msgspec.Struct, frozen=True):
 class Candidates(msgspec.Struct, frozen=True):
     """The answer of a directory: the candidates with the best scores, best first, and how they were found.
 
-    ``total`` is the number of names found before the others were cut off. ``complete`` states whether ``total`` counts
-    all names that satisfy the query; otherwise there may be more, because not all cells were read. ``frequencies`` has
-    the document frequency of each AV-pair that was asked for: the approximate number of names that have it; 0 if none
-    has. ``queried`` lists the matrices from which cells were read, and ``elapsed_s`` is the duration in seconds.
+    ``total`` is the number of names found before ``found`` was cut to the best ones. ``complete`` states whether
+    ``total`` counts all names that satisfy the query; otherwise there may be more, because not all cells were read.
+    ``frequencies`` has the document frequency of each AV-pair of the query: the approximate number of names that have
+    the pair. ``queried`` lists the matrices from which cells were read, and ``elapsed_s`` is the duration in seconds.
     """
 
     found: tuple[CandidateName, ...]

@@ -31,13 +31,13 @@ class CellState(StrEnum):
     OPEN = "open"
     """Has all names of its partition."""
     FILLING = "filling"
-    """Accepts names but may lack some: other replicas have to be asked as well."""
+    """Accepts names but may lack some: other replicas have to be read as well."""
     CLOSED = "closed"
-    """Removed or about to be: accepts only newer postings of names it has; other cells know more."""
+    """Removed or being removed: accepts only newer postings of names that it has; other cells have all names."""
 
 
 class Membership(msgspec.Struct, frozen=True):
-    """The state of a cell in its matrix, and the matrix's size as the cell knows it."""
+    """The state of a cell in its matrix, and the matrix's size that is recorded in the cell."""
 
     state: CellState
     size: MatrixSize
@@ -55,7 +55,7 @@ class ReadState(msgspec.Struct, frozen=True):
 class ReadPostings(msgspec.Struct, frozen=True):
     """Command to return the cell's membership and its postings.
 
-    If ``names`` is given, at least the postings of these names are returned.
+    With ``names``, at least the postings of these names are returned; with None, all postings.
     """
 
     place: CellAddress
@@ -77,9 +77,9 @@ class PutPostings(msgspec.Struct, frozen=True):
     An open or filling cell stores all postings. A closed cell stores only postings of names that it already has. An
     absent cell stores none, unless it is the head. Expired postings are dropped, and count as stored.
 
-    ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the cell knows that the
-    matrix has more partitions now, it stores only postings of names that it has. None means that the postings are
-    copied from another cell, not registered.
+    ``assumed_size`` is the matrix's size from which the sender has computed the partition. If the size recorded in the
+    cell is newer and has more partitions, the cell stores only postings of names that it has. None means that the
+    postings are copied from another cell, not registered.
     """
 
     place: CellAddress
@@ -90,7 +90,7 @@ class PutPostings(msgspec.Struct, frozen=True):
 class SetSize(msgspec.Struct, frozen=True):
     """Command to record the matrix's size in an open or filling cell.
 
-    Done if the cell then knows this size or a newer one.
+    Done if this size or a newer one is recorded in the cell afterwards.
     """
 
     place: CellAddress
@@ -108,14 +108,14 @@ class OpenCell(msgspec.Struct, frozen=True):
 
 
 class MarkFilled(msgspec.Struct, frozen=True):
-    """Command to change a filling cell to open, if the matrix's size that the cell knows has exactly this epoch."""
+    """Command to change a filling cell to open, if the matrix's size recorded in the cell has exactly this epoch."""
 
     place: CellAddress
     epoch: int
 
 
 class CloseCell(msgspec.Struct, frozen=True):
-    """Command to close an open or filling cell, if the matrix's size that it knows has an earlier epoch than ``size``.
+    """Command to close an open or filling cell, if the size recorded in it has an earlier epoch than ``size``.
 
     The cell's postings are deleted unless ``keep`` is true.
     """
@@ -176,8 +176,8 @@ class CellAnswer(msgspec.Struct, frozen=True):
     """The answer of a cell to a command: the cell's membership (None if it is absent), and the command's results.
 
     ``done`` states whether the command had its effect. ``load`` and ``matrix`` answer :class:`ReadState` and similar
-    commands. ``postings`` are packed, and answer :class:`ReadPostings`, :class:`FetchPostings` and, unless the cell has
-    more than a few, :class:`ReadState`; otherwise they are None.
+    commands. ``postings`` are packed; they answer :class:`ReadPostings`, :class:`FetchPostings` and, if the cell has
+    few postings, :class:`ReadState`. Otherwise they are None.
     """
 
     member: Membership | None
@@ -196,9 +196,10 @@ class CellAnswer(msgspec.Struct, frozen=True):
 def merge_postings(
     existing: Mapping[NameKey, Posting], command: PutPostings, member: Membership | None, now_s: float
 ) -> tuple[dict[NameKey, Posting], bool]:
-    """Return the postings to write when a cell executes a :class:`PutPostings`, and whether the command is done.
+    """Return the result of ``command`` in a cell: the postings to write, by name, and whether the command is done.
 
-    ``existing`` are the cell's present postings by name, and ``member`` is its membership; None if it is absent.
+    ``existing`` are the cell's present postings by name, and ``member`` is the cell's membership; None if the cell is
+    absent. ``now_s`` is a Unix time in seconds.
     """
     if member is None and command.place != head_address(command.place.pair):
         return {}, False

@@ -1,4 +1,4 @@
-"""Protocols that send commands to cells in rounds, and the protocols that find the size of a matrix.
+"""Rounds of commands to cells, the form of all protocols of matrices; and protocols that find the size of a matrix.
 
 A protocol is a generator (type ``Rounds``). It yields the commands of one round, which may be sent concurrently and
 arrive in any order. It then receives the answers in the order of the commands. A protocol has no other state, so it may
@@ -28,9 +28,9 @@ Rounds = Generator[Sequence[Command], Sequence[CellAnswer], T]
 
 
 def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
-    """Run several protocols concurrently, and combine their rounds.
+    """Run several protocols concurrently; each round has the next commands of all of them.
 
-    Return their results in the order of ``protocols``.
+    Return the results in the order of ``protocols``.
     """
     results: dict[int, T] = {}
     rounds: dict[int, Sequence[Command]] = {}
@@ -51,7 +51,10 @@ def run_together(protocols: Sequence[Rounds[T]]) -> Rounds[list[T]]:
 
 
 def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
-    """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix."""
+    """Return the size of the matrix of an AV-pair; None if nothing has been registered in the matrix.
+
+    ``limits`` has the maximum size of a matrix, within which cells are searched if the head node was lost.
+    """
     (head,) = yield [ReadState(head_address(pair))]
     if head.matrix is not None:
         return head.matrix.size
@@ -60,9 +63,9 @@ def find_size(pair: PairKey, limits: MatrixLimits) -> Rounds[MatrixSize | None]:
 
 
 def find_or_create_matrix(pair: PairKey, limits: MatrixLimits) -> Rounds[Matrix]:
-    """Return the record of the matrix of an AV-pair, which its head node keeps.
+    """Return the record of the matrix of an AV-pair, which is stored in the matrix's head node.
 
-    If the head node has no record, the record is recovered from the sizes that other cells know, or created for a
+    If the head node has no record, the record is recovered from the sizes recorded in other cells, or created for a
     matrix of one cell (§IV.C.5).
     """
     (head,) = yield [ReadState(head_address(pair))]
@@ -80,9 +83,6 @@ def _probe_sizes(pair: PairKey, limits: MatrixLimits) -> Rounds[list[MatrixSize]
 
 
 def latest_size(size: MatrixSize, *answers: CellAnswer) -> MatrixSize:
-    """Return the newest matrix size among ``size`` and the sizes in these answers.
-
-    Answers of closed cells are ignored.
-    """
+    """Return the newest matrix size among ``size`` and the sizes in ``answers``, without those of closed cells."""
     sizes = [answer.member.size for answer in answers if answer.member and not answer.is_in(CellState.CLOSED)]
     return max([size, *sizes])

@@ -1,9 +1,9 @@
 """Browsing without a query: the most popular and the newest public channels, by language and topic.
 
-Every working channel has the AV-pair ``WORKING``, and every channel that became known within ``NEW_S`` has ``NEW``. The
-weight of an attribute's pair grows with the channel's number of subscribers, and that of ``NEW`` with its novelty, so
-the best names of these pairs are the first ones of the two orders. A listing reads more of them than it shows, checks
-each channel again, and sorts the rest by exact values.
+Every working channel has the AV-pair ``WORKING``, and every channel that was added within the last ``NEW_S`` seconds
+has ``NEW``. The weight of an attribute's pair grows with the channel's number of subscribers, and that of ``NEW`` with
+its novelty. The names with the greatest weights of these pairs are therefore the most popular and the newest channels.
+A listing reads more names than it shows, checks each channel again, and sorts the remaining ones by exact values.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ DiscoverOrder = Literal["popular", "new"]
 WORKING: Final[Pair] = "status=ok"
 """The AV-pair of channels that work."""
 NEW: Final[Pair] = "age=new"
-"""The AV-pair of channels that became known within ``NEW_S`` seconds."""
+"""The AV-pair of channels that were added within the last ``NEW_S`` seconds."""
 NEW_S: Final = 30 * 86_400.0
 MAX_CANDIDATES: Final = 200
 """Channels that are examined for one listing."""
@@ -38,7 +38,7 @@ _WEIGHT_STEPS: Final = 3
 
 
 class Facet(msgspec.Struct, frozen=True):
-    """A language or topic with which a listing can be narrowed, and how many of the examined channels have it."""
+    """A language or topic by which a listing can be narrowed, and the number of examined channels that have it."""
 
     value: str
     channels: int
@@ -65,14 +65,14 @@ class DiscoverCandidate(msgspec.Struct, frozen=True):
 
 
 def popularity_weight(subscribers: int) -> int:
-    """Return the weight, from 1 to ``MAX_ATTRIBUTE_WEIGHT``, of the attributes of a channel with these subscribers."""
+    """Return the weight of a channel's attributes, from 1 to ``MAX_ATTRIBUTE_WEIGHT``, by its number of subscribers."""
     return min(1 + int(_WEIGHT_STEPS * log2(1 + max(subscribers, 0))), MAX_ATTRIBUTE_WEIGHT)
 
 
 def novelty_weight(age_s: float) -> int:
-    """Return the weight of ``NEW`` for a channel that became known ``age_s`` seconds ago.
+    """Return the weight of the AV-pair ``NEW`` for a channel that was added ``age_s`` seconds ago.
 
-    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``; it is 0 if the channel is not new.
+    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``; it is 0 if the channel is older than ``NEW_S``.
     """
     if age_s >= NEW_S:
         return 0
@@ -80,16 +80,17 @@ def novelty_weight(age_s: float) -> int:
 
 
 def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
-    """Return the weights of those AV-pairs of a channel that are no words.
+    """Return the weights of a channel's AV-pairs, except those of words, for listings of popular and new channels.
 
-    The channel has ``subscribers`` subscribers and became known ``age_s`` seconds ago.
+    ``pairs`` are all pairs of the channel, ``subscribers`` is its number of subscribers, and ``age_s`` the time in
+    seconds since it was added.
     """
     popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
     return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
 
 
 def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
-    """Return the AV-pairs of the channels in a listing, narrowed to a language or topic unless it is empty.
+    """Return the AV-pairs that channels in a listing in this order must have, for a language and topic unless empty.
 
     Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
     """
@@ -106,9 +107,9 @@ def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") ->
 def arrange_listing(
     order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
 ) -> DiscoverAnswer:
-    """Return the listing of up to ``limit`` of the candidates that have all these AV-pairs, in the given order.
+    """Return a listing in the given order of up to ``limit`` candidates that have all these AV-pairs.
 
-    Equal channels are in the order of their ids.
+    Channels of equal rank are in the order of their ids.
     """
     required = frozenset(pairs)
     listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)

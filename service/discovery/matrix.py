@@ -7,9 +7,10 @@ few, whatever sizes its matrix has had, and need not be stored.
 
 Deviation: the paper draws a new number for each registration; a changed name could then not be found and replaced.
 
-A replica is named by its *row*, the number r of the rendezvous points H(pair, p, r). Deviation: rows need not be
+A replica is identified by its *row*, the number r of the rendezvous points H(pair, p, r). Deviation: rows need not be
 consecutive. A row that is added can be chosen such that its cells are on other nodes
-(:mod:`service.discovery.replica_placement`); the matrix's size lists the rows, so everyone computes the same addresses.
+(:mod:`service.discovery.replica_placement`); the matrix's size lists the rows, so that all processes compute the same
+addresses.
 
 A cell requests more partitions or replicas from the head node when its load reaches one of three thresholds, and fewer
 when its load is far below them. The head node carries out one request at a time: its record changes first, and then
@@ -95,7 +96,7 @@ def cell_addresses(pair: PairKey, size: MatrixSize) -> list[CellAddress]:
 
 
 def probe_addresses(pair: PairKey, limits: "MatrixLimits") -> tuple[CellAddress, ...]:
-    """Return the cells to ask for the matrix's size if its head node does not know it (§IV.B.1).
+    """Return the cells from which to read the size of the matrix of ``pair`` if its head node was lost (§IV.B.1).
 
     Partitions are numbered without gaps, the second replica is one of ``SECOND_ROWS``, and each cell knows the whole
     size. Therefore, if any cell other than the head exists, at least one of the returned cells exists.
@@ -144,7 +145,7 @@ class ResizeKind(StrEnum):
 
 
 def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
-    """Return how full a cell is, as a share of its thresholds.
+    """Return the utilisation of a cell with this load, as a share of the thresholds in ``limits``.
 
     The result is the greater of two shares: names divided by their threshold, and registrations per second divided by
     theirs.
@@ -153,7 +154,7 @@ def fill_share(load: CellLoad, limits: MatrixLimits) -> float:
 
 
 def resize_requests(load: CellLoad, limits: MatrixLimits) -> tuple[ResizeKind, ...]:
-    """Return the changes of the matrix's size that a cell with this load requests from the head node.
+    """Return the changes of the matrix's size that a cell with this load requests, by the thresholds in ``limits``.
 
     Deviation: a partition is superfluous only if *both* its rate of registrations and its number of names are low;
     §IV.C.2 says either. Otherwise a partition full of names that are no longer refreshed would be merged with another
@@ -179,7 +180,7 @@ class RemovedPart(StrEnum):
 
 
 class Matrix(msgspec.Struct, frozen=True):
-    """The record of a matrix, which its head node keeps.
+    """The record of a matrix, which is stored in its head node.
 
     ``leaving`` is the part that is being removed, or None; this part still counts in ``size``. ``settled`` states
     whether all cells match the record. The *expansion regions* are the parts that were added last: the partitions from
@@ -263,18 +264,18 @@ def _region_begin(begin: int, length: int) -> int:
 
 
 def next_epoch(matrix: Matrix) -> Matrix:
-    """Return the record with the next epoch, in which one pass of resizing opens cells.
+    """Return the record with the next epoch, for a pass of resizing (:mod:`service.discovery.matrix_resizing`).
 
-    Resizing is done by :mod:`service.discovery.matrix_resizing`.
+    A pass opens cells in an epoch of its own.
     """
     size = msgspec.structs.replace(matrix.size, epoch=matrix.size.epoch + 1)
     return msgspec.structs.replace(matrix, size=size, settled=False)
 
 
 def recover_matrix(sizes: Iterable[MatrixSize]) -> Matrix:
-    """Return a new record for a matrix whose head node was lost.
+    """Return a new record for a matrix whose head node was lost (§IV.C.5).
 
-    ``sizes`` are those that its other cells know (§IV.C.5). Raises ValueError if there are no sizes.
+    ``sizes`` are the sizes of the matrix that its other cells have stored. Raises ValueError if there are none.
     """
     latest = max(sizes)
     size = msgspec.structs.replace(latest, epoch=latest.epoch + 1)

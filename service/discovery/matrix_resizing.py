@@ -1,16 +1,16 @@
 """Resizing of a matrix: the protocol that makes its cells match the head node's record (§IV.C).
 
-A *pass* of the protocol reads all cells and does what is missing, in an order that loses no name:
+A *pass* of the protocol reads all cells and carries out the steps that are missing, in an order that loses no name:
 
-1. It *announces* the size to all cells. It opens no cell before all know the size, so that readers ask the new
-   partitions and writers write into the new replicas before these have any content.
-2. It *opens* absent cells for filling, which are new or were lost.
-3. It *fills* them from an open replica, if there is one. Then they are open.
-4. It *closes* the cells that are being removed, puts their names into all replicas of the merge target (the partition
-   that takes the names over), and only then deletes them.
+1. *Announce* the size to all cells. No cell is opened before all cells know the size, so that new partitions are read
+   and new replicas are written before they have any content.
+2. *Open* absent cells, which are new or were lost, for filling.
+3. *Fill* these cells from an open replica, if there is one. They are open afterwards.
+4. *Close* the cells that are being removed, copy their names to all replicas of the merge target (the partition that
+   takes over the names), and only then delete the names.
 
-A pass may stop anywhere, and other passes may run concurrently: each opens cells in an epoch of its own, so that
-statements of other or earlier passes about cells that it has opened are ignored.
+A pass may stop anywhere, and other passes may run concurrently: each pass opens cells in an epoch of its own, and these
+cells ignore commands of other passes.
 
 Deviation: growth of replicas and recovery of lost ones are the same steps. Members do not send their indices to the
 head node; the process that runs the pass reads them.
@@ -58,18 +58,18 @@ CellAnswers = Mapping[CellAddress, CellAnswer]
 
 
 def reconcile_matrix(pair: PairKey, limits: MatrixLimits, page: int = PAGE) -> Rounds[Matrix | None]:
-    """Run one pass for the matrix of an AV-pair; it copies up to ``page`` postings per round.
+    """Run one pass of resizing for the matrix of an AV-pair, copying up to ``page`` postings per round.
 
     Return the matrix's record if all cells match it at the end, or None if another pass is needed.
     """
     matrix = yield from find_or_create_matrix(pair, limits)
     cells = yield from _read_cells(pair, matrix.size, limits)
-    known = _correct_matrix(matrix, cells)
-    if known != matrix or _missing_cells(pair, matrix, cells):
-        term = next_epoch(known)
-        if not (yield from _update_matrix(pair, matrix, term)):
+    corrected = _correct_matrix(matrix, cells)
+    if corrected != matrix or _missing_cells(pair, matrix, cells):
+        updated = next_epoch(corrected)
+        if not (yield from _update_matrix(pair, matrix, updated)):
             return None
-        matrix = term
+        matrix = updated
         cells = yield from _read_cells(pair, matrix.size, limits)
     if behind := [place for place, cell in cells.items() if cell.member and cell.member.size < matrix.size]:
         yield [SetSize(place, matrix.size) for place in behind]
@@ -97,9 +97,9 @@ def _read_cells(pair: PairKey, size: MatrixSize, limits: MatrixLimits) -> Rounds
 
 
 def _correct_matrix(matrix: Matrix, cells: CellAnswers) -> Matrix:
-    """Return the head node's record, or a record recovered from the cells if a cell knows a newer size.
+    """Return the head node's record ``matrix``, or a record recovered from ``cells`` if a cell has a newer size.
 
-    A cell knows a newer size if the head node was lost and its record was recreated from too few cells.
+    A cell has a newer size if the head node was lost and its record was created again from too few cells.
     """
     sizes = [cell.member.size for cell in cells.values() if cell.member and not cell.is_in(CellState.CLOSED)]
     return recover_matrix(sizes) if sizes and max(sizes).epoch > matrix.size.epoch else matrix
@@ -143,9 +143,9 @@ def _filling_partitions(pair: PairKey, matrix: Matrix, cells: CellAnswers) -> li
 def _fill(column: CellAnswers, matrix: Matrix, page: int) -> Rounds[bool]:
     """Copy postings into the cells of a partition that are being filled; return False if another pass has to continue.
 
-    ``column`` has the partition's cells. Postings are copied from an open cell, and from those that are being filled to
-    all others: a head cell that was lost may have stored names as if it were the only cell. A round copies up to
-    ``page`` postings.
+    ``column`` has the partition's cells. Postings are copied from an open cell to the cells being filled, and from each
+    of these to all others, because a head cell that was lost may have stored names as if it were the only cell. A round
+    copies up to ``page`` postings.
     """
     filling = [place for place, cell in column.items() if cell.is_in(CellState.FILLING)]
     opened = [place for place, cell in column.items() if cell.is_in(CellState.OPEN)]
@@ -176,15 +176,18 @@ def _put_in_cells(targets: Sequence[CellAddress], postings: bytes) -> Rounds[boo
 
 
 def _move_last_partition(pair: PairKey, matrix: Matrix, page: int) -> Rounds[bool]:
-    """Close the last partition and move its names to its merge target; return False if another pass has to continue."""
+    """Close the last partition of ``matrix``, and move its names to its merge target, ``page`` postings a round.
+
+    Return False if another pass has to continue.
+    """
     size, last = matrix.size, matrix.size.partitions - 1
     places = [CellAddress(pair, last, row) for row in size.rows]
     if not (yield from _close(places, size, keep=True)):
         return False
-    heirs = [CellAddress(pair, merge_target(last), row) for row in size.rows]
+    targets = [CellAddress(pair, merge_target(last), row) for row in size.rows]
     for place in places:
         while (found := (yield [FetchPostings(place, -1, page)])[0]).postings:
-            if not found.is_in(CellState.CLOSED) or not (yield from _put_in_cells(heirs, found.postings)):
+            if not found.is_in(CellState.CLOSED) or not (yield from _put_in_cells(targets, found.postings)):
                 return False
             yield [DropPostings(place, found.postings)]
     return True

@@ -1,11 +1,11 @@
-"""The protocol of queries: which cells are read, in what order, and how their postings are merged (§IV.B.2).
+"""The protocol of queries: the selection of cells to read, and the merging of their postings (§IV.B.2).
 
-A query first reads the state of one cell of each pair's matrix, which tells about how many names have the pair. Few
-postings come with the state. The clause with the fewest names is the *driver* (the paper's two-pass optimisation): the
-cells of its pairs are read whole. The names found there are the only ones that can satisfy the query. Of the other
-pairs, whole matrices are read if they are small; otherwise only the postings of these names, in the partitions in which
-each name can be registered. If the driver has many names, a part of its partitions is read first, and more of them only
-if that gives fewer names than wanted.
+A query first reads the state of one cell of each pair's matrix, from which the number of names with the pair is
+estimated. The state contains the cell's postings if there are few. The clause with the fewest names is the *driver*
+(the paper's two-pass optimisation): the cells of its pairs are read whole. Only names in these cells can satisfy the
+query. Small matrices of other pairs are read whole, too; of large ones, only the postings of these names are read, in
+the partitions in which each name can be registered. If the driver has many names, a part of its partitions is read
+first, and the rest only if the query finds fewer names than requested.
 
 Cached sizes of matrices may be outdated; the answers of cells correct them. A replica that is not open may lack names.
 In this case all other replicas of the partition are read; if none is open, their combined postings count. Instead of a
@@ -33,21 +33,21 @@ FIRST_POSTINGS = 20_000
 MAX_POSTINGS = 250_000
 """Number of postings of one pair after which no more of its partitions are read."""
 FIRST_NAMES = 4
-"""Names with optional pairs that are looked up first for each that is wanted; more if too few of them match."""
+"""Names with optional pairs that are looked up first, per requested name; more are if too few of them match."""
 _ALWAYS_WHOLE = 1_000
 """Number of postings up to which a matrix is read whole."""
 _POSTINGS_PER_LOOKUP = 48
-"""Number of postings that a cell reads to look one name up."""
+"""Number of postings that a cell reads for the lookup of one name."""
 _MOST_STATES = 64
 
-_Wanted = Mapping[int, "tuple[int, ...] | None"]
-"""The partitions to read: of each partition the names of which postings are needed, or None for all postings."""
+_NamesToRead = Mapping[int, "tuple[int, ...] | None"]
+"""The names whose postings are to be read, by partition; None for all postings of the partition."""
 
 
 class PairClause(msgspec.Struct, frozen=True):
     """A clause of a query: the keys of alternative AV-pairs, each with its factor in (0, 1].
 
-    A name has to satisfy all clauses that are not optional, and one of those that are.
+    A name matches a query if it satisfies all clauses that are not optional, and at least one of the optional clauses.
     """
 
     alternatives: tuple[tuple[PairKey, float], ...]
@@ -55,13 +55,13 @@ class PairClause(msgspec.Struct, frozen=True):
 
 
 class SearchOutcome(msgspec.Struct, frozen=True):
-    """The names that satisfy a query: arrays with one row for each of them, the best first.
+    """The names that satisfy a query: arrays with one row per name, the best first.
 
-    Names that satisfy more of the optional clauses come first, and among these, those with higher scores.
-    ``scores`` are the sums over all clauses of the clause's importance * factor * weight. ``weights`` and ``choices``
-    have one column for each clause: factor * weight of the alternative that counts, and its index. ``total``,
-    ``complete`` and ``frequencies`` are those of :class:`service.discovery.candidates.Candidates`. ``sizes`` are the
-    sizes of the matrices that were read, and ``cells`` the numbers of cells read, by pair.
+    Names are ordered by the importance of the optional clauses that they satisfy, and then by score. ``scores`` are the
+    sums over all clauses of the clause's importance * factor * weight. ``weights`` and ``choices`` have one column for
+    each clause: factor * weight of the alternative that counts, and its index. ``total``, ``complete`` and
+    ``frequencies`` are those of :class:`service.discovery.candidates.Candidates`. ``sizes`` are the sizes of the
+    matrices that were read, and ``cells`` the numbers of cells read, by pair.
     """
 
     names: NameKeys
@@ -88,20 +88,21 @@ class PairQuery(msgspec.Struct, frozen=True):
 
 
 def search(
-    query: PairQuery, draw: int, now_s: float, known: Mapping[PairKey, MatrixSize], read: "MatrixReaders"
+    query: PairQuery, draw: int, now_s: float, cached_sizes: Mapping[PairKey, MatrixSize], read: "MatrixReaders"
 ) -> Rounds[SearchOutcome]:
-    """Return the names that satisfy a query.
+    """Return the best names that satisfy a query.
 
-    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``known`` has cached sizes of matrices.
-    ``read`` has the matrices that were read for an earlier, similar query; this query adds to it. Raises
-    :class:`CellsUnavailable` if the cells keep changing.
+    ``draw`` is a random number of at least 32 bits, by which cells are chosen. ``now_s`` is a Unix time in seconds.
+    ``cached_sizes`` has known sizes of matrices. ``read`` has the readers of matrices from earlier, similar queries,
+    whose results are used again; readers of other matrices are added. Raises :class:`CellsUnavailable` if the cells
+    keep changing.
     """
     clauses, excluded = query.clauses, query.excluded
-    asked = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
-    new = {pair: MatrixReader(pair, known.get(pair), draw, now_s) for pair in asked if pair not in read}
+    pairs = dict.fromkeys((*(pair for clause in clauses for pair, _ in clause.alternatives), *excluded))
+    new = {pair: MatrixReader(pair, cached_sizes.get(pair), draw, now_s) for pair in pairs if pair not in read}
     yield from run_together([reader.read_state() for reader in new.values()])
     read.update(new)
-    readers = {pair: read[pair] for pair in asked}
+    readers = {pair: read[pair] for pair in pairs}
     importances = [
         query.importance(index, [readers[pair].frequency for pair, _ in clause.alternatives])
         for index, clause in enumerate(clauses)
@@ -132,8 +133,8 @@ def _collect(
 ) -> Rounds[tuple[NameKeys, bool]]:
     """Return names that satisfy ``clauses``, and whether these are all such names.
 
-    More is read until there are ``query.most`` names. If clauses are optional, the best names come from the rarest of
-    them.
+    Cells are read until ``query.most`` names are found. If clauses are optional, names with the rarest of their pairs
+    are read first, because these have the best scores.
     """
     first = FIRST_NAMES * query.most
     driver = _driver(clauses, readers, first)
@@ -151,7 +152,7 @@ def _collect(
         is_all = not driver.is_optional or len(names) <= first
         if not is_all:
             names = np.sort(names[_order(names, clauses, readers, importances)[0][:first]])
-        # A name that one leading pair has may have another one in a partition that was not read.
+        # A name with one leading pair may also have another one, whose posting is in a partition that was not read.
         looked_up = readers.values() if len(leading) > 1 else others
         yield from run_together([reader.read_names(names) for reader in looked_up])
         names = _satisfying(names, _necessary(clauses), query.excluded, readers)
@@ -170,24 +171,27 @@ def _collect(
 
 
 def read_matrix(
-    pair: PairKey, draw: int, now_s: float, known: MatrixSize | None
+    pair: PairKey, draw: int, now_s: float, cached_size: MatrixSize | None
 ) -> Rounds[tuple[NameKeys, NDArray[np.uint8], MatrixSize]]:
-    """Return the sorted names that have an AV-pair, their weights, and the size of the pair's matrix."""
-    reader = MatrixReader(pair, known, draw, now_s)
+    """Return the sorted keys of the names that have an AV-pair, their weights, and the size of the pair's matrix.
+
+    ``draw`` is a random number of at least 32 bits, ``now_s`` a Unix time, and ``cached_size`` a known size or None.
+    """
+    reader = MatrixReader(pair, cached_size, draw, now_s)
     yield from reader.read_state()
     yield from reader.read_share(1)
     return (*reader.content(), reader.size)
 
 
 class MatrixReader:
-    """What one query, or several similar ones, have read of the matrix of one AV-pair.
+    """A reader of the matrix of one AV-pair, with the postings that it has read for one or several similar queries.
 
     ``frequency`` is the approximate number of names with the pair, ``size`` the newest known size of the matrix,
     ``cells`` the number of cells read, and ``postings`` the number of postings read.
     """
 
-    def __init__(self, pair: PairKey, known: MatrixSize | None, draw: int, now_s: float) -> None:
-        self.size = known or MatrixSize()
+    def __init__(self, pair: PairKey, cached_size: MatrixSize | None, draw: int, now_s: float) -> None:
+        self.size = cached_size or MatrixSize()
         self.frequency = 0
         self.cells = 0
         self.postings = 0
@@ -205,14 +209,14 @@ class MatrixReader:
         return len(self._read) >= self.size.partitions
 
     def content(self) -> tuple[NameKeys, NDArray[np.uint8]]:
-        """Return the names that were read and are registered, sorted, and their weights."""
+        """Return the keys of the registered names among the postings read, sorted, and their weights."""
         if self._content is None:
             postings = valid_postings(self._parts, self._now_s)
             self._content = postings["name"].astype(np.uint64), postings["weight"]
         return self._content
 
     def read_state(self) -> Rounds[None]:
-        """Read the state of one cell, and from it the frequency."""
+        """Read the state of one cell, and estimate the frequency from its number of names."""
         partition = self._draw % self.size.partitions
         place = CellAddress(self._pair, partition, self._row(partition))
         (answer,) = yield [ReadState(place)]
@@ -227,16 +231,16 @@ class MatrixReader:
         else:
             self.size = latest_size(self.size, answer)
             names = answer.load.names
-        # One cell without names says nothing about the others.
+        # Other cells may have names although this one has none.
         self.frequency = names if self.size == MatrixSize() else max(1, names) * self.size.partitions
         if self.size.partitions == 1 and answer.postings is not None and _is_open(answer, place, self.size):
             self._add(answer)
             self._read.add(0)
 
     def read_share(self, share: float) -> Rounds[None]:
-        """Read this share of the partitions whole."""
+        """Read all postings of a share (0 to 1) of the partitions, but of at least one."""
 
-        def wanted(size: MatrixSize) -> _Wanted:
+        def wanted(size: MatrixSize) -> _NamesToRead:
             number = max(1, round(share * size.partitions))
             return {(self._draw + place) % size.partitions: None for place in range(number)}
 
@@ -244,7 +248,7 @@ class MatrixReader:
             yield from self._read_cells(wanted)
 
     def read_names(self, names: NameKeys) -> Rounds[None]:
-        """Read at least the postings of these names."""
+        """Read at least the postings of these names; of a matrix with few names, read all postings."""
         if self.is_whole or not len(names) or not self.frequency:
             return
         names = names[~_where(names, self._looked_up)[1]]
@@ -257,9 +261,13 @@ class MatrixReader:
             yield from self._read_cells(lambda size: _partitions_of(names, size.partitions))
             self._looked_up = np.union1d(self._looked_up, names)
 
-    def _read_cells(self, wanted: Callable[[MatrixSize], _Wanted]) -> Rounds[None]:
-        asked: dict[int, dict[int, CellAnswer]] = {}
-        """Of each partition the replicas that have been read, with their answers."""
+    def _read_cells(self, wanted: Callable[[MatrixSize], _NamesToRead]) -> Rounds[None]:
+        """Read partitions until an open replica, or all replicas, of each have been read.
+
+        ``wanted`` returns the partitions and names to read in a matrix of a given size.
+        """
+        received: dict[int, dict[int, CellAnswer]] = {}
+        """The answers of the replicas that have been read, by partition and row."""
         settled, targets = set(self._read), dict[int, tuple[int, ...] | None]()
         for _ in range(MAX_ROUNDS):
             todo = {
@@ -270,29 +278,30 @@ class MatrixReader:
             commands = [
                 ReadPostings(CellAddress(self._pair, number, row), names)
                 for number, names in todo.items()
-                for row in self._rows_to_read(number, asked.get(number, {}))
+                for row in self._rows_to_read(number, received.get(number, {}))
             ]
             answers = yield commands
             self.cells += len(commands)
             self.size = latest_size(self.size, *answers)
             for command, answer in zip(commands, answers, strict=True):
-                asked.setdefault(command.place.partition, {})[command.place.replica] = answer
+                received.setdefault(command.place.partition, {})[command.place.replica] = answer
                 self._add(answer)
             for number in sorted(todo, reverse=True):
-                target = self._settle(number, asked.get(number, {}), settled)
+                target = self._settle(number, received.get(number, {}), settled)
                 if todo[number] is None and number in settled:
                     self._read.add(number)
                 if target is not None:
                     settled.discard(target)
                     self._read.discard(target)
-                    asked.pop(target, None)
+                    received.pop(target, None)
                     targets[target] = todo[number] if targets.get(target, todo[number]) == todo[number] else None
         raise CellsUnavailable(f"The cells of {self._pair} kept changing while they were read. Ask again.")
 
     def _settle(self, number: int, answers: Mapping[int, CellAnswer], settled: set[int]) -> int | None:
-        """Add a partition to ``settled`` if no more of its replicas must be read.
+        """Add partition ``number`` to ``settled`` if none of its other replicas has to be read.
 
-        If the partition is being removed, return its merge target, the partition that takes over its names.
+        ``answers`` are the answers of its replicas by row. If the partition is being removed, return its merge target,
+        the partition that takes over its names; otherwise None.
         """
         if not answers:
             return None
@@ -320,11 +329,14 @@ class MatrixReader:
 
 
 MatrixReaders = dict[PairKey, MatrixReader]
-"""What has been read of matrices, by AV-pair."""
+"""Readers of matrices, by AV-pair."""
 
 
 def _is_open(answer: CellAnswer, place: CellAddress, size: MatrixSize) -> bool:
-    """Return whether a cell has all names of its partition; a head without membership is the only cell of a matrix."""
+    """Return whether the cell ``place`` has all names of its partition, by its ``answer``.
+
+    A head cell without membership is open if it is the only cell of a matrix of this size.
+    """
     if answer.member is None:
         return place == head_address(place.pair) and size.partitions * size.replicas == 1
     return answer.is_in(CellState.OPEN)
@@ -334,8 +346,8 @@ def _frequency(clause: PairClause, readers: Mapping[PairKey, MatrixReader]) -> i
     return sum(readers[pair].frequency for pair, _ in clause.alternatives)
 
 
-def _partitions_of(names: NameKeys, partitions: int) -> _Wanted:
-    """Return the names by partition in which each of them can be registered, while there are so many partitions."""
+def _partitions_of(names: NameKeys, partitions: int) -> _NamesToRead:
+    """Return, for each of ``partitions`` partitions, the names among ``names`` that can be registered in it."""
     bits = (partitions - 1).bit_length()
     homes = (names & np.uint64((1 << bits) - 1)).astype(np.int64)
     if bits:
@@ -359,16 +371,16 @@ def _union(parts: Iterable[NameKeys]) -> NameKeys:
 
 
 def _where(names: NameKeys, within: NameKeys) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return the position of each name in the sorted array ``within``, and whether it is there."""
+    """Return the index of each name in the sorted array ``within``, and whether ``within`` contains the name."""
     places = np.minimum(np.searchsorted(within, names), max(0, len(within) - 1))
     return places, within[places] == names if len(within) else np.zeros(len(names), np.bool_)
 
 
 def _driver(clauses: Sequence[PairClause], readers: "MatrixReaders", most: int | None) -> PairClause:
-    """Return the clause of which all names are read: the one with the fewest names.
+    """Return the driver: the clause with the fewest names, all of whose names are read.
 
-    The optional clauses count as one: the rarest ones together that have at least ``most`` names, because names that
-    have only more frequent words come later; all of them if ``most`` is None.
+    The optional clauses count as one clause. It has the alternatives of the rarest of them, until these have ``most``
+    names together, because names with only more frequent words are ordered behind these; all if ``most`` is None.
     """
     rarest, count = dict[PairKey, float](), 0
     for clause in sorted((each for each in clauses if each.is_optional), key=lambda each: _frequency(each, readers)):
@@ -388,7 +400,10 @@ def _first_share(driver: PairClause, readers: "MatrixReaders") -> float:
 def _order(
     names: NameKeys, clauses: Sequence[PairClause], readers: "MatrixReaders", importances: Sequence[float]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
-    """Return the order of names, the best first; and of each name the score, and the weights and choices by clause."""
+    """Return four arrays: the indices of ``names``, the best first; and the score, weights and choices of each name.
+
+    Weights and choices have one column per clause, as in :class:`SearchOutcome`.
+    """
     weights, choices = _weights(names, clauses, readers)
     scores = weights @ np.array(importances)
     coverages = _coverages(clauses, weights, choices, importances)
@@ -396,7 +411,7 @@ def _order(
 
 
 def _necessary(clauses: Sequence[PairClause]) -> list[PairClause]:
-    """Return the clauses that every result satisfies: those that are not optional, and one for all that are."""
+    """Return the clauses that every result satisfies: the required ones, and the disjunction of the optional ones."""
     optional = dict(each for clause in clauses if clause.is_optional for each in clause.alternatives)
     required = [clause for clause in clauses if not clause.is_optional]
     return [*required, PairClause(tuple(optional.items()))] if optional else required
@@ -408,7 +423,7 @@ def _coverages(
     choices: NDArray[np.int64],
     importances: Sequence[float],
 ) -> NDArray[np.float64]:
-    """Return for each name the sum over the optional clauses that it satisfies of importance * factor."""
+    """Return, for each name, the sum of importance * factor over the optional clauses that the name satisfies."""
     found = np.zeros(len(weights))
     for column, clause in enumerate(clauses):
         if clause.is_optional:
@@ -436,7 +451,7 @@ def _satisfying(
 def _weights(
     names: NameKeys, clauses: Sequence[PairClause], readers: Mapping[PairKey, MatrixReader]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the greatest factor * weight of each name's alternatives, and the alternative's index, by clause."""
+    """Return, by name and clause, the greatest factor * weight of the clause's alternatives, and that one's index."""
     weights = np.zeros((len(names), len(clauses)))
     choices = np.zeros((len(names), len(clauses)), np.int64)
     for column, clause in enumerate(clauses):

@@ -1,8 +1,8 @@
-"""Content names: the AV-pairs of channels and entries with their weights, built from what publishers write.
+"""Content names: the AV-pairs of channels and entries with their weights, from publishers' metadata and texts.
 
 Invalid values (a language that is no code, an empty tag) are left out, and a name has at most ``MAX_PAIRS`` pairs,
-because each costs a registration. Names depend on nothing but the arguments, so that the pairs of a former version can
-be computed again and withdrawn.
+because each costs a registration. Names depend only on the arguments, so that the pairs of an earlier version can be
+computed again and withdrawn.
 """
 
 import re
@@ -34,7 +34,7 @@ _GENERATOR = re.compile(r"(?:https?://(?:www\.)?)?([^\d/?#(,;]*[^\d/?#(,;\s.-])(
 _BEFORE_VERSION = re.compile(r"\s+v(?:ersion)?$", re.IGNORECASE)
 MAX_TITLE_CHARS = 1000
 _USELESS_LABELS: Final = frozenset({"www", "feed", "feeds", "rss", "blog", "blogs", "news"})
-"""Labels of host names that say nothing about a channel."""
+"""Labels of host names that do not describe a channel."""
 
 
 class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,20 +47,21 @@ class DeclaredMetadata(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def channel_pairs(
-    channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float, latest_titles: Iterable[str] = ()
+    channel: Channel, metadata: DeclaredMetadata, domain: str, interval_s: float, latest_titles: Iterable[str] = ()
 ) -> dict[Pair, int]:
     """Return a channel's content name: its :func:`channel_attributes` and the words of its :func:`channel_text`.
 
-    The value of each pair is its weight (1 to 255).
+    The result has the weight (1 to 255) of each AV-pair (attribute and value). The arguments are those of these
+    functions.
     """
-    attributes = channel_attributes(channel, traits, domain, interval_s)
-    return _name(attributes, channel_text(channel, traits, domain, latest_titles))
+    attributes = channel_attributes(channel, metadata, domain, interval_s)
+    return _name(attributes, channel_text(channel, metadata, domain, latest_titles))
 
 
-def channel_attributes(channel: Channel, traits: DeclaredMetadata, domain: str, interval_s: float) -> list[Pair]:
-    """Return the AV-pairs of a channel that are no words.
+def channel_attributes(channel: Channel, metadata: DeclaredMetadata, domain: str, interval_s: float) -> list[Pair]:
+    """Return the AV-pairs of a channel, except those of words.
 
-    ``traits`` is the metadata that its documents declare, ``domain`` is the registrable domain of its URL, and
+    ``metadata`` is the metadata that its documents declare, ``domain`` is the registrable domain of its URL, and
     ``interval_s`` is the estimated time between its updates in seconds.
     """
     return [
@@ -68,40 +69,41 @@ def channel_attributes(channel: Channel, traits: DeclaredMetadata, domain: str, 
         f"status={_status(channel)}",
         f"updates={update_class(interval_s)}",
         *_host_pairs(channel, domain),
-        *language_pairs(traits.language),
-        *_generator_pairs(traits.generator),
-        *_pairs_of("tag", traits.tags, MAX_TAGS),
-        *_pairs_of("author", traits.authors, MAX_AUTHORS),
+        *language_pairs(metadata.language),
+        *_generator_pairs(metadata.generator),
+        *_pairs_of("tag", metadata.tags, MAX_TAGS),
+        *_pairs_of("author", metadata.authors, MAX_AUTHORS),
     ]
 
 
-def entry_pairs(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> dict[Pair, int]:
+def entry_pairs(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> dict[Pair, int]:
     """Return an entry's content name: its own AV-pairs and those of its channel's location and language, with weights.
 
-    ``traits`` is the metadata that the documents of its channel declare, and ``domain`` is the registrable domain of
+    ``metadata`` is the metadata that the documents of its channel declare, and ``domain`` is the registrable domain of
     its channel's URL.
     """
-    attributes = entry_attributes(entry, channel, traits, domain)
-    return _name(attributes, entry_text(entry, traits.language))
+    attributes = entry_attributes(entry, channel, metadata, domain)
+    return _name(attributes, entry_text(entry, metadata.language))
 
 
-def entry_attributes(entry: Entry, channel: Channel, traits: DeclaredMetadata, domain: str) -> list[Pair]:
-    """Return the AV-pairs of :func:`entry_pairs` that are no words."""
+def entry_attributes(entry: Entry, channel: Channel, metadata: DeclaredMetadata, domain: str) -> list[Pair]:
+    """Return the AV-pairs of :func:`entry_pairs`, which has the same arguments, except those of words."""
     return [
         f"channel={channel.id}",
         *_host_pairs(channel, domain),
-        *language_pairs(traits.language),
+        *language_pairs(metadata.language),
         *_pairs_of("tag", entry.tags, MAX_TAGS),
-        *_pairs_of("author", entry.authors or traits.authors, MAX_AUTHORS),
+        *_pairs_of("author", entry.authors or metadata.authors, MAX_AUTHORS),
     ]
 
 
 def channel_text(
-    channel: Channel, traits: DeclaredMetadata, domain: str, latest_titles: Iterable[str] = ()
+    channel: Channel, metadata: DeclaredMetadata, domain: str, latest_titles: Iterable[str] = ()
 ) -> SearchableText:
     """Return the text by whose words a channel is found: its title, site, topics and authors.
 
-    Words that several of its latest titles contain are topics, too.
+    ``metadata`` is the metadata that its documents declare, and ``domain`` the registrable domain of its URL. The words
+    that several of ``latest_titles``, the titles of its latest entries, contain are topics, too.
     """
 
     def analyse() -> tuple[TextField, ...]:
@@ -110,12 +112,12 @@ def channel_text(
         return (
             text_field(channel.title[:MAX_TITLE_CHARS], boost=3.0, mean_words=5, is_title=True),
             text_field(" ".join([domain.partition(".")[0], *labels]).replace("-", " "), boost=2.0, mean_words=2),
-            _list_field(traits.tags, MAX_TAGS),
-            _list_field(traits.authors, MAX_AUTHORS),
+            _list_field(metadata.tags, MAX_TAGS),
+            _list_field(metadata.authors, MAX_AUTHORS),
             TextField(_recurrent_words(latest_titles), boost=1.0, mean_words=20),
         )
 
-    return SearchableText(analyse, traits.language)
+    return SearchableText(analyse, metadata.language)
 
 
 def entry_text(entry: Entry, declared_language: str) -> SearchableText:
@@ -156,10 +158,7 @@ def language_pairs(tag: str) -> list[Pair]:
 
 
 def update_class(interval_s: float) -> str:
-    """Return the name of a class of update frequency, such as ``daily``.
-
-    ``interval_s`` is the mean time between updates.
-    """
+    """Return the class of update frequency, such as ``daily``, for a mean time of ``interval_s`` between updates."""
     return next(
         (name for name, most_s in zip(UPDATE_CLASSES, _UPDATE_CLASS_LIMITS_S, strict=False) if interval_s <= most_s),
         UPDATE_CLASSES[-1],
@@ -193,7 +192,7 @@ def _pairs_of(attribute: str, values: Iterable[str], most: int) -> list[Pair]:
 
 
 def _list_field(values: Iterable[str], most: int) -> TextField:
-    """Return the analysed field of a list of tags or authors, of which the first ``most`` count."""
+    """Return the analysed field of a list of tags or authors, with its first ``most`` values."""
     return text_field(" ".join(value[:MAX_VALUE_CHARS] for value in islice(values, most)), boost=1.5, mean_words=4)
 
 

@@ -1,9 +1,9 @@
-"""Postings: what the cells of an AV-pair's matrix store about each name that has the pair.
+"""Postings: the records that the cells of an AV-pair's matrix store about each name that has the pair.
 
-A posting is a record of fixed size: the name's key, the pair's weight in the name, and its expiry. The expiry is also
-its version. Of two postings of a name in one matrix, the one that expires later is valid; if both expire in the same
-second, a withdrawal is. So writes may be repeated, and may arrive in any order. A name that changes therefore has to be
-registered with a later expiry than before.
+A posting is a record of fixed size: the name's key, the pair's weight in the name, and an expiry, which is also the
+posting's version. Of two postings of a name in one matrix, the one that expires later is valid; if both expire in the
+same second, a withdrawal takes precedence. Writes may therefore be repeated, and may arrive in any order. A name that
+changes has to be registered with a later expiry than before.
 
 Packed (big-endian), a posting has 13 bytes:
 
@@ -56,12 +56,12 @@ class Posting(msgspec.Struct, frozen=True, order=True):
     expires_s: int
 
     def supersedes(self, other: "Posting") -> bool:
-        """Return whether this posting replaces an earlier posting of the same name."""
+        """Return whether this posting is valid instead of ``other``, a posting of the same name."""
         return (self.expires_s, not self.weight, self.weight) > (other.expires_s, not other.weight, other.weight)
 
 
 def pack(postings: Iterable[Posting]) -> bytes:
-    """Return postings in the format of cells, one after the other."""
+    """Return packed postings, the format in which cells store them; the module's docstring describes it."""
     return b"".join(_FORMAT.pack(each.name, each.weight, each.expires_s) for each in postings)
 
 
@@ -76,9 +76,10 @@ def parse(packed: bytes) -> PostingArray:
 
 
 def valid_postings(parts: Sequence[PostingArray], now_s: float) -> PostingArray:
-    """Return the postings that count, sorted by name: of each name the valid one, unless it is expired or withdrawn.
+    """Return the valid posting of each name, sorted by name key, without postings that are expired or withdrawn.
 
-    ``parts`` are the contents of different cells of one matrix, which may have postings of the same names.
+    ``parts`` are the postings of different cells of one matrix, which may have postings of the same names. ``now_s`` is
+    a Unix time in seconds.
     """
     if not parts:
         return NO_POSTINGS

@@ -1,8 +1,9 @@
-"""The protocols of registration (§IV.B.1): a name's postings are put into cells of its AV-pairs' matrices.
+"""The protocols that register a name in the matrices of its AV-pairs, and withdraw it (§IV.B.1).
 
-A name is registered in all replicas of one partition, including replicas that are added during the registration. An
-absent replica is tried once more after the others, because a replica that opens then is filled from them. If a
-partition refuses a name, it has been removed or is not open yet: its merge target stores the name. Deviation: the paper
+A name is registered in all replicas of one partition, including replicas that are added during the registration. The
+write to an absent replica is retried once after the writes to the others, because a replica that opens then is filled
+from these. A partition that refuses a name has been removed or is not open yet: the name is then stored in its merge
+target, the partition that takes over its names. Deviation: the paper
 draws a partition for each registration. Here it follows from the name, so that every process refreshes the name in the
 same partition, and no registration is refused while a matrix changes.
 """
@@ -27,21 +28,23 @@ MAX_TRIES = 8
 """Number of attempts to find a cell that stores a name."""
 
 
-def register(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Register a name in the matrix of one of its AV-pairs, or refresh it; return the newest known size of the matrix.
+def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
+    """Store a name's posting in the matrix of the AV-pair ``pair``; return the newest known size of the matrix.
 
-    ``known`` is a cached size of the matrix, or None. Raises :class:`CellsUnavailable` if no cell stores the name.
+    A posting with a later expiry renews an earlier one. ``cached_size`` is an earlier size of the matrix, or None.
+    Raises :class:`CellsUnavailable` if no cell stores the name.
     """
-    size, _ = yield from _register(pair, posting, known)
+    size, _ = yield from _register(pair, posting, cached_size)
     return size
 
 
-def withdraw(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -> Rounds[MatrixSize]:
-    """Put a withdrawal, which is a posting of weight 0, into all partitions in which the name can be registered.
+def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
+    """Store a withdrawal in all partitions of an AV-pair's matrix in which the name can be registered.
 
-    Return the newest known size of the matrix. The other arguments are those of :func:`register`.
+    ``posting`` is the withdrawal: it has the weight 0. ``cached_size`` is an earlier size of the matrix, or None.
+    Return the newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
     """
-    size, first = yield from _register(pair, posting, known)
+    size, first = yield from _register(pair, posting, cached_size)
     done = {first}
     while others := [number for number in possible_partitions(posting.name, size.partitions) if number not in done]:
         results = yield from run_together(
@@ -52,8 +55,8 @@ def withdraw(pair: PairKey, posting: Posting, known: MatrixSize | None = None) -
     return size
 
 
-def _register(pair: PairKey, posting: Posting, known: MatrixSize | None) -> Rounds[tuple[MatrixSize, int]]:
-    size = known if known is not None else (yield from _read_size(pair))
+def _register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None) -> Rounds[tuple[MatrixSize, int]]:
+    size = cached_size if cached_size is not None else (yield from _read_size(pair))
     for _ in range(MAX_TRIES):
         partition, assumed = home_partition(posting.name, size.partitions), size
         while True:
@@ -80,7 +83,7 @@ def _put_in_replicas(
     """Store a posting in all replicas of the partition at ``address``.
 
     Return the newest known size of the matrix, and whether at least one replica stores the posting. ``size`` is the
-    size known so far; ``assumed_size`` is that of :class:`PutPostings`.
+    newest size known before; ``assumed_size`` is the size from which the partition was computed.
     """
     packed = pack([posting])
     stored: set[int] = set()

@@ -1,8 +1,8 @@
 """Decisions to resize a matrix by the loads of its cells and of the nodes of Redis that carry them (§IV.C).
 
 The paper's thresholds apply to a node, which may carry cells of many matrices. Here a node is a primary of a Redis
-Cluster, or the only Redis. It does other work besides, so its load is the busy share of its processor. From a share of
-a half on, the thresholds of its cells fall linearly: on a busy node, cells with less load request growth.
+Cluster, or the only Redis. A node also has other work, so its load is the utilisation of its processor. From a
+utilisation of a half on, the thresholds of the node's cells fall linearly, so that cells with less load request growth.
 
 A replica is added only if the busiest node of the matrix's cells would have less load then. Which node carries a cell
 follows from the cell's address H(pair, p, r), so the row r is chosen among a few such that the load is even. If Redis
@@ -43,25 +43,25 @@ _MAX_ROW = 63
 _MAX_PLACEMENTS = 1024
 """Number of cells for which a node is computed to choose one row."""
 _WORTHWHILE = 0.5
-"""A replica is added if it takes at least this share of what it could take from the busiest node."""
+"""A replica is added if it takes at least this share of the load that it could take from the busiest node."""
 
 
 class RedisNodes(msgspec.Struct, frozen=True):
-    """The nodes of Redis: which of them carries a cell, and how busy each is (share of its processor, 0 to 1)."""
+    """The nodes of Redis: ``node_of`` returns a cell's node, ``busy`` has the processor utilisation (0-1) by node."""
 
     node_of: Callable[[CellAddress], Node]
     busy: Mapping[Node, float]
 
     def busy_of(self, place: CellAddress) -> float:
-        """Return how busy the node of a cell is; 1 if the node has not been measured, for example because it is down.
+        """Return the processor utilisation (0 to 1) of the node of the cell ``place``.
 
-        A cell that no known node carries counts as one of the only Redis.
+        The result is 1 if the node has not been measured, for example because it is down.
         """
         return self.busy.get(self.node_of(place), 1.0)
 
 
 def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
-    """Return the thresholds of the cells on a node that is busy for the share ``busy`` of the time."""
+    """Return the thresholds of the cells on a node with the processor utilisation ``busy`` (0 to 1)."""
     share = max(_LEAST_THRESHOLD_SHARE, min(1.0, (1 - busy) / (1 - _HALF_BUSY)))
     return msgspec.structs.replace(
         limits, registrations_s=limits.registrations_s * share, queries_s=limits.queries_s * share
@@ -69,7 +69,7 @@ def limits_on_node(limits: MatrixLimits, busy: float) -> MatrixLimits:
 
 
 def can_request_growth(load: CellLoad, limits: MatrixLimits, nodes: RedisNodes) -> bool:
-    """Return whether a cell with this load could request growth, if its node were as busy as possible."""
+    """Return whether a cell with this load would request growth, by ``limits``, if its node were fully busy."""
     kinds = resize_requests(_spreadable(load, nodes), limits_on_node(limits, 1.0))
     return ResizeKind.INC_P in kinds or ResizeKind.INC_R in kinds
 
@@ -82,8 +82,8 @@ def choose_resize(
     ``loads`` has the load of each of the matrix's cells. Growth comes before shrinking, and cells with more load before
     others. The cells' requests are those of :func:`service.discovery.matrix.resize_requests`, with three conditions:
 
-    - The replicas of a partition share its queries evenly. A replica that was just added therefore counts at once with
-      its share, and not only when it has measured it.
+    - Each replica of a partition counts with an equal share of the partition's queries, also a replica that was just
+      added and has not measured its load yet.
     - With a single node only the number of names can make a matrix grow.
     - A part is removed only if the cells that take over its load then have less than half of their limits.
     """
@@ -114,12 +114,12 @@ def choose_resize(
 
 
 def _spreadable(load: CellLoad, nodes: RedisNodes) -> CellLoad:
-    """Return a cell's load without the rates if there is only one node, which more cells could not relieve."""
+    """Return the part of a cell's load that more cells could spread: without rates if there is only one node."""
     return load if len(nodes.busy) > 1 else CellLoad(load.names)
 
 
 def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: MatrixLimits) -> bool:
-    """Return whether the other cells have less than half of their limits without the part that would be removed."""
+    """Return whether the other cells stay below half of ``limits`` if the part is removed that ``request`` names."""
     if request.kind is ResizeKind.DEC_P:
         last = request.place.partition
         return all(
@@ -132,7 +132,7 @@ def _is_superfluous(request: ResizeRequest, placement: "_Placement", limits: Mat
 def _useless_replica(matrix: Matrix, placement: "_Placement", limits: MatrixLimits) -> ResizeRequest | None:
     """Return the request to remove the last replica if no node has less load because of it.
 
-    This is so after the slots of the cluster were moved to other nodes, or to a single Redis.
+    This happens after slots of the cluster were moved to other nodes, or all data to a single Redis.
     """
     rows = matrix.size.rows
     if len(rows) == 1 or placement.busiest(rows[:-1]) > placement.busiest(rows):
@@ -168,7 +168,7 @@ class _Placement:
         self._nodes_of_rows: dict[int, tuple[Node, ...]] = {}
 
     def load(self, partition: int, row: int) -> CellLoad:
-        """Return the load of a cell."""
+        """Return the load of the cell of this partition and row."""
         return self._loads.get(CellAddress(self.pair, partition, row), CellLoad())
 
     def queries_s_at_replica(self, partition: int) -> float:
@@ -176,11 +176,11 @@ class _Placement:
         return self._queries_s[partition] / self.size.replicas
 
     def most_queries_s(self) -> float:
-        """Return the queries per second of the partition that has the most, at all its replicas together."""
+        """Return the queries per second, at all replicas together, of the partition with the most queries."""
         return max(self._queries_s)
 
     def choose_rows(self, limits: MatrixLimits) -> tuple[int, ...]:
-        """Return the rows to add, at most as many as there are.
+        """Return the rows of replicas to add, at most as many as the matrix has.
 
         The result is empty if no row would reduce the load of the busiest node of the matrix's cells.
         """
@@ -203,13 +203,13 @@ class _Placement:
     def busiest(self, rows: Sequence[int]) -> float:
         """Return the load of the busiest node of the matrix's cells if the matrix had these rows, in events per second.
 
-        Replicas share the queries; each receives all registrations. The nodes' other work counts as far as it keeps
-        them from being idle.
+        Replicas share the queries; each receives all registrations. A node's other work counts as far as the node's
+        utilisation exceeds ``_IDLE_ENOUGH``.
         """
         return self._busiest(rows)[0]
 
     def _busiest(self, rows: Sequence[int]) -> tuple[float, float]:
-        """Return the load of the busiest node, as :meth:`busiest` does, and the part of it that is the matrix's own."""
+        """Return the load of the busiest node (:meth:`busiest`), and the part of it that the matrix causes."""
         own: dict[Node, float] = {}
         for row in rows:
             for partition, node in enumerate(self._row_nodes(row)):

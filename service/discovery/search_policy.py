@@ -1,4 +1,4 @@
-"""Search policy: how many names a search requests, and which of the results are shown.
+"""Search policy: the number of names that a search requests, and the conditions for showing a result.
 
 A content name describes a channel or entry at the time of its registration, so the directory's cells and the copies in
 workers' memory may be outdated. Each result is therefore checked again before it is shown: its channel must still exist
@@ -35,11 +35,11 @@ MAX_NAMES = 1_000
 _MAX_FEED_TAGS = MAX_TAGS // 2
 """Maximum number of the feed's own tags, which come first; the others are those of its entries."""
 _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
-"""Attributes whose values are only known from what a channel has published, or from when it became known."""
+"""Prefixes of the AV-pairs that depend on a channel's documents, or on the time at which it was added."""
 
 
 def channel_id_of(name: str) -> ChannelId:
-    """Return the channel id in the id of a channel's or an entry's name."""
+    """Return the channel id in ``name``, the id of a channel's or an entry's content name."""
     return name.partition("/")[0]
 
 
@@ -64,7 +64,7 @@ def describe_channel(
     its URL, and ``interval_s`` its update interval in seconds. ``now_s`` is Unix time.
     """
     often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
-    traits = DeclaredMetadata(
+    declared_metadata = DeclaredMetadata(
         channel.language,
         tags=(*metadata.tags[:_MAX_FEED_TAGS], *often),
         generator=metadata.generator,
@@ -72,8 +72,8 @@ def describe_channel(
     )
     titles = [entry.title for entry in latest]
     text, pairs = (
-        channel_text(channel, traits, domain, titles),
-        channel_pairs(channel, traits, domain, interval_s, titles),
+        channel_text(channel, declared_metadata, domain, titles),
+        channel_pairs(channel, declared_metadata, domain, interval_s, titles),
     )
     if novelty := novelty_weight(now_s - channel.created_s):
         pairs[NEW] = novelty
@@ -83,9 +83,10 @@ def describe_channel(
 def text_of_named_channel(
     channel: Channel, pairs: Iterable[Pair], domain_of: Callable[[Channel], str]
 ) -> SearchableText:
-    """Return the text of a channel with a known content name of these ``pairs``, without words of its latest entries.
+    """Return the searchable text of a channel whose content name is known to have ``pairs``.
 
-    ``domain_of`` returns the registrable domain of a channel's URL.
+    Tags and authors are taken from the pairs; words of the channel's latest entries are left out. ``domain_of`` returns
+    the registrable domain of a channel's URL.
     """
 
     def analyse() -> Sequence[TextField]:
@@ -100,9 +101,9 @@ def text_of_named_channel(
 
 
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
-    """Return False if a channel cannot match a query, as far as this is known without reading the channel's entries.
+    """Return whether a channel may match a query; False is certain, although the channel's entries are not read.
 
-    ``domain`` is the registrable domain of its URL, and ``interval_s`` its update interval in seconds.
+    ``domain`` is the registrable domain of the channel's URL, and ``interval_s`` its update interval in seconds.
     """
     own = channel_attributes(channel, DeclaredMetadata(channel.language), domain, interval_s)
     required = (group[0] for group in query.all_of if len(group) == 1)
@@ -116,7 +117,9 @@ def public_channels(
     """Return the public channels among ``channels``, by id.
 
     ``channels`` may contain None for a channel that does not exist. ``counts`` has each channel's number of
-    subscribers. A channel that no admin has listed is public if it has at least ``least_subscribers`` subscribers.
+    subscribers. Channels that have moved are left out. The conditions are those of
+    :func:`service.discovery.visibility.is_public`: among others, an admin has listed the channel, or it has at least
+    ``least_subscribers`` subscribers.
     """
     return {
         channel.id: channel

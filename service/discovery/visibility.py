@@ -1,4 +1,4 @@
-"""Visibility of channels: which channels may be shown to people who are not subscribed to them.
+"""Visibility of channels: the decision whether people who are not subscribed to a channel may find and see it.
 
 A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
 directory, even if an admin lists it and however many people subscribe: hiding a public channel is a nuisance, showing a

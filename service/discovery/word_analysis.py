@@ -128,23 +128,23 @@ def is_distinctive(word: str) -> bool:
 
 
 def is_function_word(word: str, language: str) -> bool:
-    """Return whether a folded word is a function word of ``language`` (ISO 639-1), which says little about a text."""
+    """Return whether a folded word is a function word (article, preposition, …) of ``language`` (ISO 639-1)."""
     return word in _FUNCTION_WORD_SETS.get(language, ())
 
 
 def stem(word: str, language: str) -> str:
-    """Return the stem of a folded word in ``language`` (ISO 639-1); the word itself if that is not a product language.
+    """Return the stem of a folded word in ``language`` (ISO 639-1).
 
-    Words that contain anything but letters are their own stems.
+    The result is the word itself if it contains anything but letters, or if ``language`` is not one of ``LANGUAGES``.
     """
     return _stem(word, language) if language in LANGUAGES else word
 
 
 @lru_cache(_CACHED_WORDS)
 def stem_beginning(stem: str) -> str:
-    """Return a string with which :func:`without_umlauts` of every word of this stem begins.
+    """Return a common beginning of all words with this stem, after :func:`without_umlauts`.
 
-    Stemmers replace the end of a word only, except that the German one takes ``ue`` for an umlaut.
+    Stemmers replace the end of a word only, except that the German stemmer treats ``ue`` as an umlaut.
     """
     plain = without_umlauts(stem)
     return plain[: max(1, min(_BEGINNING_CHARS, len(plain) - _REPLACED_CHARS))]
@@ -164,20 +164,20 @@ def query_stems(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([word, *(_stem(word, language) for language in LANGUAGES)]))
 
 
-def text_language(found: Sequence[str], declared: str) -> str:
+def text_language(text_words: Sequence[str], declared: str) -> str:
     """Return the language (ISO 639-1) of a text, by its function words; "" if it is unknown.
 
-    ``found`` are its words, common words included. ``declared`` is the language tag that the publisher declares, which
-    decides if the words tell nothing; "" if there is none.
+    ``text_words`` are all words of the text, common words included. ``declared`` is the language tag that the publisher
+    declares, "" if there is none; it decides if the words are inconclusive.
     """
     primary = re.split("[-_]", declared.strip().lower())[0]
-    counts = {language: sum(map(known.__contains__, found)) for language, known in _FUNCTION_WORD_SETS.items()}
+    counts = {language: sum(map(known.__contains__, text_words)) for language, known in _FUNCTION_WORD_SETS.items()}
     most = max(counts.values())
     best = [language for language, count in counts.items() if count == most]
     if most < _MIN_EVIDENCE or primary in best:
         return primary
     # A text in another language than the product's (such as Dutch) also contains some of these words.
-    return best[0] if not primary or primary in LANGUAGES or most * _MIN_SHARE >= len(found) else primary
+    return best[0] if not primary or primary in LANGUAGES or most * _MIN_SHARE >= len(text_words) else primary
 
 
 @lru_cache(_CACHED_WORDS)
@@ -192,7 +192,7 @@ _STEMMERS: Final = {language: Stemmer.Stemmer(language) for language in LANGUAGE
 
 
 def _split_unspaced(run: str) -> Iterable[str]:
-    """Yield the parts of a run of letters and digits, of which some are in scripts without spaces."""
+    """Yield the words in a run of letters and digits; parts in scripts without spaces give pairs of characters."""
     end = 0
     for unspaced in _UNSPACED.finditer(run):
         yield run[end : unspaced.start()].strip(".")

@@ -1,12 +1,13 @@
-"""Probabilistic location: attenuated Bloom filters that lead a query to a near copy of a document.
+"""Probabilistic location: routing of queries to a near copy of a document by attenuated Bloom filters.
 
 A pure package: no clock, randomness or I/O; round-trip times are arguments. Events in, messages out.
 
 Rhea and Kubiatowicz §II: each node has, for each neighbour link, an *attenuated Bloom filter* of d rows. Row i is the
-union of the Bloom filters of the nodes that are i hops away through that link. A *query* goes to the nearest neighbour
-among those that match in the first row in which any does, and never goes back. It ends at the document, or fails where
-nothing matches; a deterministic algorithm is then used instead. When a document is added or removed, bits change, and
-an *update* propagates them, one row deeper per hop, up to row d.
+union of the Bloom filters of the nodes that are i hops away through that link. A node forwards a *query* to a neighbour
+whose filter matches in the lowest row, the nearest one if there are several, and never to a node that the query has
+visited. The query ends at a node with the document, or fails at a node where no filter matches; a deterministic
+algorithm is then used instead. When a document is added or removed, an *update* propagates the changed bits, one row
+deeper per hop, up to row d.
 
 - ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
 - ``messages``       the messages between nodes, their encoding, and ordered streams of batches
@@ -15,7 +16,7 @@ an *update* propagates them, one row deeper per hop, up to row d.
 - ``content_cache``  channel contents, the documents that are located, and a worker's cache of them
 
 Filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of
-this size. Invariants hold once no messages are in transit: a node has each document at distance i ≤ d in row i of one
-link (without filtering of updates, of all links that lead there), and it has nothing in row i to which no path of i
-hops leads. ``location_node`` lists the deviations from the paper.
+this size. Once no messages are in transit, row i of a node's filters contains each document at distance i ≤ d, in one
+link (without filtering of updates, in all links that lead to the document), and no document to which no path of i hops
+leads. ``location_node`` lists the deviations from the paper.
 """

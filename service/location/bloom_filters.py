@@ -44,14 +44,17 @@ class FilterShape(msgspec.Struct, frozen=True, order=True):
 def positions(document: str, shape: FilterShape) -> list[int]:
     """Return the positions of the bits that a document sets in a filter of this shape.
 
-    One BLAKE2 hash of the document gives sixteen independent 32-bit words, one for each position.
+    The positions are 32-bit words of one BLAKE2 hash of the document, which has sixteen such words.
     """
     words, width = int.from_bytes(blake2b(document.encode()).digest(), "little"), shape.width
     return [(words >> shift & 0xFFFFFFFF) % width for shift in range(0, 32 * shape.hashes, 32)]
 
 
 def document_mask(document: str, shape: FilterShape) -> int:
-    """Return the filter of a single document. A filter that has all of these bits may contain the document."""
+    """Return the Bloom filter of one document, with this shape.
+
+    A filter of the same shape in which all these bits are set may contain the document.
+    """
     bits = 0
     for position in positions(document, shape):
         bits |= 1 << position
@@ -72,7 +75,7 @@ def false_positive_rate(width: int, hashes: int, documents: float) -> float:
 
 
 def estimate_documents(shape: FilterShape, bits_set: int) -> float:
-    """Return the most likely number of documents in a filter in which ``bits_set`` bits are set.
+    """Return the most likely number of documents in a filter of this shape with ``bits_set`` bits set.
 
     It is infinite if all bits are set.
     """
@@ -105,11 +108,10 @@ def width_for(documents: float, max_rate: float, max_width: int = MAX_WIDTH) -> 
 
 
 def next_shape(shape: FilterShape, fullest: float, max_rate: float, max_width: int = MAX_WIDTH) -> FilterShape:
-    """Return a shape of the next generation if filters need another width, else ``shape`` itself.
+    """Return a shape of the next generation and another width if filters need it, otherwise ``shape`` itself.
 
-    ``fullest`` is the number of documents in the fullest filter. Filters grow when the false-positive rate of this
-    filter exceeds ``max_rate``, and shrink when a quarter of their width suffices. They grow to at most ``max_width``
-    bits.
+    ``fullest`` is the number of documents in the fullest filter. Filters grow, up to ``max_width`` bits, when the
+    false-positive rate of this filter exceeds ``max_rate``. They shrink when a quarter of their width suffices.
     """
     needed = width_for(fullest, max_rate)
     if shape.width >= max_width if needed > shape.width else 4 * HEADROOM * needed > shape.width:
@@ -121,9 +123,9 @@ def next_shape(shape: FilterShape, fullest: float, max_rate: float, max_width: i
 
 
 class LocalFilter:
-    """A node's own documents, and ``bits``, the Bloom filter of these documents.
+    """A node's own documents and their counting Bloom filter, ``bits``.
 
-    It counts the documents that set each bit, so that documents can be removed.
+    The number of documents that set each bit is counted, so that documents can be removed.
     """
 
     def __init__(self, shape: FilterShape, documents: Iterable[str] = ()) -> None:
@@ -175,7 +177,7 @@ class Link:
     ``rtt_s`` is the round-trip time in seconds. ``received`` is the filter that the neighbour has sent. ``sent`` is the
     filter that this node has sent to the neighbour; it includes bits that the neighbour dropped as redundant. A
     *source* is a node whose documents cause updates of filters; ``ignored_from_row`` has, by source, the first row for
-    which the neighbour does not want updates. ``is_open`` is true when both ends have the same shape.
+    which the neighbour has declined updates. ``is_open`` is true when both ends have the same shape.
     """
 
     __slots__ = ("ignored_from_row", "is_open", "received", "rtt_s", "sent")
@@ -208,7 +210,7 @@ def first_row(received: list[int], mask: int, deepest: int) -> int | None:
 
 
 def union_of_received(links: Iterable[Link], row: int) -> int:
-    """Return the union of the rows with the number ``row`` in the filters that these neighbours have sent."""
+    """Return the union of the rows with the number ``row`` in the filters received over ``links``."""
     bits = 0
     for link in links:
         bits |= link.received[row]
@@ -216,10 +218,10 @@ def union_of_received(links: Iterable[Link], row: int) -> int:
 
 
 class LocationQuery(msgspec.Struct, frozen=True):
-    """A query in transit, which searches a node that has a copy of ``document``.
+    """A query in transit, which searches for a node that has a copy of ``document``.
 
-    ``visited`` has the nodes on its path, beginning with the node that started it. ``max_row`` is the deepest row of
-    filters that the next node searches.
+    ``visited`` has the nodes on the query's path, beginning with the node that started the query. ``max_row`` is the
+    deepest row of filters that the next node searches.
 
     Deviation: a node that received the query because of a match in row i searches only rows below i, not all d rows. If
     none of them matches, the earlier match was a false positive or is outdated, and the query fails at once instead of

@@ -1,8 +1,8 @@
 """The content of a channel at one version, its digest, and a worker's cache of contents.
 
 A client obtains the digest from the channel's owner or from the store, so that it can verify a copy that any other
-worker sends. Two versions of a channel can have the same content, because one of them is only a notice; they are then
-the same document.
+worker sends. Two versions of a channel have the same content and digest if one of them only adds a notice; for the
+location of copies they are one document.
 """
 
 import zlib
@@ -21,7 +21,7 @@ Digest = bytes
 
 DIGEST_BYTES = 16
 MAX_LATEST_ENTRIES = 10
-"""Number of latest entries in a content."""
+"""Maximum number of latest entries in a content."""
 MAX_CONTENT_BYTES = 4 * 1024 * 1024
 """Maximum size of a content that is exchanged."""
 _LENGTH_BYTES = 4
@@ -53,7 +53,7 @@ def digest_of(content: Content) -> Digest:
 
 
 def encode(content: Content) -> tuple[bytes, bytes, bytes]:
-    """Return the encoded content as three buffers, to be sent one after the other; the content is not copied."""
+    """Return the encoded content as three buffers without copying it: the length of the memory, memory, and entries."""
     return len(content.memory).to_bytes(_LENGTH_BYTES, "big"), content.memory, content.latest
 
 
@@ -106,9 +106,9 @@ class _CachedContent(msgspec.Struct, gc=False):
 
 
 class ContentCache:
-    """An in-memory cache with the content of each channel, found by digest; ``now_s`` is monotonic time in seconds.
+    """An in-memory LRU cache of contents by digest, with at most one content for each channel.
 
-    When the cache is full, the least recently used contents are removed.
+    ``now_s`` is monotonic time in seconds.
     """
 
     def __init__(self, max_bytes: int, ttl_s: float) -> None:
@@ -146,7 +146,7 @@ class ContentCache:
         return cached.content
 
     def put(self, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
-        """Store a channel's content under its digest; it replaces the channel's previous content.
+        """Store the content of the channel ``cid`` under its digest, in place of the channel's previous content.
 
         If another channel has a content with the same digest, this other content is removed. The least recently used
         contents are removed if the cache exceeds its size.
@@ -161,7 +161,7 @@ class ContentCache:
             self.remove(next(iter(self._contents)))
 
     def remove(self, cid: ChannelId) -> None:
-        """Remove a channel's content, if present."""
+        """Remove the content of the channel ``cid``, if present."""
         cached = self._contents.pop(cid, None)
         if cached is not None:
             del self._channels[cached.digest]

@@ -1,17 +1,18 @@
-"""The protocol of one node of probabilistic location: input are documents, links and messages, output are messages.
+"""The protocol of one node of probabilistic location (§II.C, §II.D and the appendix).
 
-It implements §II.C, §II.D and the appendix. The *source* of an update is the node whose documents have changed; the
-bits of a row are positions in that row's filter. The invariant is that of the appendix: a bit of row r + 1 is set at a
-neighbour only while *another* neighbour has it in row r (for row 1: while it is in this node's own filter). A bit is
-therefore cleared when nothing supports it any more.
+Its inputs are changes of documents and links, and messages; its outputs are messages. The *source* of an update is the
+node whose documents have changed. The invariant is that of the appendix: a bit is set in row r + 1 of the filter sent
+to a neighbour only while row r of *another* neighbour's filter has this bit; in row 1, only while this node's own
+filter has it. A bit is cleared when this condition ceases.
 
 These deviations put a document at distance i into row i, whatever the order of messages:
 
-- A node accepts a source's bits from one neighbour, the source's *parent*, and only a shorter path replaces it. The
-  paper drops each update by its number; two neighbours can then each conclude that the other one suffices.
+- A node accepts a source's bits from one neighbour, the source's *parent*, which only a neighbour with a shorter path
+  replaces. The paper drops each update by its number, so that two neighbours can each conclude that the other one
+  suffices.
 - Bits from a parent are forwarded even if the same bits have been sent before. The paper forwards changes only; a bit
-  that two sources share is then missing where one of them was redundant, or behind a neighbour that ignores it.
-- Knowledge of paths is not flushed periodically but corrected when it becomes invalid: a node that loses a parent sends
+  of two sources is then missing at nodes that dropped the update of one source as redundant, or that ignore it.
+- Paths are not discarded periodically but corrected when they become invalid: a node that loses a parent sends
   ``SourcesLost``, and a neighbour that has another path sends ``RefreshRequest`` along it to the source, which sends
   all its bits once more (:meth:`LocationNode.refresh`). After a new link, both ends request all sources that they know.
 - The clearing rule consults row r, which supports row r + 1; line 11 of the appendix consults row r + 1.
@@ -36,13 +37,13 @@ from service.model import NodeId
 
 NO_ROW = 1 << 30
 MAX_SOURCES = 4096
-"""Maximum number of sources whose parents are stored; a neighbour that names more is in error."""
+"""Maximum number of sources whose parents are stored; messages that exceed it are refused."""
 
 
 class Filtering(StrEnum):
     """Where redundant updates are dropped (§II.D): nowhere, at the node that receives them, or before they are sent.
 
-    An update is redundant if the receiver knows another path to the update's source that is not longer.
+    An update is redundant if the receiver has another path to the update's source that is not longer.
     """
 
     NONE = "none"
@@ -59,7 +60,7 @@ class LocationNode:
     def __init__(self, node_id: NodeId, shape: FilterShape, filtering: Filtering = Filtering.SOURCE) -> None:
         """Create a node without documents and neighbours.
 
-        ``shape`` is the shape of its filters, and ``filtering`` states which redundant updates it drops.
+        ``shape`` is the shape of its filters, and ``filtering`` states where redundant updates are dropped.
         """
         self.node_id = node_id
         self.own = LocalFilter(shape)
@@ -90,12 +91,12 @@ class LocationNode:
     # Local events
 
     def change(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> list[SendToNeighbour]:
-        """Add and remove documents of this node; return the updates for its neighbours."""
+        """Add the documents ``added`` to this node and remove ``removed``; return the updates for its neighbours."""
         sets, clears = self.own.change(added, removed)
         return self._pass_on(self.node_id, 0, self.node_id, sets, clears) if sets or clears else []
 
     def add_link(self, neighbour: NodeId, rtt_s: float) -> list[SendToNeighbour]:
-        """Add a neighbour whose round-trip time is ``rtt_s`` seconds; return its :class:`Hello`.
+        """Add a neighbour whose round-trip time is ``rtt_s`` seconds; return the :class:`Hello` to send to it.
 
         If the neighbour is present, only its round-trip time is updated, and nothing is sent.
         """
@@ -124,9 +125,9 @@ class LocationNode:
         return [SendToNeighbour(neighbour, Hello(shape)) for neighbour in self._links]
 
     def refresh(self) -> list[SendToNeighbour]:
-        """Send all bits of this node's own filter to all neighbours, if that was requested since the last call.
+        """Return messages with all bits of this node's own filter, if a refresh was requested since the last call.
 
-        The caller calls it periodically.
+        The caller calls this method periodically.
         """
         if not self._refresh_due:
             return []
@@ -291,7 +292,7 @@ class LocationNode:
     def _on_sources_lost(self, neighbour: NodeId, link: Link, sources: Iterable[NodeId]) -> list[SendToNeighbour]:
         """Process a neighbour's message that it no longer receives updates of these sources.
 
-        The neighbour then no longer ignores updates of them. If this node has another path to a source, it requests all
+        The neighbour's requests to ignore these sources end. If this node has another path to a source, it requests all
         bits of this source for the neighbour.
         """
         lost: list[NodeId] = []
@@ -312,9 +313,9 @@ class LocationNode:
         lost = SourcesLost(tuple(sources))
         return [SendToNeighbour(neighbour, lost) for neighbour, link in self._links.items() if link.is_open]
 
-    def _on_refresh_request(self, neighbour: NodeId, want: RefreshRequest) -> list[SendToNeighbour]:
-        if want.source == self.node_id:
+    def _on_refresh_request(self, neighbour: NodeId, request: RefreshRequest) -> list[SendToNeighbour]:
+        if request.source == self.node_id:
             self._refresh_due = True
             return []
-        parent, _ = self._parents.get(want.source, (neighbour, 0))
-        return [] if parent == neighbour else [SendToNeighbour(parent, want)]
+        parent, _ = self._parents.get(request.source, (neighbour, 0))
+        return [] if parent == neighbour else [SendToNeighbour(parent, request)]

@@ -20,10 +20,9 @@ from service.model import NodeId
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """The first message on a link, with the shape of the sender's filters.
+    """The first message on a link, with the shape of the sender's filters; repeated when the sender's shape changes.
 
-    It states that the sender has no state of the receiver. The message is repeated when the sender adopts another
-    shape.
+    The message states that the sender has no filter of the receiver.
     """
 
     shape: FilterShape
@@ -46,8 +45,8 @@ class FilterUpdate(msgspec.Struct, frozen=True, gc=False):
 class Ignore(msgspec.Struct, frozen=True, gc=False):
     """Request to the receiver to send no more updates of ``source`` for row ``row`` and deeper rows.
 
-    ``source`` is a node whose documents cause updates. The sender receives these updates by another path that is not
-    longer.
+    ``source`` is a node whose documents cause updates. The sender of this request receives these updates by another
+    path that is not longer.
     """
 
     source: NodeId
@@ -57,7 +56,7 @@ class Ignore(msgspec.Struct, frozen=True, gc=False):
 class SourcesLost(msgspec.Struct, frozen=True):
     """Notice that the sender no longer receives updates of ``sources``, which are nodes whose documents cause updates.
 
-    The receiver forgets paths to these sources through the sender, and sends their updates to the sender again.
+    The receiver drops its paths to these sources through the sender, and sends their updates to the sender again.
     """
 
     sources: tuple[NodeId, ...]
@@ -254,9 +253,9 @@ class Stream:
         self._received_count = 0
 
     def next_batch(self, frames: tuple[bytes, ...]) -> StreamBatch:
-        """Return the next batch of this worker's stream, which contains these encoded messages.
+        """Return the next batch of this worker's stream, with the encoded messages ``frames``.
 
-        The caller sends it repeatedly until it has been delivered.
+        The caller sends the batch repeatedly until it has been delivered.
         """
         return StreamBatch(self._own_stream, self._peer_stream, self._sent_count, frames)
 

@@ -1,14 +1,14 @@
 """Choice of neighbours: an overlay that builds and repairs itself by measured round-trip times (§V, future work).
 
-A peer is *near* or *far*, by one limit for all nodes. Every node wants links to a few near peers, the nearest ones. Of
-nodes that are near each other (a group), only a few, those with the least ids, are *gateways* and also want far
-neighbours, which they find among the gateways of other groups. Expensive links are therefore few, whatever the number
-of nodes, and information about a group crosses them once. This is the paper's restricted overlay, in which source
-filtering pays off, without global knowledge.
+A peer is *near* or *far*, by one limit of the round-trip time for all nodes. Every node seeks links to a few near
+peers, the nearest ones. In a group of nodes that are near each other, only the few nodes with the least ids are
+*gateways*, which also seek links to far neighbours, the gateways of other groups. Expensive links are therefore few,
+whatever the number of nodes, and information about a group crosses them once. This is the paper's restricted overlay,
+in which source filtering pays off, without global knowledge.
 
-Both ends must want such a link, and a node that finds a nearer neighbour drops its farthest one. If both ends measure
-similar round-trip times, this ends in a stable matching. A node that has been declined does not ask again until
-:meth:`Neighbourhood.reset_declined`, so the negotiation terminates in any case.
+Both ends must agree to such a link, and a node that finds a nearer neighbour drops its farthest one. If both ends
+measure similar round-trip times, the result is a stable matching. A node whose request was declined does not repeat it
+until :meth:`Neighbourhood.reset_declined`, so the negotiation terminates in any case.
 
 These links alone may leave the network partitioned, because groups that prefer each other exclude others. Every node
 therefore also links to its *anchor*, the nearest of the peers with a lesser id, which may not decline. From any node a
@@ -31,12 +31,12 @@ from service.model import NodeId
 class Offer(Enum):
     """Kinds of messages by which nodes negotiate links.
 
-    ``ASK`` asks for a link; it also states that the receiver is not, or no longer, the sender's anchor. ``ANCHOR`` asks
-    for a link to the receiver as the sender's anchor, which the receiver must accept. ``DECLINE`` refuses or ends a
-    link.
+    ``REQUEST`` requests a link, and states that the receiver is not, or no longer, the sender's anchor. ``ANCHOR``
+    requests a link to the receiver as the sender's anchor (its nearest peer with a lesser id), which the receiver must
+    accept. ``DECLINE`` refuses or ends a link.
     """
 
-    ASK = 1
+    REQUEST = 1
     ACCEPT = 2
     DECLINE = 3
     ANCHOR = 4
@@ -46,7 +46,8 @@ class NeighbourLimits(msgspec.Struct, frozen=True):
     """The limits by which a node chooses neighbours.
 
     ``near_s`` is the greatest round-trip time of a near peer in seconds. ``near`` and ``far`` are the maximum numbers
-    of near and far neighbours of a node. ``gateways`` is the number of nodes per group that want far neighbours.
+    of near and far neighbours of a node. ``gateways`` is the number of nodes that seek far neighbours in each group of
+    nodes that are near each other.
     """
 
     near_s: float
@@ -88,24 +89,27 @@ class Neighbourhood:
     """
 
     def __init__(self, node_id: NodeId, limits: NeighbourLimits) -> None:
-        """Create the neighbourhood of the node ``node_id``, which knows no peers yet."""
+        """Create the neighbourhood of the node ``node_id`` without peers; ``limits`` bound its choice of neighbours."""
         self.node_id = node_id
         self.links: set[NodeId] = set()
         self._limits = limits
         self._rtt_s: dict[NodeId, float] = {}
         self._order: dict[bool, list[NodeId]] = {True: [], False: []}
-        self._asked: set[NodeId] = set()
+        """The near peers (True) and the far peers (False), each the nearest first."""
+        self._requested: set[NodeId] = set()
+        """Peers that have not answered this node's request for a link."""
         self._declined: set[NodeId] = set()
         self._anchor: NodeId | None = None
         self._dependents: set[NodeId] = set()
+        """Peers that have this node as their anchor."""
 
     @property
     def is_gateway(self) -> bool:
-        """Whether this node is one of the gateways of its group, the nodes that want far neighbours."""
+        """Whether this node is a gateway, which also seeks links to far peers."""
         return sum(peer < self.node_id for peer in self._order[True]) < self._limits.gateways
 
     def on_measurements(self, rtts_s: Iterable[tuple[NodeId, float]]) -> list[Effect]:
-        """Record measured round-trip times: pairs (peer, seconds)."""
+        """Record measured round-trip times, pairs (peer, seconds); return the resulting changes of links and offers."""
         self._rtt_s.update((peer, rtt_s) for peer, rtt_s in rtts_s if peer != self.node_id)
         self._sort_peers()
         effects: list[Effect] = []
@@ -114,26 +118,26 @@ class Neighbourhood:
         return self._update_links(effects)
 
     def on_peer_left(self, peer: NodeId) -> list[Effect]:
-        """Remove ``peer``, which has left the fleet or does not answer."""
+        """Remove ``peer``, which has left the fleet or does not respond; return the resulting changes and offers."""
         self._rtt_s.pop(peer, None)
         self._sort_peers()
-        self._asked.discard(peer)
+        self._requested.discard(peer)
         self._declined.discard(peer)
         self._dependents.discard(peer)
         return self._update_links(self._remove_link(peer))
 
     def reset_declined(self) -> list[Effect]:
-        """Forget refusals and unanswered requests, so that peers are asked again. Call this periodically."""
+        """Clear refusals and unanswered requests, and return new requests; the caller calls this periodically."""
         self._declined.clear()
-        self._asked.clear()
+        self._requested.clear()
         self._anchor = None
         return self._update_links([])
 
     def on_offer(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        """Process an offer from ``peer``, and answer it.
+        """Process an offer from ``peer``; return the reply and other effects.
 
-        An offer from a peer whose round-trip time is unknown is declined, except ``ANCHOR``: the link is then added
-        once the time has been measured.
+        An offer from a peer whose round-trip time is unknown is declined, except ``ANCHOR``: this link is added as soon
+        as the time has been measured.
         """
         if offer is Offer.DECLINE:
             return self._update_links(self._on_decline(peer))
@@ -141,18 +145,22 @@ class Neighbourhood:
             (self._dependents.add if offer is Offer.ANCHOR and peer > self.node_id else self._dependents.discard)(peer)
         if peer in self.links:
             return self._update_links([] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT)])
-        is_accepted = peer in self._asked if offer is Offer.ACCEPT else peer in self._links_to_keep(self.links | {peer})
+        if offer is Offer.ACCEPT:
+            is_accepted = peer in self._requested
+        else:
+            is_accepted = peer in self._links_to_keep(self.links | {peer})
         if is_accepted and peer in self._rtt_s:
             return self._update_links(self._add_link(peer, offer))
-        self._asked.discard(peer)
+        self._requested.discard(peer)
         return self._update_links([] if peer in self._dependents else [SendOffer(peer, Offer.DECLINE)])
 
     def _on_decline(self, peer: NodeId) -> list[Effect]:
-        """Process a peer's refusal: remove the link to the peer, and ask it no more unless it is this node's anchor.
+        """Process a peer's refusal: remove the link, and send no further requests unless ``peer`` is the anchor.
 
-        The anchor has refused an ``ASK`` from before it became the anchor. It accepts ``ANCHOR``, which is sent next.
+        The anchor has refused a ``REQUEST`` that was sent before it became the anchor. It accepts ``ANCHOR``, which is
+        sent next.
         """
-        self._asked.discard(peer)
+        self._requested.discard(peer)
         self._dependents.discard(peer)
         if peer == self._anchor:
             self._anchor = None
@@ -161,7 +169,7 @@ class Neighbourhood:
         return self._remove_link(peer)
 
     def _add_link(self, peer: NodeId, offer: Offer) -> list[Effect]:
-        self._asked.discard(peer)
+        self._requested.discard(peer)
         self.links.add(peer)
         linked = LinkAdded(peer, self._rtt_s[peer])
         return [linked] if offer is Offer.ACCEPT else [SendOffer(peer, Offer.ACCEPT), linked]
@@ -185,22 +193,22 @@ class Neighbourhood:
         return next((peer for near in (True, False) for peer in self._order[near] if peer < self.node_id), None)
 
     def _nearest(self, peers: AbstractSet[NodeId], *, near: bool) -> list[NodeId]:
-        """Return the nearest of the near peers in ``peers`` if ``near``, else the nearest of the far peers.
+        """Return the nearest near peers in ``peers`` if ``near``, otherwise the nearest far peers, the nearest first.
 
-        The result has at most as many peers as the limits allow.
+        The result has at most as many peers as the limits allow this node.
         """
         most = self._limits.near if near else self._limits.far if self.is_gateway else 0
         return list(islice((peer for peer in self._order[near] if peer in peers), most))
 
     def _links_to_keep(self, peers: AbstractSet[NodeId]) -> AbstractSet[NodeId]:
-        """Return those of ``peers`` to which this node wants a link."""
+        """Return the peers among ``peers`` to which this node seeks or keeps a link."""
         nearest = {*self._nearest(peers, near=True), *self._nearest(peers, near=False)}
         return nearest | (peers & (self._dependents | {self._nearest_with_lesser_id()}))
 
     def _update_links(self, effects: list[Effect]) -> list[Effect]:
-        """Drop superfluous links, update the anchor, and ask wanted peers for links.
+        """Drop superfluous links, update the anchor, and request missing links.
 
-        Return ``effects``, to which the effects of these changes are appended.
+        Return ``effects`` with the effects of these changes appended.
         """
         for peer in sorted(self.links - self._links_to_keep(self.links)):
             self._declined.add(peer)
@@ -208,16 +216,16 @@ class Neighbourhood:
         anchor = self._nearest_with_lesser_id()
         if anchor != self._anchor:
             if self._anchor in self.links:
-                effects.append(SendOffer(self._anchor, Offer.ASK))
+                effects.append(SendOffer(self._anchor, Offer.REQUEST))
             self._anchor = anchor
             if anchor is not None:
                 effects.append(SendOffer(anchor, Offer.ANCHOR))
                 if anchor not in self.links:
-                    self._asked.add(anchor)
+                    self._requested.add(anchor)
         willing = self._rtt_s.keys() - self._declined
         for near in (True, False):
             for peer in self._nearest(willing, near=near):
-                if peer not in self.links and peer not in self._asked:
-                    self._asked.add(peer)
-                    effects.append(SendOffer(peer, Offer.ASK))
+                if peer not in self.links and peer not in self._requested:
+                    self._requested.add(peer)
+                    effects.append(SendOffer(peer, Offer.REQUEST))
         return effects

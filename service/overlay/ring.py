@@ -18,8 +18,8 @@ from itertools import islice
 from service.model import ChannelId, NodeId, NodeInfo
 from service.overlay.id_space import BITS, from_hex, to_hex
 
-_MANY = 8
-"""More changes than this are not considered one by one."""
+_MAX_COMPARED_NODES = 8
+"""Number of joined and departed nodes up to which :meth:`RingChange.concerns` compares each of them."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,9 @@ class RingView:
     nodes: tuple[NodeInfo, ...]
 
     def with_changes(self, version: int, present: Iterable[NodeInfo], left: Iterable[NodeId]) -> "RingView":
-        """Return the ring of a later version, given what has changed since this one.
+        """Return the ring of a later ``version``, with the nodes ``present`` added and the nodes ``left`` removed.
 
-        ``present`` are the nodes that have joined, also those that replace a node with the same id; ``left`` are the
-        ids of those that have left.
+        A node in ``present`` replaces a node with the same id; ``left`` has node ids.
         """
         members = {**self._members}
         for node in left:
@@ -172,7 +171,7 @@ class RingChange:
         If many nodes have joined or left, the result is always True.
         """
         return (
-            len(self.joined) + len(self.left) > _MANY
+            len(self.joined) + len(self.left) > _MAX_COMPARED_NODES
             or any(self.present.is_among_nearest(point, node, count + 1) for node in self.joined)
             or any(self.former.is_among_nearest(point, node, count) for node in self.left)
         )
@@ -189,7 +188,7 @@ def owned_prefixes(view: RingView, node_id: NodeId, digits: int = 2) -> tuple[st
 
 
 def balanced_id(existing: Sequence[NodeId]) -> NodeId:
-    """Return an unused id that splits the emptiest part of the id space.
+    """Return an id that is not in ``existing`` and splits the emptiest part of the id space.
 
     The function descends the binary trie of ids, always to the side with fewer nodes (the zeros if both sides have
     equally many), until a side is empty, and returns that side's first id. If all ids are chosen by this function,

@@ -193,7 +193,7 @@ def test_a_group_has_few_far_links_however_large_it_is(groups: int, size: int, s
 
 def test_unmeasured_peers_and_unexpected_answers_are_declined() -> None:
     node = Neighbourhood(name(0), LIMITS)
-    assert node.on_offer(name(1), Offer.ASK) == [SendOffer(name(1), Offer.DECLINE)]
+    assert node.on_offer(name(1), Offer.REQUEST) == [SendOffer(name(1), Offer.DECLINE)]
     assert node.on_offer(name(1), Offer.ACCEPT) == [SendOffer(name(1), Offer.DECLINE)]
     assert node.on_offer(name(1), Offer.DECLINE) == []
     assert not node.links
@@ -210,7 +210,7 @@ def test_only_peers_with_greater_ids_can_be_dependents() -> None:
     node.on_measurements([(name(2), 0.001)])
     assert node.on_offer(name(0), Offer.ANCHOR) == [SendOffer(name(0), Offer.DECLINE)]
     assert node.on_offer(name(2), Offer.ANCHOR) == [SendOffer(name(2), Offer.ACCEPT), LinkAdded(name(2), 0.001)]
-    assert node.on_offer(name(2), Offer.ASK)[-1] == LinkRemoved(name(2))
+    assert node.on_offer(name(2), Offer.REQUEST)[-1] == LinkRemoved(name(2))
 
 
 def test_a_nearer_anchor_replaces_the_former_one() -> None:
@@ -219,7 +219,7 @@ def test_a_nearer_anchor_replaces_the_former_one() -> None:
     assert node.on_measurements([(name(1), 0.005)])[0] == SendOffer(name(1), Offer.ANCHOR)
     node.on_offer(name(1), Offer.ACCEPT)
     effects = node.on_measurements([(name(2), 0.004)])
-    assert effects == [SendOffer(name(1), Offer.ASK), SendOffer(name(2), Offer.ANCHOR)]
+    assert effects == [SendOffer(name(1), Offer.REQUEST), SendOffer(name(2), Offer.ANCHOR)]
 
 
 def test_an_anchor_that_declined_is_asked_again() -> None:
@@ -236,7 +236,7 @@ def test_a_peer_that_returns_starts_from_scratch() -> None:
     node.on_peer_left(name(1))
     node.on_peer_left(name(9))
     assert node.on_measurements([(name(1), 0.005)])[0] == SendOffer(name(1), Offer.ANCHOR)
-    assert node.on_measurements([(name(9), 0.005)]) == [SendOffer(name(9), Offer.ASK)]
+    assert node.on_measurements([(name(9), 0.005)]) == [SendOffer(name(9), Offer.REQUEST)]
 
 
 def test_a_peer_that_ends_a_link_is_no_dependent_any_more() -> None:
@@ -250,6 +250,6 @@ def test_a_peer_that_ends_a_link_is_no_dependent_any_more() -> None:
 def test_unanswered_offers_are_repeated() -> None:
     node = Neighbourhood(name(5), LIMITS)
     asked = node.on_measurements([(name(1), 0.005), (name(9), 0.005)])
-    assert asked == [SendOffer(name(1), Offer.ANCHOR), SendOffer(name(9), Offer.ASK)]
+    assert asked == [SendOffer(name(1), Offer.ANCHOR), SendOffer(name(9), Offer.REQUEST)]
     assert node.on_measurements([(name(9), 0.005)]) == []
     assert node.reset_declined() == asked

@@ -41,7 +41,7 @@ class AllocationProblem(NamedTuple):
 
     @classmethod
     def of(cls, weights: ArrayLike, costs: ArrayLike = 1.0, *, least: ArrayLike = 0.0, most: ArrayLike = inf) -> Self:
-        """Return the problem, with scalars broadcast to all channels.
+        """Return the problem with these fields; each is an array with one number per channel, or a scalar for all.
 
         Raises:
             ValueError: A number is outside the range that :class:`AllocationProblem` states.
@@ -60,7 +60,7 @@ class AllocationProblem(NamedTuple):
 
 
 def sizes(problem: AllocationProblem, scale: float) -> Floats:
-    """Return each channel's polls per τ at this scale, shape (M,).
+    """Return the polls per τ at this scale of each channel of ``problem``, shape (M,).
 
     A negative scale, down to -1, reduces all channels below their least: -0.3 leaves them at 70 % of it.
     """
@@ -70,12 +70,12 @@ def sizes(problem: AllocationProblem, scale: float) -> Floats:
 
 
 def load(problem: AllocationProblem, size: Floats) -> float:
-    """Return the cost of all polls within one τ, if ``size`` has each channel's polls per τ."""
+    """Return the cost of all polls of the channels of ``problem`` within one τ; ``size`` has their polls per τ."""
     return float((problem.costs * size).sum())
 
 
 def apply_site_scales(problem: AllocationProblem, scales: Floats) -> AllocationProblem:
-    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that sites' budgets are kept.
+    """Return the problem with ``most`` (and ``least`` if necessary) reduced so that no site's budget is exceeded.
 
     Args:
         problem: M channels.
@@ -107,8 +107,8 @@ def scale_for_budget(problem: AllocationProblem, budget: float) -> float:
         budget: Maximum cost of all polls within one τ, in the unit of the costs.
 
     If the budget exceeds the cost of all channels at their most, the result is the least scale at which all reach it.
-    If it is below the cost of all channels at their least, the result is negative. The budget is kept up to rounding
-    (10⁻¹²).
+    If it is below the cost of all channels at their least, the result is negative. The budget is satisfied up to
+    rounding (10⁻¹²).
 
     Raises:
         ValueError: The budget is negative or NaN.
@@ -139,9 +139,10 @@ def scale_for_delay(
         total_weight: Σ w of the summarised channels, if ``problem`` consists of clusters, whose weights differ from it.
 
     If the delay is unattainable within ``most``, the result is the least scale at which all bounded channels reach
-    their most. If all channels at their least already keep it, the result is a scale at which they are at their least.
-    Channels that may not be polled at all are ignored. The delay is kept up to rounding (10⁻¹²). If there is a budget
-    too, the lesser of the two scales is to be used: it always keeps the budget, and the delay if the budget allows it.
+    their most. If the delay is satisfied with all channels at their least, the result is a scale at which they are at
+    their least. Channels that may not be polled at all are ignored. The delay is satisfied up to rounding (10⁻¹²). If
+    there is a budget too, the lesser of the two scales is to be used: it satisfies the budget, and the delay if the
+    budget allows it.
 
     Raises:
         ValueError: The delay or τ is not positive.

@@ -1,7 +1,8 @@
 """A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
 
 The scale c follows from the tradeoff clusters of the whole fleet. A channel's number n of polls per τ follows from c
-and the channel's exact factors. So nodes have to agree on one number only, and coarse clusters cost little.
+and the channel's exact factors. Nodes therefore have to agree on one number only, and coarse clusters cause only small
+errors.
 """
 
 from collections.abc import Iterable
@@ -87,7 +88,7 @@ class UpperBounds(NamedTuple):
     """The upper bounds of the polls per τ of M channels, without the request budgets of sites; each has shape (M,).
 
     ``channel_interval`` follows from the shortest intervals that admins have set for the channels, ``publisher`` from
-    what publishers or failures allow now, ``channel_budget`` from the limit on polls of a public channel
+    the present limits of publishers and failed polls, ``channel_budget`` from the limit on polls of a public channel
     (:meth:`FleetPolicy.most_polls_per_hour`), and ``nodes`` from the number of nodes: a node polls a channel at most
     ``FleetPolicy.most_polls_per_node`` times per τ, unless the longest wait requires more polls.
     """
@@ -110,7 +111,7 @@ def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Uppe
 
 
 def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
-    """Return the polls per τ that keep the longest wait of each channel, shape (M,)."""
+    """Return the polls per τ at which each channel's mean wait is its longest allowed wait, shape (M,)."""
     waits_s = channels["longest_wait_s"]
     return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
 
@@ -126,10 +127,10 @@ def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple
 def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
     """Return the demand of each channel: the cost per τ of the polls that its subscribers justify, shape (M,).
 
-    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). A public channel's demand is at
-    most what politeness (:meth:`FleetPolicy.most_polls_per_hour`) and the ring's ``nodes`` nodes allow. That of a
-    private channel, which has no such limit, is at least what one node polls. Sites' budgets and bounds of single
-    channels do not change demand: what they withhold from one channel is left to others.
+    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The demand of a public channel is
+    bounded by politeness (:meth:`FleetPolicy.most_polls_per_hour`) and by the number of ``nodes``. The demand of a
+    private channel has no upper bound, and is at least the number of polls that one node makes. Sites' budgets and
+    bounds of single channels do not change the demand, so that other channels get the polls that these withhold.
     """
     subscribers = _subscribers(channels)
     private = np.maximum(subscribers, policy.most_polls_per_node)
@@ -169,11 +170,11 @@ def own_aggregate(
 
 
 def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
-    """Return the policy with the longest wait that its budget can pay for ``channels`` channels.
+    """Return the policy with a longest wait for which its budget suffices, for a fleet of ``channels`` channels.
 
-    The longest wait of the objective is kept if the polls that it requires of the fleet's channels take at most
-    ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. Otherwise the shortest wait applies of which this is true.
-    Longest waits that admins have set for single channels do not change.
+    The polls that the longest wait requires may take at most ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. If
+    they take more, the shortest wait that satisfies this condition replaces the objective's longest wait. Longest waits
+    that admins have set for single channels do not change.
     """
     objective = policy.objective
     if objective.budget_polls_per_minute is None:
@@ -191,9 +192,9 @@ def aggregate_base(levels: Levels) -> int:
 def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
     """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
 
-    ``fleet`` summarises the known channels, and ``nodes`` is the number of nodes on the ring. If ``fleet`` covers fewer
-    nodes, the channels get that share of the objective's budget. Polls that longest waits require are made although
-    they exceed the demand, but not beyond the objective's budget.
+    ``fleet`` summarises the channels of the nodes that it covers, and ``nodes`` is the number of nodes on the ring. If
+    ``fleet`` covers fewer nodes, the channels get the covered nodes' share of the objective's budget. Polls that
+    longest waits require are made although they exceed the demand, but not beyond the objective's budget.
     """
     clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
     if clusters is None or steps is None or not len(clusters.rise):
@@ -221,9 +222,9 @@ def channel_sizes(
 ) -> Floats:
     """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
 
-    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. If the scale is None
-    (unknown), each channel gets its own demand's share of the polls, within its bounds, but at most an equal share of
-    the fleet's budget, of which each node gets an equal part for the ``owned`` channels that it owns.
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. While the scale is unknown
+    (None), a channel gets ``demand_factor`` times its own demand, but at most budget/(``nodes``·``owned``) if the fleet
+    has a budget; ``owned`` is the number of channels that this node owns. The channel's bounds take precedence.
     """
     bounds = allocation_problem(policy, nodes, channels)
     share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor

@@ -30,7 +30,7 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
         goal: The optimisation goal.
         subscribers: Number of subscribers of each channel, shape (M,). A channel without any has weight 0.
         update_interval_s: u, the mean time between updates in seconds, shape (M,) or one for all. An unknown value
-            (zero, negative, NaN) counts as τ, which is neutral: every goal then gives the number of subscribers.
+            (zero, negative, NaN) counts as τ, at which the weight is the number of subscribers under every goal.
         poll_interval_s: τ, in seconds.
 
     Deviation from Table 1: u is taken as at least ``SHORTEST_UPDATE_INTERVAL_S``, because log u has to be positive. So
@@ -53,7 +53,7 @@ def weights(goal: Goal, subscribers: ArrayLike, update_interval_s: ArrayLike, po
 def size_for_wait(longest_wait_s: float, poll_interval_s: float) -> float:
     """Return the number n of polls per τ whose mean wait D = τ/(2n) is ``longest_wait_s`` (Corona §3.1).
 
-    ``poll_interval_s`` is τ. A channel needs at least this many polls to keep its longest wait, given in seconds.
+    ``poll_interval_s`` is τ. With fewer polls, a channel's mean wait exceeds ``longest_wait_s``. Both are in seconds.
     """
     return poll_interval_s / (2 * longest_wait_s)
 

@@ -1,4 +1,4 @@
-"""Poll explanations: why a channel is polled as often as it is, for the console, ``coronet inspect`` and chat."""
+"""Explanations of channels' polling rates, for the console, ``coronet inspect`` and chat."""
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -33,13 +33,13 @@ class BindingConstraint(StrEnum):
 
     NONE = "none"
     LONGEST_WAIT = "longest-wait"
-    """Raised to keep the longest wait of all channels."""
+    """Raised so that the mean wait does not exceed the objective's longest wait."""
     CHANNEL_WAIT = "channel-wait"
-    """Raised to keep the longest wait that admins set for this channel."""
+    """Raised so that the mean wait does not exceed the longest wait that admins set for this channel."""
     CHANNEL_INTERVAL = "channel-interval"
-    """Lowered to keep the shortest interval that admins set for this channel."""
+    """Lowered to the shortest interval that admins set for this channel."""
     PUBLISHER = "publisher"
-    """Lowered to the interval that the publisher's documents and responses ask for."""
+    """Lowered to the poll interval that the publisher's documents and responses request."""
     FAILURE = "failure"
     """Lowered because the channel's polls fail."""
     PAUSE = "pause"
@@ -51,7 +51,7 @@ class BindingConstraint(StrEnum):
     HOST_BUDGET = "host-budget"
     """Lowered to the channel's share of its site's request budget."""
     FLEET_BUDGET = "fleet-budget"
-    """Below what the longest wait requires, because the fleet's budget does not suffice for all longest waits."""
+    """Lower than the longest wait requires, because the fleet's budget does not suffice for all longest waits."""
 
 
 LIMIT_CONSTRAINTS = {
@@ -76,10 +76,10 @@ class PollingTurn(msgspec.Struct, frozen=True):
 
 
 class PollExplanation(msgspec.Struct, frozen=True):
-    """A channel's polls and what determines them.
+    """An explanation of a channel's polling rate: its inputs, the binding constraint, and the resulting schedule.
 
     ``weight`` is the channel's weight under the goal, ``cost`` the cost of one poll, and ``scale`` the fleet's scale.
-    ``wanted``, scale·√(weight/cost), is the number of polls per τ that these would give; ``least`` and ``most`` are its
+    ``wanted``, scale·√(weight/cost), is the number of polls per τ without bounds; ``least`` and ``most`` are its
     bounds, ``size`` is the result within them, and ``bound`` the constraint that determines it. ``wait_s`` is the mean
     time from an update to its detection, ``update_interval_s`` the estimated mean time between updates, and
     ``interval_s`` the time between two polls of one node. ``turns`` are the nodes' parts in the schedule.
@@ -122,14 +122,14 @@ class PollExplanation(msgspec.Struct, frozen=True):
 
     @property
     def gap_s(self) -> float:
-        """The time between two polls of the channel, by whatever node, in seconds."""
+        """The time between two polls of the channel by any nodes, in seconds."""
         return self.interval_s / self.nodes
 
     def next_poll_s(self, earliest_s: float = 0.0) -> float:
         """Return the fleet time of the channel's next poll; infinity if none is due.
 
-        Polls that are due before the end of a pause are left out. ``earliest_s`` is the end of a pause that the owner
-        may not know yet, in fleet time.
+        Polls that are due before the end of a pause are left out. ``earliest_s`` is the end, in fleet time, of a pause
+        that this explanation may not include yet.
         """
         earliest_s = max(earliest_s, self.paused_until_s)
         first_s = min((turn.next_poll_s for turn in self.turns), default=inf)
@@ -154,7 +154,8 @@ def binding_constraints(
         channels: The channels.
         scale: The fleet's scale.
         choices: The channels' polling levels; None if numbers of polls are continuous.
-        reason: Returns the kind of the publisher's limit of the channel in a row of ``channels``; None is a hint.
+        reason: Function that returns, for a row number of ``channels``, the kind of the publisher's limit of that
+            channel; None counts as a hint.
     """
     if scale < 0:
         return [BindingConstraint.FLEET_BUDGET] * len(channels)
@@ -207,7 +208,7 @@ def explain_polling(
     now_s: float,
     choices: LevelChoices | None = None,
 ) -> PollExplanation:
-    """Return why the channel is polled as often as it is.
+    """Return an explanation of the channel's polling rate.
 
     Args:
         channel: The channel.
@@ -216,7 +217,7 @@ def explain_polling(
         factors: The channel's factors, one row.
         scale: The fleet's scale.
         updates: The channel's update history.
-        limits: What the publisher and failures allow.
+        limits: The limits that the publisher and failed polls set for the channel's polls.
         polling_set: The nodes that poll the channel, in the order of their turns.
         schedule: The channel's schedule.
         now_s: Fleet time; the next polls in the result are after it.

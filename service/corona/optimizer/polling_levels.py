@@ -80,7 +80,10 @@ def level_of(size: float, nodes: int, base: int) -> float:
 
 
 def highest_level(nodes: int, base: int) -> int:
-    """Return the lowest level at which a wedge has at most one node on average, on a ring of ``nodes`` nodes."""
+    """Return the lowest polling level whose wedges have at most one node on average, on a ring of ``nodes`` nodes.
+
+    A wedge of level l consists of the nodes whose ids have l leading digits of ``base`` in common with a channel's id.
+    """
     level = 0
     while base**level < nodes:
         level += 1
@@ -88,7 +91,7 @@ def highest_level(nodes: int, base: int) -> int:
 
 
 class LevelChoices(NamedTuple):
-    """The wedges among which M channels choose.
+    """The wedges from which the polling sets of M channels are chosen, one per polling level.
 
     ``sizes``, shape (M, L), has the number of nodes in each channel's wedge at the levels 0 to L-1. It decreases from
     the number of all nodes to 1; an empty wedge counts as 1, the channel's owner. ``factors``, shape (M,), multiply
@@ -103,7 +106,7 @@ class LevelChoices(NamedTuple):
 
         Args:
             problem: The channels' bounds.
-            wanted: The polls per τ that weight and cost alone would give each channel, shape (M,), not negative.
+            wanted: The polls per τ of each channel by weight and cost alone, without bounds; shape (M,), not negative.
         """
         least, top = _line_bounds(problem)
         found = np.minimum(np.maximum(wanted, least), top)
@@ -112,7 +115,7 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.maximum(found, np.where(taken, after, 0.0).max(axis=1)))
 
     def steps(self, problem: AllocationProblem) -> tuple[Floats, Floats, Floats]:
-        """Return the steps from size to size that these bounds allow: sizes before, sizes after, thresholds.
+        """Return (sizes before, sizes after, thresholds) of the steps to larger wedges that the problem's bounds allow.
 
         Each array has shape (M, K). The thresholds are in polls per τ. Where a channel has fewer than K steps, both
         sizes are equal.
@@ -125,9 +128,9 @@ class LevelChoices(NamedTuple):
         return before, after, np.sqrt(before * after) * self.factors[:, None]
 
     def _doublings(self, most: Floats) -> int:
-        """Return how often the polls by all nodes can be doubled (2, 4, 8, … each per τ) within a channel's ``most``.
+        """Return the number of doublings of the polls by all nodes (2, 4, 8, … each per τ) that ``most`` allows.
 
-        The result is that of the channel for which it is largest.
+        ``most`` has each channel's most polls per τ; the result is the greatest number among the channels.
         """
         greatest = float((most / self.sizes[:, 0]).max(initial=1.0))
         return int(log2(min(max(greatest * (1 + _ROUNDING), 1.0), _MAX_POLLS_PER_NODE)))
@@ -141,12 +144,15 @@ class LevelChoices(NamedTuple):
         return np.asarray(np.where(large_enough, self.sizes, self.sizes[:, :1]).min(axis=1))
 
     def levels(self, set_size: float) -> Floats:
-        """Return the lowest level of each channel at which its wedge has at most ``set_size`` nodes, shape (M,)."""
+        """Return each channel's lowest polling level whose wedge has at most ``set_size`` nodes, shape (M,)."""
         return np.asarray(np.argmax(self.sizes <= set_size, axis=1), dtype=np.float64)
 
 
 def below_first_step(problem: AllocationProblem) -> AllocationProblem:
-    """Return the problem restricted to sizes below each channel's first step, which may be any real numbers."""
+    """Return the problem restricted to sizes below each channel's first step to a larger wedge.
+
+    These sizes may be any real numbers.
+    """
     least, top = _line_bounds(problem)
     return problem._replace(least=least, most=top)
 
@@ -155,12 +161,12 @@ class RingLevels:
     """The wedges of one ring in a number system of ``base`` 2, 4 or 16."""
 
     def __init__(self, view: RingView, base: int) -> None:
-        """Compute the prefixes of the nodes of ``view`` that determine their wedges."""
+        """Compute the prefixes of the node ids of ``view``; ``base`` is the base of the digits that levels count."""
         self.base = base
         self._prefixes = np.array([point >> BITS - _PREFIX_BITS for point in view.points], np.int64)
 
     def choices(self, channels: Sequence[ChannelId]) -> LevelChoices:
-        """Return the wedges among which these channels choose."""
+        """Return the sizes of these channels' wedges at all levels, from which their polling sets are chosen."""
         count, width = len(channels), self.base.bit_length() - 1
         prefixes = np.fromiter((int(channel[:_PREFIX_DIGITS], 16) for channel in channels), np.int64, count)
         sizes = [np.full(count, max(1.0, len(self._prefixes)))]
@@ -200,7 +206,7 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def of(cls, problem: AllocationProblem, choices: LevelChoices) -> Self:
-        """Return the steps of these channels in at most ``MAX_BINS`` bins."""
+        """Return the steps of the problem's channels between the wedges of ``choices``, in up to ``MAX_BINS`` bins."""
         before, after, thresholds = choices.steps(problem)
         slopes = problem.slopes()[:, None]
         can_take = (after > before) & (thresholds < slopes * _FLOAT_MAX)
@@ -212,7 +218,7 @@ class LevelSteps(NamedTuple):
 
     @classmethod
     def merge(cls, parts: Sequence[Self]) -> Self:
-        """Return the steps in all these summaries in at most ``MAX_BINS`` bins."""
+        """Return the steps of all summaries in ``parts``, in at most ``MAX_BINS`` bins."""
         if not parts:
             return cls(*(np.zeros(0) for _ in cls._fields))
         together = cls(*map(np.concatenate, zip(*parts, strict=True)))
@@ -272,10 +278,11 @@ class LevelSteps(NamedTuple):
         return self._find_change(suffices, problem)[1]
 
     def _find_change(self, holds: Callable[[float], bool], lines: AllocationProblem) -> tuple[float, float]:
-        """Return two close scales, at the first of which ``holds`` is false and at the second true.
+        """Return two close scales, at the first of which the condition ``holds`` is false and at the second true.
 
-        If it is never true, both are the scale at which all channels reach their most. ``lines`` are the channels with
-        their sizes below their first step, which are real numbers.
+        The condition must be true at all scales above some scale. If it is never true, both are the scale at which all
+        channels reach their most. ``lines`` are the channels with their sizes below their first step, which are real
+        numbers.
         """
         # Thresholds are rounded down on the wire.
         points = np.unique(np.concatenate(([0.0], self.threshold * (1 + _WIRE_ROUNDING), lines.least, lines.most)))

@@ -46,8 +46,7 @@ random number of polls within a few hours, add errors of about 10⁻⁵.
 
 _ROW = np.dtype([("lines", "<u4"), ("weight", "<f4"), ("rise", "<f4"), ("least_cost", "<f4"), ("most_cost", "<f4")])
 _EXACT_MARGIN = 5e-7
-"""The same margin for clusters of one line, due to rounding on the wire; K rounded numbers are off by √K times as much.
-"""
+"""``BUDGET_MARGIN`` for clusters of one line, because of rounding on the wire; multiplied by √K for K clusters."""
 
 _IDENTICAL_DIGITS = 6
 """Decimals of log₂ of a start or end at which two count as identical: 4·10⁻⁷, several times the rounding on the wire.
@@ -146,7 +145,7 @@ def summarise(problem: AllocationProblem, *, limit: int = MAX_CLUSTERS, log_bins
 
 
 def merge(parts: Sequence[TradeoffClusters], *, limit: int = MAX_CLUSTERS, log_bins: int = 0) -> TradeoffClusters:
-    """Return the clusters of all channels that these summaries describe.
+    """Return the clusters of all channels that the summaries in ``parts`` describe.
 
     ``limit`` and ``log_bins`` are those of :func:`summarise`.
     """

@@ -1,9 +1,9 @@
 """A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
 
 A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
-directory that one server stores. A *letter* is all that one process sends to a node about directories at one time. An
-entry of a directory is a name with its weight, so that a name whose other pairs change stays the same entry. The other
-pairs of a name, which lookups for several pairs need, are read by each server for its own entries.
+directory that one server stores. A *letter* is a batch of updates and reports about directories that one process sends
+to a node. An entry of a directory is a name with its weight, so that a name whose other pairs change stays the same
+entry. The other pairs of a name, which lookups for several pairs need, are read by each server for its own entries.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ _WEIGHT_DIGITS = 2
 
 
 def encode_entry(name: str, weight: int) -> str:
-    """Return the entry of a name with a weight from 0 to 255. The order of entries is that of their weights."""
+    """Return the directory entry of a name with a weight from 0 to 255; entries sort by weight, then by name."""
     return f"{weight:0{_WEIGHT_DIGITS}x}{name}"
 
 
@@ -47,7 +47,7 @@ class PlacementTerm(msgspec.Struct, frozen=True, order=True):
 
 
 class ShareUpdate(msgspec.Struct, frozen=True, tag="Told"):
-    """Messages for one server about the directory of the AV-pair ``pair``.
+    """Messages to one server about the directory of the AV-pair ``pair``.
 
     ``term`` and ``strategy`` are those of the placement that the messages change. An update without messages only
     states that the share is still needed. ``number`` counts the coordinator's updates to each server since the
@@ -77,7 +77,7 @@ class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
     """A client's report to a directory's coordinator about its lookups in this directory since its last report.
 
     ``pair`` is the directory's AV-pair, ``lookups`` is the number of lookups, and ``target`` is the largest number of
-    the directory's entries that one of them wanted.
+    entries that one of them requested.
     """
 
     pair: str
@@ -95,9 +95,9 @@ def encode_letter(letter: Sequence[LetterPart]) -> bytes:
 
 
 def decode_letter(payload: bytes) -> Letter:
-    """Decode a letter; the result is empty if the letter is malformed or in the format of another version.
+    """Return the letter that :func:`encode_letter` has encoded; empty if it is malformed or of another version.
 
-    Nothing is lost for long, because its sender repeats the content.
+    Senders repeat the content of letters that were dropped.
     """
     try:
         return msgspec.msgpack.decode(payload, type=Letter)
@@ -108,7 +108,7 @@ def decode_letter(payload: bytes) -> Letter:
 class NamesOfPair(msgspec.Struct, frozen=True):
     """The names with an AV-pair: those with the greatest weights, best first, as (name, weight), and their number.
 
-    ``total`` is the number of all names with the pair, and ``mark`` a value that differs if they have changed.
+    ``total`` is the number of all names with the pair. ``mark`` is a value that changes with the names.
     """
 
     best: Sequence[tuple[str, int]]
@@ -117,8 +117,9 @@ class NamesOfPair(msgspec.Struct, frozen=True):
 
 
 class DirectoryAnnouncement(msgspec.Struct, frozen=True):
-    """What clients of a directory need to know: its AV-pair, its strategy, and the measurements behind the strategy.
+    """A coordinator's announcement of a directory to clients.
 
+    ``pair`` is the directory's AV-pair, and ``measured`` are the measurements from which ``strategy`` was chosen.
     ``is_complete`` is False if the directory has only the best of the pair's names.
     """
 
@@ -129,10 +130,10 @@ class DirectoryAnnouncement(msgspec.Struct, frozen=True):
 
 
 class ShareMatches(msgspec.Struct, frozen=True):
-    """The answer of a server to a lookup: its best names with all AV-pairs that were asked for, best first.
+    """The answer of a server to a lookup: its best names with all AV-pairs of the lookup, best first.
 
-    ``examined`` is the number of entries that the server has compared with the lookup to find them; it is all its
-    entries if it has found fewer than the lookup wants.
+    ``examined`` is the number of entries that the server has compared with the lookup. These are all its entries if
+    fewer names match than the lookup requests.
     """
 
     names: tuple[str, ...] = ()
@@ -153,7 +154,7 @@ class _Share(msgspec.Struct):
     """Number of the coordinator's next update; None if one was missed."""
     silent_rounds: int = 0
     pairs: dict[str, frozenset[str]] = {}
-    """All AV-pairs of each name, as far as they have been read; the names read first are first."""
+    """All AV-pairs of each name, as far as they have been read; in the order of reading, the oldest first."""
     ranked: list[str] = []
     """The names of the share, the greatest weight first."""
 
@@ -174,7 +175,7 @@ class NodeShares:
         self._shares[pair] = _Share(term, make_server(strategy, number, servers), pairs=former.pairs if former else {})
 
     def on_requests(self, pair: str, requests: Iterable[Request], draw: float) -> list[SendToServer]:
-        """Process the requests of this node's coordinator; return the messages for other servers.
+        """Process requests of the directory's coordinator on this node; return the messages for other servers.
 
         The share must have been started. ``draw`` is a random number in [0, 1).
         """
@@ -221,7 +222,7 @@ class NodeShares:
         return sends, lost if share.next_number is None else None
 
     def _rank(self, share: _Share) -> None:
-        """Put the names of a share in the order of their weights, and forget the pairs of names that are gone."""
+        """Sort the names of a share by weight, and delete the AV-pairs of names that the share no longer has."""
         share.ranked = [entry_name_of(entry) for entry in sorted(share.server.entries, reverse=True)]
         present = frozenset(share.ranked)
         share.pairs = {name: pairs for name, pairs in share.pairs.items() if name in present}
@@ -234,7 +235,10 @@ class NodeShares:
                 del self._shares[pair]
 
     def unread_names(self, *, reread: bool) -> list[str]:
-        """Return the names whose AV-pairs are not known; with ``reread``, also some whose pairs were read long ago."""
+        """Return the names whose AV-pairs have not been read; with ``reread``, also the ones read longest ago.
+
+        Of the latter, the result has a share of ``REREAD_SHARE``, but at least ``MIN_REREAD`` names.
+        """
         wanted: dict[str, None] = {}
         for share in self._shares.values():
             wanted |= dict.fromkeys(name for name in share.ranked if name not in share.pairs)
@@ -244,7 +248,7 @@ class NodeShares:
         return list(wanted)
 
     def set_pairs(self, pairs: Mapping[str, frozenset[str]]) -> None:
-        """Set the AV-pairs of names, which have been read now."""
+        """Store the AV-pairs of names, by name, which the caller has just read."""
         for share in self._shares.values():
             for name in share.ranked:
                 if name in pairs:
@@ -267,7 +271,8 @@ class NodeShares:
     def find(self, pair: str, required: Collection[str], limit: int) -> ShareMatches:
         """Return up to ``limit`` names in the share of the directory of ``pair`` that have all ``required`` AV-pairs.
 
-        Deviation from the paper: the best names are returned, not random ones, because people see the best first.
+        Deviation from the paper: the names with the greatest weights are returned instead of random ones, because a
+        search shows the best results first.
         """
         share = self._shares.get(pair)
         if share is None:

@@ -26,18 +26,18 @@ MAX_SERVERS = 14
 
 @dataclass(frozen=True, slots=True)
 class LookupSteps:
-    """All steps that a lookup can take; in each step, the client asks one more server.
+    """All steps that a lookup can take; in each step, the client queries one more server.
 
-    In each step, the servers asked before are one of ``sets``. For each number of servers asked before, the
+    In each step, the servers queried before are one of ``sets``. For each number of servers queried before, the
     probabilities (``chance``) of the steps add up to 1.
     """
 
     sets: Floats
-    """Sets of servers that can have been asked before, as rows of 0 and 1 by server."""
+    """Sets of servers that can have been queried before, as rows of 0 and 1 by server."""
     before: Ints
-    """For each step, the index of the set asked before."""
+    """For each step, the index in ``sets`` of the servers queried before."""
     server: Ints
-    """For each step, the server that is asked."""
+    """For each step, the number of the server that is queried."""
     chance: Floats
     """For each step, its probability in a lookup that has not finished before."""
 
@@ -46,7 +46,7 @@ class LookupSteps:
 def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
     """Return the steps that lookups can take if the directory uses this strategy.
 
-    ``servers`` is at most ``MAX_SERVERS``. Clients ask servers in the order of
+    ``servers`` is at most ``MAX_SERVERS``. Clients query servers in the order of
     :func:`service.discovery.partial.servers.lookup_order`.
     """
     if isinstance(strategy, RoundRobin):
@@ -64,10 +64,10 @@ def subsets(servers: int) -> Floats:
 
 
 def _random_order_steps(servers: int) -> LookupSteps:
-    """Return the steps of lookups that ask servers in random order.
+    """Return the steps of lookups that query servers in random order.
 
-    All sets of k servers are equally likely to be asked first. Each of the other servers is equally likely to be asked
-    next.
+    All sets of k servers are equally likely to be queried first. Each of the other servers is equally likely to be
+    queried next.
     """
     sets = subsets(servers)
     before, server = np.nonzero(sets == 0)
@@ -89,7 +89,7 @@ def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
 
 
 def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
-    """Return which servers store which entries: an array of shape (servers, entries), true where the entry is stored.
+    """Return the placement: an array of shape (servers, entries), true where the server stores the entry.
 
     ``shares`` has the stored entries of each server. ``entries`` are the columns; a stored entry that is not among them
     is ignored.
@@ -112,24 +112,24 @@ def coverage(placement: Bools) -> int:
 
 
 def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
-    """Return the mean number of servers that a lookup asks (§4.2), indexed by target from 0 to the coverage.
+    """Return the mean number of servers that a lookup queries (§4.2), indexed by target from 0 to the coverage.
 
-    The target is the number of entries that the lookup wants. The coverage is the number of distinct entries that all
-    servers store together. ``steps`` is the result of :func:`lookup_steps`.
+    The target is the number of entries that the lookup requests. The coverage is the number of distinct entries that
+    all servers store together. ``steps`` is the result of :func:`lookup_steps`.
     """
     known = _union_sizes(placement, steps.sets)[steps.before]
-    # Asked by all lookups whose target exceeds the number of entries known before.
-    asked = np.bincount(known, weights=steps.chance, minlength=coverage(placement) + 1)
-    costs: Floats = np.concatenate(([0.0], np.cumsum(asked)))[: coverage(placement) + 1]
+    # A step is taken by all lookups whose target exceeds the number of entries found before.
+    queried = np.bincount(known, weights=steps.chance, minlength=coverage(placement) + 1)
+    costs: Floats = np.concatenate(([0.0], np.cumsum(queried)))[: coverage(placement) + 1]
     return costs
 
 
 def fault_tolerances(placement: Bools) -> Ints:
     """Return the largest number of servers, whichever they are, that can fail without making a lookup fail (§4.4).
 
-    The result is indexed by target, the number of entries that the lookup wants, from 0 to the number of all entries.
-    It is -1 for targets above the number of distinct entries on all servers, because such lookups fail anyway. The
-    paper uses a heuristic; this function enumerates all sets of remaining servers.
+    The result is indexed by target, the number of entries that the lookup requests, from 0 to the number of all
+    entries. It is -1 for targets above the number of distinct entries on all servers, because such lookups fail anyway.
+    The paper uses a heuristic; this function enumerates all sets of remaining servers.
     """
     servers, entries = placement.shape
     left = subsets(servers)
@@ -142,7 +142,7 @@ def fault_tolerances(placement: Bools) -> Ints:
 
 
 def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
-    """Return, for each entry, the probability that a lookup that wants ``target`` entries returns it: p_I(j) of §4.5.
+    """Return, for each entry, the probability p_I(j) that a lookup of ``target`` entries returns the entry (§4.5).
 
     ``steps`` is the result of :func:`lookup_steps`. A lookup that cannot find ``target`` entries returns all that it
     finds.
@@ -157,10 +157,9 @@ def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floa
 
 
 def unfairness(chances: Floats, target: int) -> float:
-    """Return how much these probabilities deviate from equal ones, as a relative deviation (§4.5, formula 1).
+    """Return the relative root-mean-square deviation of the entries' probabilities from equal ones (§4.5, formula 1).
 
-    The result is 0 is fair. ``chances`` has, for each entry, the probability that a lookup that wants ``target``
-    entries returns it.
+    0 is fair. ``chances`` has, for each entry, the probability that a lookup of ``target`` entries returns the entry.
     """
     ideal = target / len(chances)
     return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)

@@ -1,8 +1,8 @@
 """The servers of a directory, one class per strategy (§3, §5), the messages between them, and the client's lookup.
 
-A server is a state machine: its input are requests of clients and messages of other servers, its output are messages. A
-client sends each update to one server, the coordinator. For a lookup, it asks servers in an order until it has enough
-entries.
+A server is a state machine: its inputs are requests of clients and messages of other servers, its outputs are messages.
+A client sends each update to one server, the coordinator. For a lookup, it queries servers one after another until it
+has enough entries.
 """
 
 from abc import ABC, abstractmethod
@@ -94,7 +94,7 @@ Message: TypeAlias = Keep | StoreEntry | Remove | KeepAt | StoreAt | Hole | Fill
 
 
 class SendToServer(msgspec.Struct, frozen=True):
-    """Instruction to the caller: send ``message`` to server number ``to``, which may be the sender itself."""
+    """Instruction to the caller: deliver ``message`` to server number ``to``, which may be the sender itself."""
 
     to: int
     message: Message
@@ -133,12 +133,12 @@ class DirectoryServer(ABC):
         ``draw`` is a random number in [0, 1), which only RandomServer-x uses.
         """
 
-    def lookup(self, target: int, known: Collection[str], draw: float) -> list[str]:
-        """Return up to ``target`` stored entries that are not in ``known``, the entries that the client already has.
+    def lookup(self, target: int, excluded: Collection[str], draw: float) -> list[str]:
+        """Return up to ``target`` stored entries that are not in ``excluded``, the entries that the client already has.
 
         The random number ``draw`` in [0, 1) selects them; all entries are equally likely.
         """
-        fresh = [entry for entry in self.entries if entry not in known] if known else list(self.entries)
+        fresh = [entry for entry in self.entries if entry not in excluded] if excluded else list(self.entries)
         begin = int(draw * len(fresh))
         return (fresh[begin:] + fresh[:begin])[: max(target, 0)]
 
@@ -158,8 +158,8 @@ def foreign_message_error(server: DirectoryServer, message: Message) -> BadStrat
     return BadStrategy(f"A {whose} received {what}, a message of another strategy. Place the entries again.")
 
 
-def rank(entry: str, salt: float) -> bytes:
-    """Return a sort key of an entry; sorting by it gives a pseudo-random order, which ``salt`` in [0, 1) determines."""
+def random_sort_key(entry: str, salt: float) -> bytes:
+    """Return the sort key of ``entry`` in a pseudo-random order of entries, which ``salt`` in [0, 1) determines."""
     return blake2b(entry.encode(), digest_size=8, salt=pack("<d", salt)).digest()
 
 
@@ -227,7 +227,7 @@ class FixedServer(StoringServer):
 
 
 class ReservoirServer(BroadcastServer):
-    """RandomServer-x: stores x entries, drawn at random from all entries.
+    """RandomServer-x: stores x entries of the directory, drawn at random.
 
     Without deletes, all subsets of x entries stay equally likely (Vitter's reservoir sampling). A deleted entry is
     replaced by the next added entry, so that newer entries become more likely (§6.3).
@@ -238,7 +238,7 @@ class ReservoirServer(BroadcastServer):
         self._x = x
         self._stored: list[str] = []
         self._total = 0
-        """h, as far as this server knows."""
+        """h, the number of entries of the directory, by the messages that this server has received."""
 
     @property
     def entries(self) -> Collection[str]:  # noqa: D102 - the base class says it
@@ -252,7 +252,8 @@ class ReservoirServer(BroadcastServer):
         """
         match message:
             case Keep(entries, total):
-                self._stored = nsmallest(self._x, dict.fromkeys(entries), key=lambda entry: rank(entry, draw))
+                distinct = dict.fromkeys(entries)
+                self._stored = nsmallest(self._x, distinct, key=lambda entry: random_sort_key(entry, draw))
                 self._total = total or len(entries)
             case StoreEntry(entry):
                 self._store(entry, draw)
@@ -427,20 +428,20 @@ def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
 
 
 def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
-    """Return the numbers of all servers in the order in which a client asks them.
+    """Return the numbers of all servers in the order in which a client queries them.
 
     The order is random, according to ``draw`` in [0, 1). For Round-Robin-y, the order begins with servers that have no
     entries in common.
     """
     if isinstance(strategy, RoundRobin):
         return strided_order(int(draw * servers), strategy.y, servers)
-    return sorted(range(servers), key=lambda server: rank(str(server), draw))
+    return sorted(range(servers), key=lambda server: random_sort_key(str(server), draw))
 
 
 def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return the numbers of all servers; every ``stride``-th server from ``begin`` on, once around, is first (§3.4).
+    """Return the numbers of all servers: every ``stride``-th one, once around, then the others (§3.4).
 
-    The other servers follow in order, also from ``begin`` on.
+    Both parts begin at the number ``begin``, and continue with the number 0 after the last server.
     """
     once_around = [(begin + step) % servers for step in range(0, servers, stride)]
     return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
@@ -449,9 +450,9 @@ def strided_order(begin: int, stride: int, servers: int) -> list[int]:
 class PartialLookup:
     """A client's lookup, partial_lookup(t), of ``target`` entries, without I/O.
 
-    The caller asks the server that :meth:`next_server` returns for entries that are not in ``found``, passes its answer
-    to :meth:`on_answer`, and repeats this until :meth:`next_server` returns None. A server that does not answer is
-    skipped.
+    The caller requests entries that are not in ``found`` from the server that :meth:`next_server` returns, passes the
+    answer to :meth:`on_answer`, and repeats this until :meth:`next_server` returns None. A server that does not answer
+    is skipped.
     """
 
     def __init__(self, target: int, order: Iterable[int]) -> None:
@@ -461,7 +462,7 @@ class PartialLookup:
         self._order = iter(order)
 
     def next_server(self) -> int | None:
-        """Return the number of the next server to ask; None if enough entries have been found or no server is left."""
+        """Return the number of the next server to query; None if enough entries are found or no server is left."""
         return next(self._order, None) if len(self.found) < self.target else None
 
     @property

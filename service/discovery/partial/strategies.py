@@ -1,7 +1,7 @@
 """The five strategies of partial lookup (§3), their costs by the paper's formulas, and the cushion for deletes (§6.2).
 
 In the formulas, n is the number of servers, h the number of entries, and t the target, the number of entries that a
-lookup wants. The cushion is the number of entries beyond t that a server stores so that deletes do not make lookups
+lookup requests. The cushion is the number of entries beyond t that a server stores so that deletes do not make lookups
 fail.
 """
 
@@ -100,11 +100,11 @@ def expected_coverage(strategy: Strategy, entries: int, servers: int) -> float:
 
 
 def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers: int) -> float:
-    """Return the mean number of servers that a lookup of ``target`` entries asks (§4.2).
+    """Return the mean number of servers that a lookup of ``target`` entries contacts (§4.2).
 
-    A lookup that cannot find so many entries asks all servers. The paper gives ceil(t·n/(h·y)) for Round-Robin-y; it
-    measures the costs of RandomServer-x and Hash-y. The formula for these two is ours: a lookup asks another server if
-    k servers together store fewer than t entries, and the number of entries that they store is about normally
+    A lookup that cannot find so many entries contacts all servers. The paper derives ceil(t·n/(h·y)) for Round-Robin-y,
+    and measures the costs of RandomServer-x and Hash-y. The formula for these two is ours: a lookup contacts another
+    server if k servers together store fewer than t entries, and the number of entries that they store is about normally
     distributed. Of RandomServer-x, k servers store an entry with the probability 1 - (1 - x/h)^k, of Hash-y with
     1 - (1 - k/n)^y.
     """
@@ -127,7 +127,8 @@ def expected_lookup_cost(strategy: Strategy, target: int, entries: int, servers:
 def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: float) -> float:
     """Return the probability that servers store fewer than ``target`` of all entries.
 
-    ``missed`` is the probability that they do not store an entry, ``both_missed`` that they do not store either of two.
+    ``missed`` is the probability that the servers lack a given entry, ``both_missed`` that they lack both of two given
+    entries.
     """
     mean = entries * (1 - missed)
     variance = entries * missed * (1 - missed) + entries * (entries - 1) * (both_missed - missed**2)
@@ -139,7 +140,7 @@ def _chance_of_fewer(target: int, entries: int, missed: float, both_missed: floa
 def round_robin_tolerance(y: int, target: int, entries: int, servers: int) -> int:
     """Return the number of servers that can fail without making a lookup fail, for Round-Robin-``y`` (§4.4).
 
-    A lookup wants ``target`` of the directory's ``entries`` entries; ``target`` must not exceed ``entries``.
+    A lookup requests ``target`` of the directory's ``entries`` entries; ``target`` must not exceed ``entries``.
     """
     return min(servers - 1, servers + y - 1 - ceil(target * servers / entries))
 
@@ -155,9 +156,10 @@ def copies_needed(target: int, entries: int, servers: int) -> int:
 def expected_overhead(strategy: Strategy, entries: int, servers: int) -> float:
     """Return the mean number of messages per add or delete, including the client's request (§6.4).
 
-    The paper derives it for Fixed-x and Hash-y. For the other strategies, the result counts the messages of this
-    implementation, which broadcasts. With Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report
-    of the empty position, y messages to fetch an entry for it, and y to store that entry there.
+    The directory has ``entries`` entries on ``servers`` servers. The paper derives this number for Fixed-x and Hash-y.
+    For the other strategies, the result counts the messages of this implementation, which broadcasts. With
+    Round-Robin-y, an add needs y messages. A delete needs a broadcast, a report of the empty position, y messages to
+    fetch an entry for it, and y to store that entry there.
     """
     match strategy:
         case FullReplication() | RandomServer():
@@ -178,12 +180,13 @@ FAILING = 0.001
 def failing_share(target: int, cushion: int, entries: int) -> float:
     """Return the share of time in which a server with this cushion has fewer than ``target`` entries (§6.2).
 
-    A lookup wants ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
+    A lookup requests ``target`` entries. The server stores at most ``target + cushion`` of the directory's ``entries``
     entries.
 
     Model: entries arrive one at a time, with any lifetime distribution, and the directory's size h is constant on
-    average. The next add fills a gap, and of k stored entries one is deleted k / h times as often as one is added. This
-    is a birth-death chain whose states below ``target`` fail. The paper measures this share; the formula is ours.
+    average. While the server has a free place, it stores each added entry. If it stores k entries, deletes of these are
+    k/h times as frequent as adds. This is a birth-death chain whose states below ``target`` fail. The paper measures
+    this share; the formula is ours.
     """
     most = min(target + cushion, entries)
     weight, weights = 1.0, [1.0]

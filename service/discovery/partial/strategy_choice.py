@@ -1,11 +1,11 @@
-"""The choice of a directory's strategy, and the coordinator that keeps its servers equal to the matrices' content.
+"""The choice of a directory's strategy, and the coordinator that updates its servers from the matrices' content.
 
 The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
 
-A coordinator reads the whole directory periodically and sends the servers the difference, so adds and deletes are
-always correct, whatever the strategy. Each added and each deleted entry counts as one update, as in the paper. The
-coordinator *places* the directory, which means that it sends the servers all entries again, if another strategy has
-become better or a server has lost its share.
+A coordinator reads all names of its AV-pair from the matrices periodically, and sends the servers the difference. It
+therefore adds only absent entries and deletes only present ones, as all strategies require. Each added and each deleted
+entry counts as one update, as in the paper. If another strategy has become better or a server has lost its share, the
+coordinator *places* the directory: it sends the servers all entries again.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from service.discovery.partial.strategies import (
 )
 
 MIN_ENTRIES = 500
-"""Names from which on a pair may have a directory: the matrices find fewer names at less cost."""
+"""Number of names from which on a pair may have a directory; the matrices find fewer names at less cost."""
 MANY_UPDATES = 0.1
 """Updates per lookup above which the cost of updates decides, and below which the quality of answers does."""
 MAX_SHARE_ENTRIES = 1000
@@ -37,12 +37,12 @@ MAX_SHARE_ENTRIES = 1000
 class DirectoryMeasurements(msgspec.Struct, frozen=True):
     """Measurements of a directory, from which its strategy is chosen.
 
-    ``target`` is the number of entries that a lookup wants, ``entries`` the number of entries, and ``servers`` the
+    ``target`` is the number of entries that a lookup requests, ``entries`` the number of entries, and ``servers`` the
     number of servers. ``updates_per_lookup`` is the number of adds and deletes divided by the number of lookups.
     """
 
     target: int
-    """t: the number of entries that lookups want."""
+    """t: the number of entries that lookups request."""
     entries: int
     """h: the number of entries."""
     servers: int
@@ -54,7 +54,7 @@ class Rule(StrEnum):
     """The paper's rules of thumb for the choice of a strategy."""
 
     ALL_NEEDED = "all-needed"
-    """With t·n/h copies, each server has all entries."""
+    """Each server stores all entries, because t·n/h copies of an entry are at least as many as there are servers."""
     FEW_UPDATES = "few-updates"
     """Updates are rare: RandomServer-x and Round-Robin-y are fairer and need fewer servers per lookup."""
     MANY_UPDATES = "many-updates"
@@ -72,7 +72,7 @@ class Rule(StrEnum):
 
 
 class ChoiceReason(msgspec.Struct, frozen=True):
-    """A rule of thumb that decided the choice of a strategy, because of how ``value`` compares with ``bound``."""
+    """A rule of thumb that decided the choice of a strategy, by the comparison of ``value`` with ``bound``."""
 
     rule: Rule
     value: float
@@ -99,7 +99,7 @@ class DirectoryChoice(msgspec.Struct, frozen=True):
 
 
 def choose(measured: DirectoryMeasurements) -> StrategyChoice:
-    """Return the strategy for a directory with these measurements; equal measurements give equal choices."""
+    """Return the strategy for a directory with the measurements ``measured``, and the reasons for it."""
     copies = copies_needed(measured.target, measured.entries, measured.servers)
     if copies >= measured.servers:
         return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))
@@ -136,11 +136,11 @@ FORGETTING = 0.8
 STEADY_READINGS = 3
 """Readings that must choose another kind of strategy before the entries are placed by it."""
 MAX_EXCESS = 2
-"""A strategy is replaced if its x or y is more than this multiple of what is needed."""
+"""A strategy is replaced if its x or y exceeds the needed value by more than this factor."""
 
 
 class Coordinator:
-    """The coordinator of one directory. It runs on one node, and is replaced if the set of servers changes."""
+    """The coordinator of one directory, which runs on one node and is replaced if the set of servers changes."""
 
     def __init__(self, servers: int) -> None:
         """Create the coordinator of ``servers`` servers, which store nothing yet."""
@@ -165,30 +165,34 @@ class Coordinator:
         return self._entries.keys()
 
     def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
-        """Return the present strategy, and the requests that make the servers store exactly these entries.
+        """Return the present strategy, and the requests that change the servers' entries to exactly ``entries``.
 
         ``entries`` are in the order in which Fixed-x prefers them. ``lookups`` is the number of lookups since the last
-        call, and ``target`` the largest number of entries that lookups want. If the requests contain a
+        call, and ``target`` the largest number of entries that a lookup requested. If the requests contain a
         :class:`Place`, they contain nothing else; the caller then starts new servers with the strategy.
         """
-        there = dict.fromkeys(entries)
-        deleted = [entry for entry in self._entries if entry not in there]
-        added = [entry for entry in there if entry not in self._entries]
+        present = dict.fromkeys(entries)
+        deleted = [entry for entry in self._entries if entry not in present]
+        added = [entry for entry in present if entry not in self._entries]
         updates = len(deleted) + len(added) if self.choice else 0
-        self._entries = there
+        self._entries = present
         self._lookups = FORGETTING * self._lookups + lookups
         self._updates = FORGETTING * self._updates + updates
         rate = self._updates / max(self._lookups, 1.0)
-        self.measured = DirectoryMeasurements(target, len(there), self._servers, rate)
+        self.measured = DirectoryMeasurements(target, len(present), self._servers, rate)
         better = choose(self.measured)
-        if self.choice is not None and not self._is_due(self.choice.strategy, better.strategy):
+        if self.choice is not None and not self._decide_placement(self.choice.strategy, better.strategy):
             return self.choice, [*map(Delete, deleted), *map(Add, added)]
         self.choice, self.is_placement_due, self._other_choices = better, False, 0
         self.placed += 1
-        return better, [Place(tuple(there))]
+        return better, [Place(tuple(present))]
 
-    def _is_due(self, present: Strategy, wanted: Strategy) -> bool:
-        """Return whether all entries have to be placed again, as ``wanted`` has become better or a share was lost."""
+    def _decide_placement(self, present: Strategy, wanted: Strategy) -> bool:
+        """Return whether all entries have to be placed again.
+
+        They have to be if a server has lost its share, or if ``wanted``, the result of the last reading, is of another
+        kind than ``present`` at several successive readings, or its x or y differs too much.
+        """
         if type(present) is not type(wanted):
             self._other_choices += 1
             return self.is_placement_due or self._other_choices >= STEADY_READINGS

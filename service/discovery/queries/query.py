@@ -1,8 +1,8 @@
-"""A search query: what :func:`service.discovery.queries.query_parser.parse_query` returns and searches evaluate.
+"""The types of parsed search queries (:func:`service.discovery.queries.query_parser.parse_query`) and their answers.
 
-A query is a conjunction of groups of alternatives, without some conditions: ``rust (or) go, async, not -ads``. A
-condition is a word, a phrase, or an attribute-value pair. Words and phrases are as the user wrote them, folded but not
-stemmed: ``service.discovery.text_search.query_expansion`` decides which registered words they stand for.
+A query is a conjunction of groups of alternative conditions, and of negated conditions: (rust or go) and async and not
+ads. A condition is a word, a phrase, or an attribute-value pair (AV-pair). Words and phrases are as the user wrote
+them, folded but not stemmed: ``service.discovery.text_search.query_expansion`` expands them to registered words.
 """
 
 from datetime import date
@@ -45,10 +45,10 @@ Condition = WordCondition | PhraseCondition | PairCondition
 
 
 class Query(msgspec.Struct, frozen=True):
-    """A query for at most ``limit`` channels or entries; ``about`` states which of the two.
+    """A query for at most ``limit`` channels or entries, as ``about`` states.
 
     A result satisfies at least one condition of each group in ``all_of`` (groups are never empty), and none of the
-    conditions in ``none_of``. With ``after``, it was published on that day (UTC) or later.
+    conditions in ``none_of``. With ``after``, the result was published on that day (UTC) or later.
     """
 
     about: ContentKind
@@ -80,11 +80,11 @@ class SearchHit(msgspec.Struct, frozen=True):
     snippet: str = ""
     hits: tuple[tuple[int, int], ...] = ()
     lacks_words: bool = False
-    """Whether it has only some of the query's words; such results come after those that have all of them."""
+    """Whether the result has only some of the query's words; it then comes after the results with all words."""
 
 
 class Correction(msgspec.Struct, frozen=True):
-    """A word of a query that nothing has as it is written, and the similar word that was found instead."""
+    """A word of a query that no result contains as written, and the similar word that results contain instead."""
 
     word: str
     replacement: str
@@ -93,8 +93,8 @@ class Correction(msgspec.Struct, frozen=True):
 class SearchAnswer(msgspec.Struct, frozen=True):
     """The results of a query, best first, at most as many as its limit.
 
-    ``corrections`` are the words that were replaced to find them. ``has_more`` states whether a greater limit would
-    find more. ``total`` is the number of results, or None if only a lower bound is known.
+    ``corrections`` are the words of the query that were replaced by similar ones. ``has_more`` states whether a greater
+    limit would give more results. ``total`` is the number of results, or None if only a lower bound is known.
     """
 
     hits: tuple[SearchHit, ...]

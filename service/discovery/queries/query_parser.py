@@ -1,9 +1,9 @@
-"""Parser of search queries, as people write them for ``find`` and ``watch``.
+"""The parser of search queries, which people write for ``find`` and ``watch``.
 
 ========================================  =============================================================================
 ``rust async``                            both words, in any form (stem), in the title or the text
 ``"memory safety"``                       these words in this form, one directly after the other
-``pyth*``                                 a word that begins like this
+``pyth*``                                 a word that begins with ``pyth``
 ``rust OR go async``, ``rust | go``       rust or go, and async: ``OR`` joins the conditions on both sides
 ``-ads``, ``-"press release"``            without this word, phrase or field (``-tag:sport``)
 ``#rust``                                 the tag or the word
@@ -21,8 +21,9 @@
 
 ``=`` may stand in place of the colon. Names of fields, ``OR`` and days are also known in German, French and Spanish.
 Common words ("the") are left out unless they are part of a phrase. A word with punctuation in it (``e-mail``,
-``10:30``, ``std::vector``) is a phrase; ``C++``, ``C#``, ``.net`` and ``node.js`` are words. Other operators are
-refused by name (:mod:`service.discovery.queries.query_tokens`). Nothing is ignored, except punctuation.
+``10:30``, ``std::vector``) is a phrase; ``C++``, ``C#``, ``.net`` and ``node.js`` are words. For an unsupported
+operator, the error message names the operator (:mod:`service.discovery.queries.query_tokens`). Only punctuation is
+ignored silently.
 """
 
 import re
@@ -96,8 +97,8 @@ _HOST_LIKE = re.compile(r"(?:[^\W_][\w-]*\.)+[^\W\d_]{2,}")
 def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
     """Return the query of a ``find`` command; ``text`` is the command's argument.
 
-    ``today`` is the date to which days such as ``after:yesterday`` refer, and ``limit`` the limit of a query that
-    names none. Raises :class:`BadQuery` for invalid syntax.
+    ``today`` is the date to which days such as ``after:yesterday`` refer, and ``limit`` the limit of a query without
+    a limit of its own. Raises :class:`BadQuery` for invalid syntax.
     """
     if _expression(text):
         raise pattern_error()
@@ -114,7 +115,7 @@ def parse_query(text: str, today: date, limit: int = DEFAULT_LIMIT) -> Query:
 def parse_watch(text: str) -> SearchCondition:
     """Return the condition of a ``watch`` command: a query for entries, or ``/a regular expression/``.
 
-    ``text`` is the command's argument. The order in which conditions were written makes no difference. Raises
+    ``text`` is the command's argument. The result does not depend on the order of the conditions in ``text``. Raises
     :class:`BadQuery` for invalid syntax.
     """
     expression = _expression(text)
@@ -145,13 +146,13 @@ def saved_search_text(text: str) -> str:
 
 
 def _expression(text: str) -> str:
-    """Return the regular expression between slashes; "" if the text is none."""
+    """Return the regular expression if ``text`` is one between slashes, otherwise ""."""
     text = text.strip()
     return text[1:-1] if len(text) > len("//") and text.startswith("/") and text.endswith("/") else ""
 
 
 def _take_limit(tokens: list[Token]) -> tuple[list[Token], int]:
-    """Return the tokens without the limit, and the limit; 0 without one."""
+    """Return (the tokens that are not part of a limit, the limit); the limit is 0 if the query has none."""
     limits = [token for token in tokens if token.name == "limit"]
     others = [token for token in tokens if token.name != "limit"]
     last = others[-2:]
@@ -171,7 +172,7 @@ def _limit(text: str) -> int:
 
 
 def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
-    """Return the tokens without ``type:entry`` or ``type:channel``, and what they ask for; None without them."""
+    """Return (the tokens without ``type:entry`` and ``type:channel``, the kind of content); the kind may be None."""
     kinds: list[ContentKind] = []
     others = []
     for token in tokens:
@@ -187,7 +188,10 @@ def _take_kind(tokens: list[Token]) -> tuple[list[Token], ContentKind | None]:
 
 
 def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | None]:
-    """Return the tokens without ``after``, and its day; None without it."""
+    """Return (the tokens without ``after:``, its day); the day is None if the query has no ``after:``.
+
+    Relative days are counted from ``today``.
+    """
     days = [token for token in tokens if token.name == "after"]
     for token in days:
         _refuse_as_part(token, tokens)
@@ -198,7 +202,7 @@ def _take_after(tokens: list[Token], today: date) -> tuple[list[Token], date | N
 
 
 def _refuse_as_part(token: Token, tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` if a field that concerns the whole query is excluded or an alternative."""
+    """Raise :class:`BadQuery` if ``token``, a field that concerns the whole query, is excluded or an alternative."""
     at = tokens.index(token)
     if token.is_excluded or any(each.kind == "or" for each in [*tokens[max(at - 1, 0) : at], *tokens[at + 1 : at + 2]]):
         raise BadQuery("“{name}:” can neither be excluded nor be an alternative.", name=token.name)
@@ -227,7 +231,7 @@ def _day(text: str, today: date) -> date:
 
 
 def _date(value: str) -> date | None:
-    """Return the day for a date as 2026-11-01 (its month or day may be missing) or 1.11.2026; None for other texts.
+    """Parse a date such as 2026-11-01 (its month or day may be missing) or 1.11.2026; return None for other texts.
 
     Raises :class:`ValueError` if there is no such day.
     """
@@ -240,7 +244,7 @@ def _date(value: str) -> date | None:
 def _conditions(
     tokens: list[Token], about: ContentKind
 ) -> tuple[tuple[tuple[Condition, ...], ...], tuple[Condition, ...]]:
-    """Return the groups of alternatives of which one each is required, and the excluded conditions."""
+    """Return (the groups of alternatives, the excluded conditions); a result satisfies one condition of each group."""
     meant = [token for token in tokens if token.kind != "word" or words(token.value, include_common=True)]
     count = sum(token.kind != "or" and (token.kind != "word" or bool(words(token.value))) for token in meant)
     if count > MAX_CONDITIONS:
@@ -273,7 +277,7 @@ def _conditions(
 
 
 def _split_at_or(tokens: list[Token]) -> list[list[Token]]:
-    """Return groups of the tokens that ``OR`` joins; a token without ``OR`` beside it is a group of its own."""
+    """Return the tokens in groups: ``OR`` joins the tokens beside it, any other token is a group of its own."""
     groups: list[list[Token]] = []
     joins = False
     for at, token in enumerate(tokens):
@@ -319,7 +323,7 @@ def _is_single(name: str) -> bool:
 
 
 def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
-    """Return the pairs on which dependent ones can depend, by attribute: a region depends on its language."""
+    """Return the AV-pairs of a query's language and generator, by attribute; region and version depend on them."""
     found = {}
     for token in tokens:
         if token.is_excluded:
@@ -332,12 +336,15 @@ def _parents(tokens: Iterable[Token]) -> dict[str, Pair]:
 
 
 def _language(value: str) -> str:
-    """Return the language tag for a tag or a language's name."""
+    """Return the language code for a language's name, such as "german"; other values are returned as they are."""
     return _LANGUAGE_CODES.get(fold(value), value)
 
 
 def _alternatives(token: Token, about: ContentKind, parents: dict[str, Pair]) -> tuple[Condition, ...]:
-    """Return the conditions of which a token requires one; empty if the token consists of common words."""
+    """Return the alternative conditions of a token; empty if the token consists of common words.
+
+    ``about`` is the kind of content that is searched, and ``parents`` the result of :func:`_parents`.
+    """
     match token.kind, token.name:
         case "field", "title" | "word":
             return _title_word(token)
@@ -403,7 +410,7 @@ def _word(text: str) -> tuple[Condition, ...]:
 
 
 def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
-    """Return the word, or the phrase if the text has several words; empty if all its words are common."""
+    """Return the condition for ``text``: a word, or a phrase of several words; empty if all words are common."""
     parts = _APOSTROPHES.split(text)
     # The ends of "l'été" and "Rust's" are no words.
     while parts and len(own := words(parts[0], include_common=True)) <= 1 and not any(map(is_distinctive, own)):
@@ -419,7 +426,10 @@ def _plain(text: str, *, in_title: bool = False) -> tuple[Condition, ...]:
 
 
 def _field_pairs(name: str, value: str, about: ContentKind, parents: dict[str, Pair]) -> list[Pair]:
-    """Return the pairs of which a field requires one."""
+    """Return the alternative AV-pairs of the field ``name:value``.
+
+    ``about`` is the kind of content that is searched, and ``parents`` the result of :func:`_parents`.
+    """
     if name == "site":
         return _site_pairs(value)
     attribute = ATTRIBUTES[name]

@@ -1,8 +1,8 @@
 """Tokens of a search query, and the refusal of operators that the query language does not have.
 
-Text is split at white space, quotation marks and ``|``. An operator of other search engines is refused by name, with
-what to write instead, rather than ignored. Punctuation that people paste with titles is no operator: a lone ``-``, a
-colon before a space, parentheses around words.
+Text is split at white space, quotation marks and ``|``. No operator of other search engines is ignored: the error
+:class:`BadQuery` names the operator and what to write instead. Punctuation that people paste with titles is no
+operator: a lone ``-``, a colon before a space, parentheses around words.
 """
 
 import re
@@ -131,7 +131,7 @@ def _is_lowercase_or(token: Token) -> bool:
 
 
 def _is_main_field(name: str) -> bool:
-    """Return whether a word before a colon and a space is rather a field without value than part of a title."""
+    """Return whether ``name`` before a colon and a space is a field whose value is missing, not a part of a title."""
     folded = fold(name)
     return FIELD_SYNONYMS.get(folded, folded) in ("title", "tag", "author", "lang", "site", "type", "after", "limit")
 
@@ -190,7 +190,7 @@ def _unescape(text: str) -> str:
 
 
 def _refuse_unknown_field(name: str, source: str) -> None:
-    """Raise :class:`BadQuery` for what looks like an unknown field; return for other words with a colon."""
+    """Raise :class:`BadQuery` if ``name``, at the begin of the token ``source``, looks like an unknown field."""
     if not source.startswith(f"{name}=") and re.match(r'[^\W\d_]{3,}:["\w]', source) is None:
         return
     folded = fold(name)
@@ -226,7 +226,7 @@ def _refuse_wildcards(word: str) -> None:
 
 
 def _refuse_around_phrase(before: str, behind: str) -> None:
-    """Raise :class:`BadQuery` if there is an operator before or behind the quotation marks."""
+    """Raise :class:`BadQuery` if there is an operator directly before or behind the quotation marks of a phrase."""
     if behind[:1] == "*":
         raise _phrase_prefix_error()
     if behind[:1] == "~":
@@ -236,9 +236,9 @@ def _refuse_around_phrase(before: str, behind: str) -> None:
 
 
 def _refuse_grouping(tokens: list[Token]) -> None:
-    """Raise :class:`BadQuery` for parentheses, ranges, and ``AND`` beside ``OR``, where they would have a meaning.
+    """Raise :class:`BadQuery` for parentheses, ranges, and ``AND`` where they would change the meaning of a query.
 
-    Elsewhere parentheses are punctuation, and ``AND`` says what is the case anyway.
+    Without ``OR``, parentheses are punctuation, and ``AND`` is redundant.
     """
     words = [token for token in tokens if token.kind in ("word", "prefix")]
     has_or = any(token.kind == "or" for token in tokens)

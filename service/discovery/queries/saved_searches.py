@@ -1,13 +1,13 @@
-"""Saved searches (``watch``): an index of searches in which each new entry finds the searches that it matches.
+"""Saved searches (``watch``): an in-memory index that returns the searches which a new entry matches.
 
-The roles of the matrices are reversed: a search is stored under the rarest of its conditions. An entry looks up each of
-its own keys in the index. A *key* is an AV-pair of the entry, or a text of it: ``word=`` and ``title=`` have the stems
-of its words and of its title's words, ``text=`` and ``title-text=`` have its words as written and each two consecutive
-ones, for phrases. A condition is satisfied by any of several keys: a word by its stems in all product languages. The
-search is stored under each key of its rarest condition, and below that, under each key of the next rarest one: the
-rarest may still be common, and the number of unsuccessful comparisons determines the cost of matching. The beginning of
-a word is a key, too; an entry has those keys that some search contains. Regular expressions have no key: each is tried
-on each entry, by RE2, in time linear in the text.
+The roles of the matrices are reversed: searches are stored, and the keys of each new entry are looked up in the index.
+A *key* is an AV-pair of the entry or a part of its text: ``word=`` and ``title=`` have the stems of its words and of
+its title's words; ``text=`` and ``title-text=`` have its words as written and each two consecutive ones, for phrases. A
+condition is satisfied by any of several keys: a word by its stems in all product languages. A search is stored under
+each key of its rarest condition and, at a second level, under each key of the next rarest one: the rarest may still be
+common, and the number of unsuccessful comparisons determines the cost of matching. Prefixes of words are keys, too; an
+entry has only the prefix keys that some search contains. Regular expressions have no key: each is matched against each
+entry, by RE2, in time linear in the text.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class QueryCondition(msgspec.Struct, frozen=True, tag="query"):
 
 
 class PatternCondition(msgspec.Struct, frozen=True, tag="pattern"):
-    """Matches entries in whose title or text this RE2 expression is found, ignoring case."""
+    """Matches entries whose title or text contains a match of this RE2 expression, ignoring case."""
 
     expression: str
 
@@ -53,8 +53,8 @@ SearchCondition = QueryCondition | PatternCondition
 class SavedSearch(msgspec.Struct, frozen=True):
     """A user's saved search.
 
-    ``id`` is unique among all saved searches. ``number`` is unique among those of the user, who sees it. ``text`` is
-    the search as the user wrote it.
+    ``id`` is unique among all saved searches. ``number``, which users see, is unique among the searches of one user.
+    ``text`` is the search as the user wrote it.
     """
 
     id: SavedSearchId
@@ -64,13 +64,13 @@ class SavedSearch(msgspec.Struct, frozen=True):
 
 
 class SearchableEntry:
-    """An entry that has been prepared for matching against conditions."""
+    """An entry with the words, AV-pairs and keys by which conditions are matched with it."""
 
     def __init__(self, entry: Entry, pairs: Iterable[Pair] = (), language: str = "") -> None:
-        """Prepare an entry.
+        """Prepare ``entry`` for matching.
 
-        ``pairs`` are the AV-pairs of its content name; those of words are not needed. ``language`` is the language
-        tag that its publisher declares, "" if there is none.
+        ``pairs`` are the AV-pairs of the entry's content name; those of words are not needed. ``language`` is the
+        language tag that the publisher declares, "" if there is none.
         """
         self.text = f"{entry.title}\n{entry.summary}"
         self._pairs = [pair for pair in pairs if attribute_of(pair) != "word"]
@@ -80,24 +80,24 @@ class SearchableEntry:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """The words of its title, text, tags and authors, as written."""
+        """The words of the entry's title, text, tags and authors, as written."""
         return frozenset(chain(self.title_words, *self._other_fields))
 
     @cached_property
     def sequences(self) -> tuple[str, str]:
-        """The words of the title, and those of all fields, with spaces between, before and behind them."""
+        """Two texts, for phrases: the words of the title, and the words of all fields; a space surrounds each word."""
         # A phrase does not extend from one field into the next.
         title, *others = (f" {' '.join(field)} " for field in (self.title_words, *self._other_fields))
         return title, "\n".join((title, *others))
 
     @cached_property
     def pairs(self) -> frozenset[Pair]:
-        """Its AV-pairs; those of words have the stems of all its words."""
+        """The entry's AV-pairs, including one for the stem of each of its words."""
         return frozenset((*self._pairs, *(f"word={each}" for stems, _ in self._field_keys for each in stems)))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """The keys under which a saved search that it matches can be stored, without the beginnings of words."""
+        """The entry's keys, under which searches that match it are stored, except the keys for prefixes of words."""
         title_stems, title_texts = self._field_keys[0]
         return self.pairs.union(
             (f"text={text}" for _, texts in self._field_keys for text in texts),
@@ -107,14 +107,14 @@ class SearchableEntry:
 
     @cached_property
     def _field_keys(self) -> list[tuple[set[str], set[str]]]:
-        """The stems of each field, and its words and each two consecutive ones; the title is the first field."""
+        """For each field, the title first: the stems of its words, and its words and pairs of consecutive words."""
         fields = [self.title_words, *self._other_fields]
         language = text_language(list(chain.from_iterable(fields)), self._declared_language)
         return [_keys_of_words(field, language) for field in fields]
 
 
 def _keys_of_words(found: Sequence[str], language: str) -> tuple[set[str], set[str]]:
-    """Return the stems of a text's words, and its words and each two consecutive ones."""
+    """Return the stems of the words ``found`` in a text, and these words and each two consecutive ones."""
     parts = (part for word in found if "." in word for part in word_parts(word))
     return {stem(word, language) for word in (*found, *parts)}, {*found, *map(" ".join, pairwise(found))}
 
@@ -130,7 +130,7 @@ def validate_pattern(condition: PatternCondition) -> PatternCondition:
 
 
 def matches(condition: SearchCondition | Condition, subject: SearchableEntry) -> bool:
-    """Return whether an entry satisfies a condition."""
+    """Return whether the entry ``subject`` satisfies ``condition``."""
     match condition:
         case PatternCondition(expression):
             return compile_pattern(expression).search(subject.text) is not None
@@ -151,9 +151,9 @@ def _is_in_sequence(phrase: Sequence[str], subject: SearchableEntry, *, in_title
 
 
 def _keys_of(condition: Condition) -> tuple[str, ...]:
-    """Return the keys of which an entry that satisfies the condition has one.
+    """Return the keys of a condition; every entry that satisfies the condition has at least one of them.
 
-    An entry with such a key satisfies the condition, unless the condition is a phrase of more than two words.
+    Conversely, an entry with such a key satisfies the condition, except for a phrase of more than two words.
     """
     match condition:
         case PairCondition(pair):
@@ -167,7 +167,7 @@ def _keys_of(condition: Condition) -> tuple[str, ...]:
 
 
 def _rarest_part(phrase: Sequence[str]) -> str:
-    """Return the longest word of a phrase, presumably its rarest, and a neighbouring word."""
+    """Return two consecutive words of a phrase: the longest, which is presumably the rarest, and a neighbouring one."""
     word = max(phrase, key=lambda word: (len(word), word))
     at = max(min(phrase.index(word), len(phrase) - 2), 0)
     return " ".join(phrase[at : at + 2])
@@ -248,7 +248,7 @@ class KeyFrequencies:
 
 
 _MAX_PLACES: Final = 64
-"""A search whose two rarest conditions have more combinations of keys is stored under one condition only."""
+"""Maximum number of combinations of keys of a search's two rarest conditions; with more, only one condition is used."""
 
 
 _MAX_UNSATISFIED: Final = 16
@@ -256,13 +256,13 @@ _MAX_UNSATISFIED: Final = 16
 
 
 class _IndexedCondition:
-    """A condition in the index, with the ids of the searches that have it.
+    """A condition in the index, with the ids of the searches that have this condition.
 
-    - ``groups`` are the keys of each group of alternatives, ``none_of`` those of excluded conditions.
-    - ``places`` are the pairs of keys under which it is stored, and ``others`` the groups without these keys.
-    - ``has_long_phrases`` states whether it has phrases that keys do not decide.
-    - ``is_decided`` states whether every entry with the two keys of a place satisfies it.
-    - ``unsatisfied`` counts the entries that had two keys of a place, but did not satisfy it.
+    - ``groups`` are the keys of each group of alternatives, ``none_of`` the keys of excluded conditions.
+    - ``places`` are the pairs of keys under which the condition is stored, ``others`` the groups without these keys.
+    - ``has_long_phrases`` states whether the condition has phrases of more than two words, which keys do not decide.
+    - ``is_decided`` states whether every entry with the two keys of a place satisfies the condition.
+    - ``unsatisfied`` counts the entries that had the two keys of a place, but did not satisfy the condition.
     """
 
     __slots__ = (
@@ -283,7 +283,7 @@ class _IndexedCondition:
         self.choose_places(share)
 
     def choose_places(self, share: Callable[[str], float]) -> None:
-        """Choose the keys under which the condition is stored; ``share`` returns the share of entries with a key."""
+        """Choose the keys under which the condition is stored; ``share`` returns a key's share of all entries."""
         self.unsatisfied = 0
         first, *others = sorted(self.groups, key=lambda keys: (sum(map(share, keys)), sorted(keys)))
         second = others[0] if others and len(first) * len(others[0]) <= _MAX_PLACES else None
@@ -292,13 +292,13 @@ class _IndexedCondition:
         self.is_decided = not (self.others or self.none_of or self.has_long_phrases)
 
     def keys(self) -> frozenset[str]:
-        """Return all keys of its conditions."""
+        """Return all keys of the condition's parts, including excluded ones."""
         return self.none_of.union(*self.groups)
 
     def is_satisfied(self, keys: frozenset[str], subject: SearchableEntry) -> bool:
-        """Return whether an entry satisfies the condition; it has the two keys of a place where this one is stored.
+        """Return whether an entry that has the two keys of one of ``places`` satisfies the condition.
 
-        ``keys`` are the keys of the entry, with the beginnings of words.
+        ``keys`` are the keys of the entry ``subject``, including those for prefixes of words.
         """
         for group in self.others:
             if keys.isdisjoint(group):
@@ -309,13 +309,13 @@ class _IndexedCondition:
 
 
 class _Beginnings:
-    """The beginnings of words that searches contain, by their first characters."""
+    """The prefixes of words that searches contain, indexed by their first characters."""
 
     _HEAD_CHARS: Final = 3
 
     def __init__(self) -> None:
         self._by_head: dict[str, Counter[str]] = {}
-        """Beginnings with the number of conditions that contain them."""
+        """Prefixes with the number of conditions that contain them, by their first characters."""
 
     def add(self, keys: Iterable[str]) -> None:
         for beginning in _beginnings_in(keys):
@@ -330,7 +330,7 @@ class _Beginnings:
                 del self._by_head[head]
 
     def keys_of(self, subject: SearchableEntry) -> set[str]:
-        """Return the keys for those beginnings that words of the entry have."""
+        """Return the keys of the stored prefixes with which words of the entry ``subject`` begin."""
         if not self._by_head:
             return set()
         own = {f"begins={each}" for each in self._of(subject.words)}
@@ -363,7 +363,7 @@ class SavedSearchIndex:
         return len(self._conditions)
 
     def put(self, search_id: SavedSearchId, condition: SearchCondition) -> None:
-        """Add a saved search, or replace the one with the same id."""
+        """Add a saved search with this condition, or replace the condition of the search with this id."""
         self.remove(search_id)
         self._conditions[search_id] = condition
         if isinstance(condition, PatternCondition):
@@ -393,9 +393,9 @@ class SavedSearchIndex:
                     self._beginnings.remove(indexed.keys())
 
     def match(self, subject: SearchableEntry) -> set[SavedSearchId]:
-        """Return the ids of the saved searches whose conditions an entry satisfies.
+        """Return the ids of the saved searches whose conditions the entry ``subject`` satisfies.
 
-        The entry's keys are also counted, so that the index knows which keys are rare.
+        The entry's keys are counted, and conditions that were stored under too frequent keys are moved to rarer ones.
         """
         self._frequencies.count(subject.pairs)
         misplaced: list[_IndexedCondition] = []
@@ -407,9 +407,10 @@ class SavedSearchIndex:
         return found
 
     def _hits(self, subject: SearchableEntry, misplaced: list[_IndexedCondition]) -> Iterator[set[SavedSearchId]]:
-        """Yield the ids of matching searches by condition; add conditions to ``misplaced`` whose keys are too frequent.
+        """Yield the ids of the searches with each condition that the entry satisfies.
 
-        When searches are loaded, no frequencies are known: only entries show which keys are frequent.
+        Add conditions whose keys are too frequent to ``misplaced``. Frequencies are only estimates when searches are
+        loaded, and become known with the entries.
         """
         keys = subject.keys
         keys |= self._beginnings.keys_of(subject)
@@ -432,7 +433,7 @@ class SavedSearchIndex:
             self._places.setdefault(upper, {}).setdefault(lower, []).append(indexed)
 
     def _remove_places(self, indexed: _IndexedCondition) -> None:
-        """Remove a condition from the index, and then the groups that have become empty."""
+        """Remove a condition from the index, and the dictionaries and lists that have become empty."""
         for upper, lower in indexed.places:
             group = self._places[upper]
             group[lower].remove(indexed)

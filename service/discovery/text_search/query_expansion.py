@@ -1,10 +1,10 @@
-"""Query expansion: the AV-pairs of registered words that stand for the words of a query.
+"""Query expansion: the AV-pairs of registered words by which the words of a query are searched.
 
 A document is registered with the stems of its words in its own language. The language of a query is unknown, so a word
-of a query stands for its stems in all product languages. A prefix stands for the words of the vocabulary that begin
-with it. A word that nobody has registered may be misspelt, so it stands for similar words of the vocabulary, too; these
-count less. If nothing is found, a *tolerant* expansion adds similar words for all words. If few results are found, the
-words are *optional*: a result needs only one of them.
+of a query is expanded to its stems in all product languages. A prefix is expanded to the words of the vocabulary that
+begin with it. A word that no document has may be misspelt, so it is also expanded to similar words of the vocabulary,
+with lower factors. A *tolerant* expansion, for queries without results, adds similar words for all words. If a query
+has several words, these are *optional*: a result needs only one of them, and results with more of them come first.
 
 Each group of alternatives of the query becomes a *clause*: a document has to have at least one of its pairs. Clauses
 are necessary conditions, unless they are optional: a phrase is represented by its words, and
@@ -35,40 +35,44 @@ from service.discovery.word_analysis import (
 )
 
 MAX_SIMILAR_STEMS: Final = 8
-"""Maximum number of stems of similar words that stand for a misspelt word."""
+"""Maximum number of stems of similar words to which a misspelt word is expanded."""
 MAX_PREFIX_STEMS: Final = 16
-"""Maximum number of stems that stand for a prefix."""
+"""Maximum number of stems to which a prefix is expanded."""
 
 _FOREIGN_FACTOR = 0.8
-"""Factor of a stem in another language than the asker's, in which the word is probably written."""
+"""Factor of a stem in another language than the user's, in which the query is probably written."""
 _PREFIX_FACTOR = 0.8
 _DISTANCE_FACTOR = 0.5
 """Factor of a similar word for each wrong letter."""
 
 
-class AskedWords(msgspec.Struct, frozen=True, dict=True):
-    """The words that a query asks for: the stems of words in all product languages, and the beginnings of words."""
+class QueryWords(msgspec.Struct, frozen=True, dict=True):
+    """The words of a query: their stems in all product languages, and the prefixes that the query contains."""
 
     stems: frozenset[str]
     prefixes: tuple[str, ...]
 
     def has(self, word: str) -> bool:
-        """Return whether a folded word of a text is one of them; it may be inflected, in any product language."""
+        """Return whether the folded ``word`` of a text is one of the query's words, or an inflected form of one."""
         return without_umlauts(word).startswith(self.beginnings) and (
             not self.stems.isdisjoint(query_stems(word)) or word.startswith(self.prefixes)
         )
 
     @cached_property
     def beginnings(self) -> tuple[str, ...]:
-        """Beginnings, without umlauts, of which every text without umlauts that has one of the words contains one."""
+        """Beginnings of words, for a fast test: a text with a word of the query contains one of these strings.
+
+        Both the beginnings and the text are compared without umlauts (:func:`without_umlauts`).
+        """
         return (*dict.fromkeys(map(stem_beginning, self.stems)), *map(without_umlauts, self.prefixes))
 
 
 class ExpandedQuery(msgspec.Struct, frozen=True):
     """A query, and the AV-pairs by which its results are found.
 
-    ``excluded`` are pairs that no result has. ``similar`` are the words of the vocabulary that stand for each word that
-    may be misspelt. ``optional`` are groups of the query of which a result satisfies at least one, if there are any.
+    ``clauses`` are conditions on the pairs of results, and ``excluded`` are pairs that no result has. ``similar`` has
+    the similar words of the vocabulary for each word of the query that may be misspelt. ``optional`` are the groups of
+    the query's conditions of which a result satisfies at least one; empty if all groups are required.
     """
 
     query: Query
@@ -78,9 +82,9 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
     optional: tuple[tuple[Condition, ...], ...] = ()
 
     def is_satisfied_by(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a document with this text and these AV-pairs matches; similar words count, too.
+        """Return whether a document with this text and these AV-pairs matches the query.
 
-        If words are optional, the document needs one of them.
+        A similar word counts as the word itself. If words are optional, the document needs one of them.
         """
         return (
             all(self._has_one(group, text, pairs) for group in self.query.all_of if group not in self.optional)
@@ -89,32 +93,33 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
         )
 
     def has_all_words(self, text: SearchableText, pairs: AbstractSet[Pair]) -> bool:
-        """Return whether a matching document has all words of the query, also the optional ones."""
+        """Return whether a document that satisfies the query also has all optional words."""
         return all(self._has_one(group, text, pairs) for group in self.optional)
 
     def share_as_written(self, text: str) -> float:
-        """Return the share (0 to 1) of the query's words that occur in a text as they are written, but for case."""
-        asked = [word for condition in self._conditions() for word in _words_of(condition)]
+        """Return the share (0 to 1) of the query's words that ``text`` contains as written; case is ignored."""
+        own = [word for condition in self._conditions() for word in _words_of(condition)]
         folded = fold(text)
-        return sum(word in folded for word in asked) / len(asked) if asked else 0.0
+        return sum(word in folded for word in own) / len(own) if own else 0.0
 
     def corrections(self, documents: Sequence[tuple[SearchableText, AbstractSet[Pair]]]) -> Iterator[Correction]:
-        """Yield the words of the query that none of these matching documents has, and the similar word that one has.
+        """Yield a correction for each word of the query that none of the documents contains as written.
 
-        Each document is given by its text and AV-pairs, the best first.
+        The replacement is a similar word that one of the documents contains. ``documents`` are the text and the
+        AV-pairs of each matching document, the best first.
         """
         for word, candidates in self.similar.items():
             if not any(_holds_as_written(WordCondition(word), *document) for document in documents):
                 found = (each.word for one in documents for each in candidates if _has_stem(each.stem, *one))
                 yield from (Correction(word, replacement) for replacement in islice(found, 1))
 
-    def asked_words(self) -> AskedWords:
-        """Return the words that the query asks for, to find them in texts of results."""
-        asked = [word for condition in self._conditions() for word in _words_of(condition)]
-        stems = {stemmed for word in asked for stemmed in query_stems(word)}
+    def query_words(self) -> QueryWords:
+        """Return the words of the query and the similar words, for the search of hits in texts of results."""
+        own = [word for condition in self._conditions() for word in _words_of(condition)]
+        stems = {stemmed for word in own for stemmed in query_stems(word)}
         stems.update(each.stem for candidates in self.similar.values() for each in candidates)
         prefixes = (each.word for each in self._conditions() if isinstance(each, WordCondition) and each.is_prefix)
-        return AskedWords(frozenset(stems), tuple(prefixes))
+        return QueryWords(frozenset(stems), tuple(prefixes))
 
     def _conditions(self) -> Iterator[Condition]:
         return (condition for group in self.query.all_of for condition in group)
@@ -134,10 +139,11 @@ class ExpandedQuery(msgspec.Struct, frozen=True):
 
 
 def expand(query: Query, vocabulary: Vocabulary, language: str = "", *, tolerant: bool = False) -> ExpandedQuery:
-    """Return the expansion of a query.
+    """Return the expansion of a query to AV-pairs of registered words.
 
-    If ``tolerant``, similar words stand also for words that are registered. If the query has several words, these are
-    optional; phrases and fields are not.
+    ``vocabulary`` has the registered words. ``language`` is the user's language (ISO 639-1, "" if unknown), whose stems
+    have the greatest factors. If ``tolerant``, words that are registered are expanded to similar words, too. If the
+    query has several words, these are optional; phrases and fields are not.
     """
     similar: dict[str, tuple[SimilarWord, ...]] = {}
     for condition in (condition for group in query.all_of for condition in group):
@@ -164,7 +170,10 @@ def _is_word(condition: Condition) -> bool:
 def _clauses(
     group: tuple[Condition, ...], vocabulary: Vocabulary, similar: dict[str, tuple[SimilarWord, ...]], language: str
 ) -> Iterator[Clause]:
-    """Yield the clauses of a group of alternatives: one, or one for each word if it consists of a phrase."""
+    """Yield the clauses of a group of alternatives: one for each word of a group that is a single phrase, else one.
+
+    ``similar`` has the similar words of misspelt words, and ``language`` is the user's language.
+    """
     if len(group) == 1 and isinstance(group[0], PhraseCondition):
         for word in group[0].words:
             if is_distinctive(word):
@@ -184,7 +193,7 @@ def _alternatives(
         case PairCondition(pair):
             yield WeightedPair(pair)
         case PhraseCondition(words):
-            # One word stands for a phrase among alternatives: the longest, which is the rarest as a rule.
+            # Among alternatives, a phrase is searched by one word: the longest, which is the rarest as a rule.
             longest = max(filter(is_distinctive, words), key=len, default="")
             if longest:
                 yield from _word_pairs(WordCondition(longest), vocabulary, {}, language)
@@ -206,7 +215,10 @@ def _word_pairs(
 
 
 def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
-    """Yield the pairs that no result has because of an excluded condition; phrases and titles need the text."""
+    """Yield the pairs that no result has because ``condition`` is excluded.
+
+    There are none for phrases, prefixes and words of the title, which are compared with the text.
+    """
     if isinstance(condition, PairCondition):
         yield condition.pair
     elif isinstance(condition, WordCondition) and not condition.is_prefix and not condition.in_title:
@@ -214,7 +226,7 @@ def _excluded_pairs(condition: Condition) -> Iterator[Pair]:
 
 
 def word_pair(stem: str) -> Pair:
-    """Return the AV-pair with which documents that have this stem are registered."""
+    """Return the AV-pair (``word=stem``) with which documents that contain a word with this stem are registered."""
     return f"word={stem}"
 
 
@@ -223,7 +235,7 @@ def _holds_as_written(condition: Condition, text: SearchableText, pairs: Abstrac
         return condition.pair in pairs
     if isinstance(condition, PhraseCondition) or condition.in_title:
         return text.satisfies(condition)
-    # The pairs of a channel also have words of its latest entries, which are not in its text. They need no analysis.
+    # A channel's pairs include words of its latest entries, which its text lacks, and they need no analysis.
     if condition.is_prefix:
         found = any(pair.startswith(word_pair(condition.word)) for pair in pairs)
     else:

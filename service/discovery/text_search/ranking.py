@@ -1,10 +1,11 @@
 """Ranking of search results: relevance first, then words as written, language, subscribers and recency.
 
 The relevance of a document is BM25F: the sum over the clauses of the query of the importance of the clause times the
-weight of its pair in the document (see ``searchable_text``). The others raise the score by at most a fixed share each,
-so that they decide between documents of similar relevance: whether the document has the words of the query as they are
-written rather than inflected, whether it is in the asker's language, how many people subscribe to its channel, and how
-recent it is. Documents with equal scores are ordered by time, newest first, and then by name: the order is stable.
+weight of its pair in the document (see ``searchable_text``). Four other signals raise the score by at most a fixed
+share each, so that they decide between documents of similar relevance: the share of the query's words that the document
+has as written rather than inflected, whether the document is in the user's language, its channel's number of
+subscribers, and its recency. Documents with equal scores are ordered by time, newest first, and then by name, so that
+the order is stable.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +18,9 @@ from service.discovery.av_pairs import Pair
 from service.discovery.candidates import MAX_WEIGHT, CandidateName, Clause
 
 _DOCUMENTS: Final = 100_000
-"""Number of documents in the formula of importance. Deviation from BM25: a constant, because no process knows it."""
+"""Number of documents in the formula of importance. Deviation from BM25: a constant, because no process counts them."""
 _MAX_POPULARITY: Final = 1_000
-"""Number of subscribers from which on more do not raise the score further."""
+"""Number of subscribers from which on more subscribers do not raise the score."""
 _HALF_LIFE_S: Final = 24 * 3600.0
 """Age at which recency counts half."""
 _MAX_AS_WRITTEN: Final = 0.1
@@ -28,12 +29,12 @@ _MAX_SUBSCRIBERS: Final = 0.1
 _MAX_RECENCY: Final = 0.05
 
 
-class Circumstances(msgspec.Struct, frozen=True):
-    """What else is known of a document.
+class RankingSignals(msgspec.Struct, frozen=True):
+    """The ranking signals of a document besides its relevance.
 
-    ``as_written`` is the share (0 to 1) of the query's words that it has as they are written.
-    ``is_in_askers_language`` states whether its language is that of the asker. ``subscribers`` is the number of
-    subscribers of the channel. ``age_s`` is the time since its publication in seconds; None for channels.
+    ``as_written`` is the share (0 to 1) of the query's words that the document contains as written.
+    ``is_in_askers_language`` states whether its language is that of the user who searches. ``subscribers`` is the
+    number of subscribers of its channel. ``age_s`` is the time in seconds since its publication; None for channels.
     """
 
     as_written: float
@@ -57,10 +58,10 @@ class ScoreParts(msgspec.Struct, frozen=True):
 
 
 def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
-    """Return the importance of a clause: the inverse document frequency of what was asked for.
+    """Return the importance of a clause: the inverse document frequency of its best alternatives.
 
-    ``frequencies`` has the document frequency of each pair. Alternatives of a factor below 1 (similar words) count only
-    if there are no others, so that a rare misspelling does not outweigh the right word.
+    ``frequencies`` has the document frequency of each AV-pair. The best alternatives are those with the highest factor
+    among the pairs that documents have, so that a rare similar word does not outweigh the word itself.
     """
     best = max((each.factor for each in clause.alternatives if frequencies.get(each.pair, 0)), default=0.0)
     count = sum(frequencies.get(each.pair, 0) for each in clause.alternatives if each.factor == best)
@@ -70,7 +71,7 @@ def clause_importance(clause: Clause, frequencies: Mapping[Pair, int]) -> float:
 def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: Sequence[float]) -> float:
     """Return the sum of importance * factor over the optional clauses that a candidate satisfies.
 
-    ``importances`` has the importance of each of ``clauses``. Candidates with a greater sum precede others.
+    ``importances`` has the importance of each clause. Candidates with a greater sum are ordered before others.
     """
     return sum(
         importance * next(each.factor for each in clause.alternatives if each.pair == pair)
@@ -81,15 +82,14 @@ def coverage(clauses: Sequence[Clause], candidate: CandidateName, importances: S
     )
 
 
-def score(candidate: CandidateName, importances: Sequence[float], circumstances: Circumstances) -> ScoreParts:
-    """Return the score of a candidate; ``importances`` has the importance of each clause."""
+def score(candidate: CandidateName, importances: Sequence[float], signals: RankingSignals) -> ScoreParts:
+    """Return the score of a candidate by relevance and ``signals``; ``importances`` has each clause's importance."""
     clauses = tuple(
         importance * weight / MAX_WEIGHT for importance, weight in zip(importances, candidate.weights, strict=True)
     )
-    known = circumstances
-    as_written = _MAX_AS_WRITTEN * known.as_written
-    language = _MAX_LANGUAGE if known.is_in_askers_language else 0.0
-    subscribers = _MAX_SUBSCRIBERS * min(1.0, log(1 + known.subscribers) / log(1 + _MAX_POPULARITY))
-    recency = 0.0 if known.age_s is None else _MAX_RECENCY * 0.5 ** (max(0.0, known.age_s) / _HALF_LIFE_S)
+    as_written = _MAX_AS_WRITTEN * signals.as_written
+    language = _MAX_LANGUAGE if signals.is_in_askers_language else 0.0
+    subscribers = _MAX_SUBSCRIBERS * min(1.0, log(1 + signals.subscribers) / log(1 + _MAX_POPULARITY))
+    recency = 0.0 if signals.age_s is None else _MAX_RECENCY * 0.5 ** (max(0.0, signals.age_s) / _HALF_LIFE_S)
     total = sum(clauses) * (1 + as_written + language + subscribers + recency)
     return ScoreParts(total, clauses, as_written, language, subscribers, recency)

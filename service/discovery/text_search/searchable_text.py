@@ -1,10 +1,10 @@
-"""Searchable text: the analysed text of a channel or entry, with which it is registered, matched and shown.
+"""Searchable text: the analysed text by which a channel or entry is registered and matched.
 
-The text has *fields*, such as a title and a summary. A word of a short field, or of one that names the topic, says more
-about the document than a word of a long text. The weight of a stem follows BM25F (Robertson and Zaragoza, "The
+The text has *fields*, such as a title and a summary. A word of a short field, or of one that names the topic, describes
+the document better than a word of a long text. The weight of a stem follows BM25F (Robertson and Zaragoza, "The
 Probabilistic Relevance Framework: BM25 and Beyond", 2009, §3.4): the frequencies of the stem in all fields, multiplied
 by the fields' boosts and normalised by their lengths, are added, and their sum saturates. Deviation: the mean length of
-a field is a constant, because no process knows all documents.
+a field is a constant, because no process reads all documents.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,10 +58,11 @@ class SearchableText:
     def __init__(
         self, analyse: Callable[[], Sequence[TextField]], declared_language: str, source: Iterable[str] = ()
     ) -> None:
-        """Create the text of a document whose fields ``analyse`` returns.
+        """Create the text of a document.
 
-        Its publisher declares ``declared_language`` (a tag, or ""). ``source`` are the texts from which the fields are
-        made: they mostly tell whether a word is there. Without any, the fields are analysed.
+        ``analyse`` returns the document's fields; it is called when they are first needed. ``declared_language`` is the
+        language tag that the publisher declares, "" if there is none. ``source`` are the texts from which the fields
+        are made: most words can be searched in these texts without an analysis.
         """
         self._analyse = analyse
         self._declared_language = declared_language
@@ -74,23 +75,24 @@ class SearchableText:
 
     @cached_property
     def language(self) -> str:
-        """The language in which its words are stemmed (ISO 639-1); "" if it is unknown."""
+        """The document's language (ISO 639-1), in which its words are stemmed; "" if it is unknown."""
         return text_language([word for field in self.fields for word in field.words], self._declared_language)
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The stems of its distinctive words."""
+        """The stems of the document's distinctive words."""
         return frozenset(self._stems_of(self.fields))
 
     @cached_property
     def title_stems(self) -> frozenset[str]:
-        """The stems of the distinctive words of its titles."""
+        """The stems of the distinctive words of the document's titles."""
         return frozenset(self._stems_of(field for field in self.fields if field.is_title))
 
     def satisfies(self, condition: WordCondition | PhraseCondition) -> bool:
-        """Return whether the text has the word or the phrase. A phrase must be as written, except for case and accents.
+        """Return whether the text contains the word or the phrase of ``condition``.
 
-        A word may be inflected, in any of the product's languages.
+        A word may be inflected, in any of the product's languages. A phrase must occur as written, except for case and
+        accents.
         """
         if isinstance(condition, PhraseCondition) or condition.is_prefix:
             fields = [field for field in self.fields if field.is_title] if condition.in_title else self.fields
@@ -105,7 +107,7 @@ class SearchableText:
         return not stems.isdisjoint(query_stems(condition.word))
 
     def _is_in_source(self, word: str) -> bool | None:
-        """Return whether the source has a word, which may be inflected; None if that needs an analysis."""
+        """Return whether the source contains ``word`` or an inflected form; None if only an analysis decides this."""
         if not self._folded_source:
             return None
         if word.isalnum() and f" {word} " in self._folded_source:
@@ -119,7 +121,7 @@ class SearchableText:
 
     @cached_property
     def _folded_source(self) -> str:
-        """The folded source with spaces around it; "" if it is unknown or too long to be analysed as a whole."""
+        """The folded source with a space at each end; "" if there is none or if it exceeds ``MAX_TEXT_CHARS``."""
         folded = fold(" ".join(self._source))
         return f" {folded} " if folded and len(folded) <= MAX_TEXT_CHARS else ""
 
@@ -139,9 +141,9 @@ class SearchableText:
     def weights(self) -> dict[str, int]:
         """Return the stems with which the document is registered, each with its weight (1 to 255).
 
-        These are up to ``MAX_TITLE_STEMS`` of the titles, and the ``MAX_TEXT_STEMS`` most telling ones of the other
-        fields: those of the highest weight, among equals the longest, which are the rarest as a rule. Function words
-        of the language come last.
+        These are up to ``MAX_TITLE_STEMS`` stems of the titles, and up to ``MAX_TEXT_STEMS`` of the other fields. The
+        latter are the ones with the greatest weights, among equals the longest, which are the rarest as a rule.
+        Function words of the language are chosen last.
         """
         frequencies: dict[str, float] = {}
         for field in self.fields:
@@ -157,13 +159,13 @@ class SearchableText:
         }
 
     def registered_words(self) -> dict[str, str]:
-        """Return the words with whose stems the document is registered, as it has them, each with its stem."""
+        """Return the document's words with whose stems it is registered, each with its stem."""
         weights = self.weights()
         found = {word: self.stem(word) for word in _distinctive(self.fields)}
         return {word: stemmed for word, stemmed in found.items() if stemmed in weights}
 
     def _place(self, stemmed: str, frequency: float) -> tuple[bool, float, int, str]:
-        """Return the key that orders stems of the text, the most telling first."""
+        """Return the sort key of a stem with this frequency, by which the stems to register come first."""
         return is_function_word(stemmed, self.language), -frequency, -len(stemmed), stemmed
 
     def _stems_of(self, fields: Iterable[TextField]) -> Iterator[str]:
@@ -171,12 +173,12 @@ class SearchableText:
 
 
 def text_field(text: str, *, boost: float, mean_words: float, is_title: bool = False) -> TextField:
-    """Return the analysed field of a text; see :class:`TextField`."""
+    """Return the field with the words of ``text``; the other arguments are those of :class:`TextField`."""
     return TextField(words(text, include_common=True), boost, mean_words, is_title)
 
 
 def _distinctive(fields: Iterable[TextField]) -> Iterator[str]:
-    """Yield the words of fields by which a document can be found, and the parts of words with dots."""
+    """Yield the distinctive words of ``fields``, by which a document can be found, and the parts of words with dots."""
     for field in fields:
         for word in field.words:
             if is_distinctive(word):

@@ -1,4 +1,4 @@
-"""Snippets: one line of a text that shows where it has the words of a query."""
+"""Snippets: one line of a text around the words of a query, with the positions of these words."""
 
 import re
 from bisect import bisect_left
@@ -29,10 +29,10 @@ class Snippet(msgspec.Struct, frozen=True):
 
 
 def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings: Collection[str]) -> Snippet:
-    """Return the snippet of that text which has most words of the query; of equal ones, of the first.
+    """Return the snippet of the text with the most occurrences of the query's words; of equal texts, of the first.
 
-    ``is_hit`` returns whether a folded word is one that the query asks for; without umlauts
-    (:func:`without_umlauts`), such a word begins with one of ``beginnings``.
+    ``is_hit`` returns whether a folded word is one of the query's words. Without umlauts (:func:`without_umlauts`),
+    each such word begins with one of ``beginnings``.
     """
 
     def count(text: str) -> int:
@@ -48,9 +48,9 @@ def best_snippet(texts: Sequence[str], is_hit: Callable[[str], bool], beginnings
 
 
 def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snippet:
-    """Return the snippet of a text with most different hits, or of its beginning if it has none.
+    """Return the snippet of a text with the most different words of the query, or its beginning if it has none.
 
-    ``is_hit`` returns whether a folded word is one that the query asks for; None if the text is known to have none.
+    ``is_hit`` returns whether a folded word is one of the query's words; None if the text is known to have none.
     """
     line = " ".join(text[:MAX_TEXT_CHARS].split())
     hits: list[tuple[int, int, str]] = []
@@ -68,7 +68,7 @@ def make_snippet(text: str, is_hit: Callable[[str], bool] | None = None) -> Snip
 
 
 def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
-    """Return the first and the last position of the part of ``line`` to show."""
+    """Return the begin and the end (exclusive) of the part of ``line`` to show, around most different ``hits``."""
     if len(line) <= MAX_SNIPPET_CHARS:
         return 0, len(line)
     room = MAX_SNIPPET_CHARS - 2 * len(_ELLIPSIS)
@@ -91,7 +91,7 @@ def _window(line: str, hits: list[tuple[int, int, str]]) -> tuple[int, int]:
 
 
 def _trim(line: str, start: int, end: int) -> tuple[int, int]:
-    """Return the range without punctuation at its ends, such as quotes; ``+`` and ``#`` belong to words (C++)."""
+    """Return the range (start, end) of ``line`` without punctuation at its ends; ``+`` and ``#`` end words (C++)."""
     while start < end and not (line[start].isalnum() or line[start] == "."):
         start += 1
     while end > start and not (line[end - 1].isalnum() or line[end - 1] in "+#"):

@@ -1,6 +1,6 @@
-"""Words with which documents are registered, in memory: candidates for prefixes and for misspelt words.
+"""The vocabulary: the words with which documents are registered, in memory, for prefixes and misspelt words.
 
-A word stands in the vocabulary as its document has it, folded, with the stem with which the document is registered.
+A word is stored in its inflected form, folded, with the stem with which its document is registered.
 The distance of two words is the number of letters that are inserted, deleted, replaced, or swapped with their neighbour
 (optimal string alignment distance).
 """
@@ -25,7 +25,7 @@ _NO_LETTERS: Final = np.empty(0, np.uint64)
 
 
 class SimilarWord(msgspec.Struct, frozen=True):
-    """A word of the vocabulary, its stem, and its distance from the word that was looked up (0 for a prefix)."""
+    """A word of the vocabulary, its stem, and its distance from the queried word (0 for a prefix)."""
 
     word: str
     stem: str
@@ -33,7 +33,7 @@ class SimilarWord(msgspec.Struct, frozen=True):
 
 
 class Vocabulary:
-    """A set of words with their stems. The same word has several stems if documents in several languages have it."""
+    """A set of words with their stems; a word has several stems if it occurs in documents in several languages."""
 
     def __init__(self, words: Iterable[tuple[str, str]] = ()) -> None:
         """Create a vocabulary of pairs (folded word, stem)."""
@@ -44,7 +44,7 @@ class Vocabulary:
         self._sorted = sorted(self._stems)
         self._by_length: dict[int, list[str]] = {}
         self._letters: dict[int, NDArray[np.uint64]] = {}
-        """The sets of letters of the words of each length, in their order, as bits; made when they are needed."""
+        """The set of letters of each word as a bit mask, by length, in the order of ``_by_length``; made on demand."""
         for word in self._sorted:
             self._by_length.setdefault(len(word), []).append(word)
 
@@ -52,7 +52,7 @@ class Vocabulary:
         return len(self._sorted)
 
     def add(self, words: Iterable[tuple[str, str]]) -> None:
-        """Add pairs (folded word, stem); those that it has already change nothing."""
+        """Add pairs (folded word, stem); pairs that are present change nothing."""
         for word, stem in words:
             if self._add_stem(word, stem):
                 insort(self._sorted, word)
@@ -68,9 +68,10 @@ class Vocabulary:
         return self._first_stems(((word, 0) for word in sorted(self._sorted[first:last], key=len)), most)
 
     def similar(self, word: str, most: int) -> list[SimilarWord]:
-        """Return words that may have been meant by a misspelt ``word``, nearest first, with up to ``most`` stems.
+        """Return corrections of the misspelt ``word``, the nearest first, with up to ``most`` different stems.
 
-        Only words of letters have candidates; a number that differs in one digit is another number.
+        The result is empty for short words, and for words that contain other characters than letters: a number with
+        another digit is no misspelling.
         """
         tolerated = 0 if len(word) < MIN_TYPO_CHARS or not word.isalpha() else 1 + (len(word) >= MIN_TWO_TYPOS_CHARS)
         if not tolerated:
@@ -85,10 +86,10 @@ class Vocabulary:
         return self._first_stems(found, most)
 
     def _with_similar_letters(self, word: str, length: int, most: int) -> Sequence[str]:
-        """Return the words of a length, without those that differ from ``word`` in more than ``most`` letters.
+        """Return the words of this length whose letters differ from those of ``word`` by at most ``most`` letters.
 
-        A wrong letter removes one letter from the set of a word's letters and adds one at most, so that no similar word
-        is left out; letters are taken modulo 64.
+        Words are compared as sets of letters. A wrong letter removes at most one letter from a word's set and adds at
+        most one, so that no similar word is left out. Letters are taken modulo 64.
         """
         words = self._by_length.get(length, [])
         letters = self._letters.get(length, _NO_LETTERS)
