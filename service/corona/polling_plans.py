@@ -138,7 +138,8 @@ class PollingPlans:
         for channel in changed:
             self._plans[channel].bounds = bounds.get(channel, NO_BOUNDS)
         self._stale.update(changed)
-        if changed or self._sites.set_rates(site_rates):
+        have_rates_changed = self._sites.set_rates(site_rates)
+        if changed or have_rates_changed:
             self._can_crowd_change = True
         if changed or objective != self._policy.objective:
             if objective.goal.depends_on_updates is not self._policy.objective.goal.depends_on_updates:

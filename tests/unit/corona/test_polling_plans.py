@@ -247,6 +247,21 @@ def test_channel_bounds_apply_and_end_at_once() -> None:
     assert node.handle(ObjectiveLoaded(LITE, bounds={FAR: ChannelBounds(longest_wait_s=5.0)}), 4) == []
 
 
+def test_a_sites_rate_applies_at_once_although_bounds_change_with_it() -> None:
+    node = Node(ME, POLICY)
+    node.handle(RingChanged(ring([ME])), 0)
+    node.handle(_subscribed(SUBSCRIBERS), 0)
+    node.handle(OwnershipTaken(CHANNEL, 1, 1, site="example.org"), 0)
+    node.handle(Tick(), 0)
+    bounds = {CHANNEL: ChannelBounds(shortest_interval_s=1.0)}
+    node.handle(ObjectiveLoaded(LITE, {"example.org": 0.001}, bounds), 1)
+    for now_s in (2, 4, 6):
+        node.handle(Tick(), now_s)
+    explanation = node.explain(CHANNEL, 6)
+    assert explanation is not None
+    assert explanation.bound is BindingConstraint.HOST_BUDGET
+
+
 def test_channel_bounds_set_before_ownership_apply_to_the_first_poll() -> None:
     node = Node(ME, POLICY)
     node.handle(ObjectiveLoaded(LITE, bounds={CHANNEL: ChannelBounds(shortest_interval_s=90.0)}), 0)
