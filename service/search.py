@@ -14,8 +14,8 @@ from itertools import islice
 import msgspec
 
 from service.discovery.av_pairs import ContentKind, Pair, attribute_of
-from service.discovery.candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
-from service.discovery.discover import (
+from service.discovery.content_names import DeclaredMetadata, entry_attributes, entry_text
+from service.discovery.discover_listings import (
     MAX_CANDIDATES,
     NEW,
     WORKING,
@@ -26,8 +26,8 @@ from service.discovery.discover import (
     discover_pairs,
 )
 from service.discovery.matrix_search import MatrixReaders
-from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
+from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
 from service.discovery.search_policy import (
     MAX_NAMES,
     OVERFETCH_FACTORS,

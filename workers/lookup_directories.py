@@ -18,7 +18,7 @@ from random import Random
 import msgspec
 import structlog
 
-from service.discovery.discover import MAX_CANDIDATES, NEW, WORKING
+from service.discovery.discover_listings import MAX_CANDIDATES, NEW, WORKING
 from service.discovery.partial.node_share import (
     DirectoryAnnouncement,
     Letter,

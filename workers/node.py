@@ -1,4 +1,4 @@
-"""One node, from joining the ring to losing its lease: connects :mod:`service.corona.protocol` to I/O and timers.
+"""One node, from joining the ring to losing its lease: connects :mod:`service.corona.node_protocol` to I/O and timers.
 
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from service.clash.load_policy import LoadLimits
+from service.clash.split_merge_policy import LoadLimits
 from service.clock import FleetClock
 from service.corona.events import (
     Effect,
@@ -38,7 +38,7 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.messages import URGENT, decode, encode
-from service.corona.protocol import NodeProtocol
+from service.corona.node_protocol import NodeProtocol
 from service.errors import LeaseLost, StoreIdentityMismatch, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare

@@ -258,7 +258,7 @@ class SiteShares(msgspec.Struct, frozen=True, tag=True):
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which all channels of a ``site`` keep its request budget; see ``honeycomb.apply_site_scales``."""
+    """Scale at which all channels of a ``site`` keep its request budget (``allocation_solver.apply_site_scales``)."""
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]

@@ -7,7 +7,7 @@ changed, is computed for all of them at once, and only these are planned one by 
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.optimizer.node_optimizer import FACTORS_ROW, FactorTable
+from service.corona.optimizer.node_allocation import FACTORS_ROW, FactorTable
 from service.model import ChannelId
 
 _FIRST_ROWS = 64
@@ -27,8 +27,8 @@ _PLAN_ROW = np.dtype(
 class PlanTable:
     """One row per channel of an owner.
 
-    The columns of :class:`~service.corona.optimizer.node_optimizer.ChannelFactors` are each channel's factors when they
-    were last read. The other columns:
+    The columns of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are each channel's factors when
+    they were last read. The other columns:
 
     - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.
     - ``site``: the number of the channel's site, the place of its name in ``sites``.

@@ -13,8 +13,8 @@ from itertools import chain
 import msgspec
 
 from service.discovery.av_pairs import Pair
-from service.discovery.discover import NEW, novelty_weight
-from service.discovery.names import (
+from service.discovery.channel_visibility import is_public
+from service.discovery.content_names import (
     MAX_AUTHORS,
     MAX_TAGS,
     MAX_TITLE_CHARS,
@@ -23,9 +23,9 @@ from service.discovery.names import (
     channel_pairs,
     channel_text,
 )
+from service.discovery.discover_listings import NEW, novelty_weight
 from service.discovery.queries.query import PairCondition, Query
 from service.discovery.text_search.searchable_text import SearchableText, TextField
-from service.discovery.visibility import is_public
 from service.model import Channel, ChannelId, Entry, FeedMetadata
 
 OVERFETCH_FACTORS = (1.5, 40)

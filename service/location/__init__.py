@@ -11,7 +11,7 @@ an *update* propagates them, one row deeper per hop, up to row d.
 - ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
 - ``messages``       the messages between nodes, their encoding, and ordered streams of batches
 - ``location_node``  a node: documents, links and messages in, messages out
-- ``neighbours``     the choice of neighbours by measured round-trip times, without a centre
+- ``neighbour_choice``  the choice of neighbours by measured round-trip times, without a centre
 - ``content_cache``  channel contents, the documents that are located, and a worker's cache of them
 
 Filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of

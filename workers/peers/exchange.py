@@ -15,7 +15,7 @@ from service.clock import Clock
 from service.errors import PeerProtocolError
 from service.location.content_cache import ContentCache, encode
 from service.location.messages import StreamBatch
-from service.location.neighbours import NeighbourLimits
+from service.location.neighbour_choice import NeighbourLimits
 from service.model import ChannelId, NodeId
 from service.net.http_server import client_of
 from service.net.peer_client import MAX_REQUEST_BYTES, REFUSED, RESTART_STREAM, Peer, PeerClient, peer_of

@@ -22,7 +22,15 @@ from service.location import messages
 from service.location.bloom_filters import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
 from service.location.location_node import LocationNode
 from service.location.messages import MAX_FRAMES, SendToNeighbour, Stream, StreamBatch
-from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
+from service.location.neighbour_choice import (
+    Effect,
+    LinkAdded,
+    LinkRemoved,
+    Neighbourhood,
+    NeighbourLimits,
+    Offer,
+    SendOffer,
+)
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS

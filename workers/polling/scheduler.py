@@ -1,7 +1,7 @@
 """The scheduler of a node's polls: starts each poll when it is due, and passes detected changes to the protocol.
 
-The protocol (:mod:`service.corona.protocol`) decides which channels this node polls, and by which schedule. Polls that
-are due within a twentieth of a second begin together, so that their requests to the store share round trips.
+The protocol (:mod:`service.corona.node_protocol`) decides which channels this node polls, and by which schedule. Polls
+that are due within a twentieth of a second begin together, so that their requests to the store share round trips.
 """
 
 import asyncio

@@ -27,7 +27,7 @@ from service.corona.events import (
     VersionPublished,
 )
 from service.corona.fleet_policy import DEFAULT_POLICY
-from service.corona.protocol import NodeProtocol
+from service.corona.node_protocol import NodeProtocol
 from service.errors import BadStatus, HostNotFound, NotAFeed, StaleVersion
 from service.model import Channel, NodeId, PollResult
 from service.overlay.ring import RingView

@@ -8,10 +8,10 @@ from datetime import date
 import pytest
 
 from service.console.pages.directory import measure
-from service.discovery.candidates import Candidates, Clause, require_all
-from service.discovery.discover import MAX_CANDIDATES, WORKING
+from service.discovery.discover_listings import MAX_CANDIDATES, WORKING
 from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query_parser import parse_query
+from service.discovery.search_candidates import Candidates, Clause, require_all
 from service.errors import NotFound
 from service.model import ChannelId, NodeId
 from service.search import Searcher

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from service.discovery.discover import MAX_CANDIDATES, WORKING
+from service.discovery.discover_listings import MAX_CANDIDATES, WORKING
 from service.discovery.partial.node_share import (
     DirectoryAnnouncement,
     LookupCount,

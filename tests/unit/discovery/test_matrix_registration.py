@@ -2,7 +2,6 @@
 
 import pytest
 
-from service.discovery.cell import ReadPostings, UpdateMatrix
 from service.discovery.cell_rounds import find_or_create_matrix
 from service.discovery.matrix import (
     CellAddress,
@@ -13,10 +12,11 @@ from service.discovery.matrix import (
     after_request,
     head_address,
 )
+from service.discovery.matrix_cell import ReadPostings, UpdateMatrix
+from service.discovery.matrix_registration import register, withdraw
 from service.discovery.matrix_resizing import reconcile_matrix
 from service.discovery.matrix_search import read_matrix
 from service.discovery.postings import Posting, pack
-from service.discovery.registration import register, withdraw
 from tests.support.memory_cells import MemoryCells
 
 PAIR = "a=1"

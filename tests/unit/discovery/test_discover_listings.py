@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.discover import (
+from service.discovery.discover_listings import (
     MAX_ATTRIBUTE_WEIGHT,
     NEW_S,
     DiscoverCandidate,

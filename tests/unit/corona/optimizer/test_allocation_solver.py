@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.corona.optimizer.honeycomb import (
+from service.corona.optimizer.allocation_solver import (
     UNBOUNDED_SCALE,
     AllocationProblem,
     apply_site_scales,

@@ -9,13 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from service.discovery import matrix_search
-from service.discovery.cell import UpdateMatrix
 from service.discovery.cell_rounds import find_or_create_matrix
 from service.discovery.matrix import CellAddress, MatrixLimits, ResizeKind, ResizeRequest, after_request, head_address
+from service.discovery.matrix_cell import UpdateMatrix
+from service.discovery.matrix_registration import register, withdraw
 from service.discovery.matrix_resizing import reconcile_matrix
 from service.discovery.matrix_search import PairClause, PairQuery, search
 from service.discovery.postings import Posting
-from service.discovery.registration import register, withdraw
 from tests.support.memory_cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3", "d=4", "e=5")

@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.location.neighbours import LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
+from service.location.neighbour_choice import LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
 from tests.support.overlay_network import name
 
 LIMITS = NeighbourLimits(near_s=0.010, near=3, far=2, gateways=2)

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from service.discovery.names import (
+from service.discovery.content_names import (
     MAX_PAIRS,
     DeclaredMetadata,
     channel_pairs,

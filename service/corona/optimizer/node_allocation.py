@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal, Levels
 from service.corona.messages import CONTINUOUS, Aggregate
-from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
+from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
 from service.corona.optimizer.objectives import Floats, size_for_wait, weights
 from service.corona.optimizer.polling_levels import LevelChoices, LevelSteps, below_first_step, decode_steps
 from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
@@ -44,7 +44,7 @@ class ChannelFactors(NamedTuple):
     update_interval_s: float
     private: bool
     site_scale: float = UNBOUNDED_SCALE
-    """The scale of the channel's site; see ``honeycomb.apply_site_scales``."""
+    """The scale of the channel's site; see ``allocation_solver.apply_site_scales``."""
     longest_wait_s: float = 0.0
     """The longest wait that admins set for this channel; 0 for the objective's."""
     shortest_interval_s: float = 0.0

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from service.discovery.visibility import is_public, looks_secret
+from service.discovery.channel_visibility import is_public, looks_secret
 from service.model import Channel
 
 _PLAIN = """

@@ -20,7 +20,7 @@ from service.discovery.matrix import (
     after_request,
     cell_addresses,
 )
-from service.discovery.replica_placement import Node, RedisNodes, choose_resize, limits_on_node
+from service.discovery.matrix_resize_policy import Node, RedisNodes, choose_resize, limits_on_node
 
 LIMITS = MatrixLimits(names=4000, registrations_s=400.0, queries_s=100.0)
 

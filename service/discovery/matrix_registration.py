@@ -9,7 +9,6 @@ same partition, and no registration is refused while a matrix changes.
 
 import msgspec
 
-from service.discovery.cell import PutPostings, ReadState
 from service.discovery.cell_rounds import Rounds, latest_size, run_together
 from service.discovery.matrix import (
     CellAddress,
@@ -20,6 +19,7 @@ from service.discovery.matrix import (
     merge_target,
     possible_partitions,
 )
+from service.discovery.matrix_cell import PutPostings, ReadState
 from service.discovery.postings import Posting, pack
 from service.errors import CellsUnavailable
 

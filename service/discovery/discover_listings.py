@@ -14,7 +14,7 @@ from typing import Final, Literal
 import msgspec
 
 from service.discovery.av_pairs import Pair, attribute_of, make_pair
-from service.discovery.names import language_pairs
+from service.discovery.content_names import language_pairs
 from service.discovery.queries.query import SearchHit
 from service.model import Channel
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from service.corona.aggregation import combine
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.corona.messages import Aggregate
-from service.corona.optimizer.node_optimizer import (
+from service.corona.optimizer.node_allocation import (
     ChannelFactors,
     FactorTable,
     affordable_policy,

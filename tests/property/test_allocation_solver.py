@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.corona.optimizer.honeycomb import (
+from service.corona.optimizer.allocation_solver import (
     UNBOUNDED_SCALE,
     AllocationProblem,
     apply_site_scales,
