@@ -25,13 +25,13 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store
 from workers.node import Node, WorkerContext
-from workers.peers.exchange import PeerExchange
+from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
+from workers.polling.hub_subscriber import HubSubscriber
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
-from workers.polling.prober import Prober
-from workers.polling.websub import HubSubscriber
-from workers.request_handlers import WorkerRequestHandlers
+from workers.request_handlers.prober import Prober
+from workers.request_handlers.request_dispatcher import RequestDispatcher
 
 _RETRY_S = 1.0
 _SLOW_NICENESS = 10
@@ -49,7 +49,7 @@ class WorkerProgram(HostedProgram):
         """Create a worker that joins the ring in :meth:`run`."""
         super().__init__(settings, store)
         self._clock = FleetClock()
-        self._peers: PeerExchange | None = None
+        self._peers: PeerEndpoint | None = None
         self._has_joined = False
 
     def check_ready(self) -> None:
@@ -73,7 +73,7 @@ class WorkerProgram(HostedProgram):
         worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))
         peer = peer_of(worker)
         assert peer is not None  # noqa: S101 - a process with a worker has a health server
-        self._peers = peers = PeerExchange(settings, store, self._clock, peer)
+        self._peers = peers = PeerEndpoint(settings, store, self._clock, peer)
         async with (
             peers.running(),
             create_fetcher(settings) as fetcher,
@@ -87,14 +87,14 @@ class WorkerProgram(HostedProgram):
             poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
             probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
             poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
-            handlers = WorkerRequestHandlers(store, Prober(fetcher, politeness, probe_lanes, self._clock))
+            handlers = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock))
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
             context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)
             async with asyncio.TaskGroup() as nodes:
                 for _ in range(settings.nodes_per_worker):
                     nodes.create_task(self._run_node(worker, context, handlers))
 
-    async def _run_node(self, worker: NodeInfo, context: WorkerContext, handlers: WorkerRequestHandlers) -> None:
+    async def _run_node(self, worker: NodeInfo, context: WorkerContext, handlers: RequestDispatcher) -> None:
         """Run a node of this worker until cancelled.
 
         Whenever the node has lost its lease, it joins the ring again under a new id.

@@ -52,16 +52,16 @@ from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
 from service.tasks import BackgroundTasks, run_logged
 from service.tick_timer import TickTimer
+from workers.in_memory_directories import InMemoryDirectories
 from workers.key_group_balancer import KeyGroupBalancer
-from workers.lookup_directories import LookupDirectories
 from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
-from workers.peers.exchange import PeerExchange
+from workers.peers.peer_endpoint import PeerEndpoint
+from workers.polling.hub_subscriber import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.polling.politeness import Politeness
+from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poller import Poller
-from workers.polling.scheduler import PollScheduler
-from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
 
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
@@ -86,7 +86,7 @@ class WorkerContext:
     politeness: Politeness
     poller: Poller
     hubs: HubSubscriber
-    peers: PeerExchange
+    peers: PeerEndpoint
     timer: TickTimer
 
 
@@ -142,7 +142,7 @@ class Node:
         )
         load_limits = LoadLimits(settings.keyspace_capacity)
         self._balancer = KeyGroupBalancer(info.id, store, load_limits, interval_s=interval_s, tasks=tasks)
-        self.directories = LookupDirectories(
+        self.directories = InMemoryDirectories(
             info.id,
             DirectoryNames(store.channel_directory, store.channels),
             store.directory_announcements,
@@ -293,7 +293,7 @@ class Node:
             try:
                 messages, self._inbox_cursor = await self._store.node_inboxes.read(self.info.id, self._inbox_cursor)
             except StoreUnavailable as error:
-                log.warning("reading node inbox failed", node=self.info.id[:8], error=str(error))
+                log.warning("node inbox read failed", node=self.info.id[:8], error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             await self._process_messages(messages)
@@ -348,9 +348,9 @@ class Node:
             await self._store.node_inboxes.send(inbox_messages)
         except StoreUnavailable as error:
             log.warning(
-                "protocol effects lost, will be repeated",
+                "protocol effects lost, will retry",
                 node=self.info.id[:8],
-                of=type(events[0]).__name__,
+                event_type=type(events[0]).__name__,
                 error=str(error),
             )
 

@@ -37,7 +37,7 @@ from service.store.channels.channel_records import ChannelState
 from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
-from workers.peers.content_locator import ContentLocator
+from workers.peers.baseline_lookup import BaselineLookup
 from workers.polling.politeness import charged_site, pausable_site
 from workers.polling.poll_state import build_snapshot
 
@@ -62,7 +62,7 @@ class ChannelOwner:
         clock: Clock,
         on_events: Callable[..., Awaitable[None]],
         tasks: BackgroundTasks,
-        contents: ContentLocator,
+        contents: BaselineLookup,
         fan_out: FanOut,
         registrar: DirectoryRegistrar,
     ) -> None:

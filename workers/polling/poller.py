@@ -29,7 +29,7 @@ from service.feeds.urls import host_of
 from service.model import Channel, Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
-from workers.peers.content_locator import ContentLocator
+from workers.peers.baseline_lookup import BaselineLookup
 from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of
 from workers.polling.politeness import Politeness
 from workers.polling.poll_state import (
@@ -96,7 +96,7 @@ class Poller:
         fetcher: Fetcher,
         politeness: Politeness,
         lanes: ConcurrencyLanes,
-        contents: ContentLocator,
+        contents: BaselineLookup,
         clock: Clock,
     ) -> None:
         self._fetcher = fetcher

@@ -11,7 +11,7 @@ from itertools import count
 import msgspec
 import numpy as np
 
-from service.discovery.partial.placement_metrics import (
+from service.discovery.partial_lookup.placement_metrics import (
     Bools,
     coverage,
     fault_tolerances,
@@ -22,7 +22,7 @@ from service.discovery.partial.placement_metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import (
+from service.discovery.partial_lookup.servers import (
     PartialLookup,
     Place,
     Request,
@@ -31,7 +31,7 @@ from service.discovery.partial.servers import (
     lookup_order,
     make_server,
 )
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.strategies import (
     Fixed,
     FullReplication,
     Hash,

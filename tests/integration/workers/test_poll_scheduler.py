@@ -20,9 +20,9 @@ from service.store.channels.websub import Push
 from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
+from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poll_state import DetectedUpdate, PollState
 from workers.polling.poller import Poller, PollOutcome
-from workers.polling.scheduler import PollScheduler
 
 US = "a" * 40
 INTERVAL_S = 100.0

@@ -33,7 +33,7 @@ from service.store.coordination.worker_requests import ProbeReply, ProbeRequest
 from workers.node import Node
 from workers.polling.poll_state import build_snapshot, build_update
 from workers.polling.poller import document_of, hubs_of
-from workers.polling.prober import Prober
+from workers.request_handlers.prober import Prober
 
 _MAX_LATEST = 10
 _SECOND_FETCH_DELAY_S = 1.5
@@ -85,7 +85,7 @@ class _Page(NamedTuple):
     error: NotAFeed | None = None
 
 
-class UrlResolver:
+class NewUrlResolver:
     """Resolves one URL to a channel, on behalf of the node that received the request."""
 
     def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from service.discovery.partial.servers import Add, Delete, Place, Request
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.servers import Add, Delete, Place, Request
+from service.discovery.partial_lookup.strategies import (
     Fixed,
     FullReplication,
     Hash,

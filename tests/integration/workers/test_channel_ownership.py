@@ -27,8 +27,8 @@ from service.store import Store
 from service.store.channels import registry_changes
 from service.store.client import keys
 from service.tasks import BackgroundTasks
+from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import SNAPSHOT, make_channel
-from tests.support.content_locators import store_only_locator
 from tests.support.ring_strategies import joined_ids, ring
 from tests.support.waiting import until_so
 from workers.ownership.channel_ownership import ChannelOwner
@@ -54,7 +54,7 @@ async def test_a_fan_out_interrupted_by_another_owner_is_refused(store: Store, *
         clock=SystemClock(),
         on_events=note,
         tasks=tasks,
-        contents=store_only_locator(store),
+        contents=store_only_lookup(store),
         fan_out=FanOut(store, 3),
         registrar=DirectoryRegistrar(store, SystemClock(), 3),
     )
@@ -87,7 +87,7 @@ class Owner:
             clock=SystemClock(),
             on_events=self._note,
             tasks=self.tasks,
-            contents=store_only_locator(store),
+            contents=store_only_lookup(store),
             fan_out=FanOut(store, 3),
             registrar=DirectoryRegistrar(store, SystemClock(), 3),
         )

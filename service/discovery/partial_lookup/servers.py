@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
+from service.discovery.partial_lookup.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
 from service.errors import BadStrategy
 
 

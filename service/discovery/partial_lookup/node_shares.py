@@ -1,16 +1,16 @@
 """A node's shares of directories, lookups in these shares, and the messages that nodes exchange about them.
 
 A *directory* has the names of one AV-pair, divided among servers, one server per node. A *share* is the part of a
-directory that one server stores. A *letter* is all that one process sends to a node about directories at one time. An
-entry of a directory is a name with its weight, so that a name whose other pairs change stays the same entry. The other
-pairs of a name, which lookups for several pairs need, are read by each server for its own entries.
+directory that one server stores. A *directory message* is all that one process sends to a node about directories at one
+time. An entry of a directory is a name with its weight, so that a name whose other pairs change stays the same entry.
+The other pairs of a name, which lookups for several pairs need, are read by each server for its own entries.
 """
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from service.discovery.partial.servers import (
+from service.discovery.partial_lookup.servers import (
     DirectoryServer,
     Keep,
     KeepAt,
@@ -19,8 +19,8 @@ from service.discovery.partial.servers import (
     SendToServer,
     make_server,
 )
-from service.discovery.partial.strategies import Strategy
-from service.discovery.partial.strategy_choice import DirectoryMeasurements
+from service.discovery.partial_lookup.strategies import Strategy
+from service.discovery.partial_lookup.strategy_choice import DirectoryMeasurements
 from service.errors import BadStrategy
 
 _WEIGHT_DIGITS = 2
@@ -85,22 +85,22 @@ class LookupCount(msgspec.Struct, frozen=True, tag="Asked"):
     target: int
 
 
-LetterPart = ShareUpdate | ShareLost | LookupCount
-Letter = list[LetterPart]
+MessagePart = ShareUpdate | ShareLost | LookupCount
+DirectoryMessage = list[MessagePart]
 
 
-def encode_letter(letter: Sequence[LetterPart]) -> bytes:
-    """Encode a letter: all updates and reports that one process sends to a node at one time."""
-    return msgspec.msgpack.encode(letter)
+def encode_message(message: Sequence[MessagePart]) -> bytes:
+    """Encode a directory message: all updates and reports that one process sends to a node at one time."""
+    return msgspec.msgpack.encode(message)
 
 
-def decode_letter(payload: bytes) -> Letter:
-    """Decode a letter; the result is empty if the letter is malformed or in the format of another version.
+def decode_message(payload: bytes) -> DirectoryMessage:
+    """Decode a directory message; the result is empty if it is malformed or in the format of another version.
 
     Nothing is lost for long, because its sender repeats the content.
     """
     try:
-        return msgspec.msgpack.decode(payload, type=Letter)
+        return msgspec.msgpack.decode(payload, type=DirectoryMessage)
     except msgspec.MsgspecError:
         return []
 

@@ -7,23 +7,23 @@ from random import Random
 import pytest
 
 from service.discovery.discover_listings import MAX_CANDIDATES, WORKING
-from service.discovery.partial.node_share import (
+from service.discovery.partial_lookup.node_shares import (
     DirectoryAnnouncement,
     LookupCount,
     NamesOfPair,
     PlacementTerm,
     ShareUpdate,
-    decode_letter,
-    encode_letter,
+    decode_message,
+    encode_message,
 )
-from service.discovery.partial.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
-from service.discovery.partial.strategy_choice import MIN_ENTRIES, STEADY_READINGS
+from service.discovery.partial_lookup.strategies import Fixed, FullReplication, Hash, RandomServer, RoundRobin, Strategy
+from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES, STEADY_READINGS
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
 from service.store.directory.directory_lookups import DirectoryAnnouncements
 from service.store.directory.directory_names import DirectoryNames
-from workers.lookup_directories import MIN_LOOKUPS, LookupDirectories
+from workers.in_memory_directories import MIN_LOOKUPS, InMemoryDirectories
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
 TAG = "tag=python"
@@ -72,7 +72,7 @@ class Fleet:
         self.version = 0
         self.announcements = MemoryAnnouncements()
         self.nodes = {
-            node: LookupDirectories(
+            node: InMemoryDirectories(
                 node,
                 self.names,
                 self.announcements,
@@ -104,7 +104,7 @@ class Fleet:
             self.announcements.held = {}
             for directories in self.nodes.values():
                 if lookups:
-                    await directories.on_message(encode_letter([LookupCount(TAG, lookups, target)]))
+                    await directories.on_message(encode_message([LookupCount(TAG, lookups, target)]))
                 await directories.maintain()
             while self.messages:
                 to, payload = self.messages.popleft()
@@ -244,7 +244,7 @@ async def test_messages_of_another_ring_or_version_change_nothing() -> None:
         await directories.maintain()
     ((to, old),) = fleet.messages
     fleet.rejoin(list(fleet.nodes))
-    for payload in (b"", b"\xc1", encode_letter([]), old):
+    for payload in (b"", b"\xc1", encode_message([]), old):
         await fleet.nodes[to].on_message(payload)
     assert fleet.nodes[to].find(WORKING, [WORKING], 5).names == ()
 
@@ -280,5 +280,5 @@ async def test_the_choice_of_a_strategy_has_reasons() -> None:
     (choice,) = (each.choice for node in fleet.nodes.values() for each in node.coordinated)
     assert choice.reasons
     assert isinstance(
-        decode_letter(encode_letter([ShareUpdate("a=b", PlacementTerm(1, 1), choice.strategy)]))[0], ShareUpdate
+        decode_message(encode_message([ShareUpdate("a=b", PlacementTerm(1, 1), choice.strategy)]))[0], ShareUpdate
     )

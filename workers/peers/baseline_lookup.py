@@ -55,7 +55,7 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 """Requests the content of a channel's version from other workers. Returns None if no worker sends it; never raises."""
 
 
-class ContentLocator:
+class BaselineLookup:
     """The contents and baselines that this worker has cached, and the search for other contents.
 
     The cached baseline of a channel is the last one that this worker used. While a document changes without new

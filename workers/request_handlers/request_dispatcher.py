@@ -1,4 +1,4 @@
-"""Handlers of the requests that bots and the console send to workers, for example to probe a URL or poll a channel."""
+"""The dispatcher of requests that bots and the console send to workers, and the handlers of most of them."""
 
 import asyncio
 import contextlib
@@ -51,8 +51,8 @@ from service.store.coordination.worker_requests import (
 )
 from workers.node import Node
 from workers.polling.poller import document_of, trace_listener
-from workers.polling.prober import Prober
-from workers.url_resolver import UrlResolver, create_resolution_cache
+from workers.request_handlers.new_url_resolver import NewUrlResolver, create_resolution_cache
+from workers.request_handlers.prober import Prober
 
 _TIMEOUT_S = 9.0
 _OUTLINE_FETCH_TIMEOUT_S = 7.0
@@ -66,11 +66,11 @@ _T = TypeVar("_T")
 log = structlog.get_logger(__name__)
 
 
-class WorkerRequestHandlers:
-    """Handles the requests of bots and the console on behalf of the node that received them."""
+class RequestDispatcher:
+    """Dispatches the requests of bots and the console to handlers, on behalf of the node that received them."""
 
     def __init__(self, store: Store, prober: Prober) -> None:
-        """Create the handlers; ``prober`` fetches new URLs."""
+        """Create the dispatcher; ``prober`` fetches new URLs."""
         self._store = store
         self._prober = prober
         self._opml_reader = OpmlReader()
@@ -84,7 +84,7 @@ class WorkerRequestHandlers:
         try:
             request = msgspec.msgpack.decode(message.payload, type=WorkerRequest)
         except msgspec.MsgspecError as error:
-            log.warning("request malformed, perhaps of another version", error=str(error))
+            log.warning("request rejected, malformed or of another version", error=str(error))
             return
         if request.until_s < node.clock.wall_s():
             return
@@ -101,7 +101,7 @@ class WorkerRequestHandlers:
         reply: WorkerReply
         match request.body:
             case ProbeRequest() as probe:
-                reply = await UrlResolver(self._store, self._prober, node, self._resolutions).probe(probe)
+                reply = await NewUrlResolver(self._store, self._prober, node, self._resolutions).probe(probe)
             case MoveRequest(channel, url):
                 reply = await _move(node, channel, url)
             case PollRequest() as poll:

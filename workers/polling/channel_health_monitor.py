@@ -25,7 +25,7 @@ _MAX_REPORTS = 1_000
 log = structlog.get_logger(__name__)
 
 
-class HealthMonitor:
+class ChannelHealthMonitor:
     """Records the results of one node's polls, and derives notices to subscribers and back-offs from the results.
 
     ``get_polled`` returns a channel that this node polls, and the number of nodes that poll it. It returns None for a

@@ -84,7 +84,7 @@ class _Link(msgspec.Struct, eq=False):
         return batch
 
 
-class MessageExchange:
+class NodeMessageTransport:
     """Sends messages of this worker's nodes to other nodes, and receives messages for this worker's nodes."""
 
     def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
@@ -182,7 +182,7 @@ class MessageExchange:
                 try:
                     await self._inboxes.send(rest)
                 except StoreUnavailable as error:
-                    log.warning("node messages lost, will be repeated", messages=len(rest), error=str(error))
+                    log.warning("node messages lost, will retry", messages=len(rest), error=str(error))
         finally:
             link.is_sending = False
 
@@ -199,12 +199,10 @@ class MessageExchange:
             absent = _absent.decode(response)
         except (PeerUnreachable, PeerProtocolError, msgspec.MsgspecError) as error:
             if link.retry_s == -inf:
-                log.warning(
-                    "worker unreachable, messages go through inboxes", worker=link.peer.id[:8], error=str(error)
-                )
+                log.warning("worker unreachable, inboxes used", worker=link.peer.id[:8], error=str(error))
             link.retry_s = self._clock.monotonic_s() + RETRY_S
             return nodes
         if link.retry_s != -inf:
             link.retry_s = -inf
-            log.info("worker reachable again", worker=link.peer.id[:8])
+            log.info("worker connection restored", worker=link.peer.id[:8])
         return absent

@@ -19,7 +19,7 @@ from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.http_server import serving_locally
 from tests.support.waiting import until
-from workers.polling.health_monitor import HealthMonitor
+from workers.polling.channel_health_monitor import ChannelHealthMonitor
 
 ALICE = "alice@localhost"
 UID = keys.user_id(ALICE)
@@ -111,7 +111,7 @@ class Observed:
         self.offered: list[Notice] = []
         self.backoffs_s: list[int] = []
         self._now_s = 1_000.0
-        self._monitor = HealthMonitor(
+        self._monitor = ChannelHealthMonitor(
             store,
             self,
             lambda _: (channel, 3),

@@ -16,7 +16,7 @@ from service.store.client import keys
 from service.store.coordination.worker_requests import InboxMessage
 from tests.support.peer_workers import SETTINGS, Worker, counted, introduce, worker
 from tests.support.waiting import until, until_so
-from workers.peers import message_exchange
+from workers.peers import node_message_transport
 
 HERE, THERE = "0" * 40, "8" + "0" * 39
 OTHER_SECRET = SETTINGS.model_copy(update={"cluster_secret": SecretStr("another fleet's")})
@@ -74,7 +74,7 @@ async def test_many_messages_are_sent_in_several_requests(
 ) -> None:
     sender, receiver = two
     node = Recipient()
-    monkeypatch.setattr(message_exchange, "MAX_BATCH_BYTES", 1_000)
+    monkeypatch.setattr(node_message_transport, "MAX_BATCH_BYTES", 1_000)
     with receiver.peers.messages.receive(THERE, node.process):
         await _post(store, sender, _numbered(200))
         await until_so(lambda: len(node.received) == 200, "all have arrived")
@@ -84,7 +84,7 @@ async def test_many_messages_are_sent_in_several_requests(
 async def test_messages_that_are_too_large_or_too_many_go_through_the_inbox(
     store: Store, two: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_exchange, "MAX_QUEUED_BYTES", 0)
+    monkeypatch.setattr(node_message_transport, "MAX_QUEUED_BYTES", 0)
     await _post(store, two[0], _numbered(2))
     assert await _inbox(store) == _numbered(2)
 
@@ -135,12 +135,12 @@ async def test_a_worker_that_hangs_gets_messages_through_inboxes_until_it_answer
     store: Store, two: tuple[Worker, Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hang(request: web.Request, verb: str) -> web.Response:
-        if verb == message_exchange.NODE_MESSAGES_VERB:
+        if verb == node_message_transport.NODE_MESSAGES_VERB:
             await asyncio.sleep(60)
         return await answer(request, verb)
 
-    monkeypatch.setattr(message_exchange, "REQUEST_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(message_exchange, "RETRY_S", 0.5)
+    monkeypatch.setattr(node_message_transport, "REQUEST_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(node_message_transport, "RETRY_S", 0.5)
     sender, receiver = two
     node, answer = Recipient(), receiver.peers._handle
     with receiver.peers.messages.receive(THERE, node.process):

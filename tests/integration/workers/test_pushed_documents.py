@@ -16,15 +16,15 @@ from service.store import Store
 from service.store.channels.websub import Push
 from service.tasks import BackgroundTasks
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
+from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import SNAPSHOT
-from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 from tests.support.waiting import until_so
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
+from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
-from workers.polling.scheduler import PollScheduler
 
 NEWS = Push(rss([item("pushed")]), "text/xml")
 
@@ -64,7 +64,7 @@ async def worker(store: Store, parser: ParserClient) -> AsyncIterator[Worker]:
     tasks, clock, feed = BackgroundTasks(), SystemClock(), answering(ok(b"feed"), then_close=False)
     lanes = ConcurrencyLanes(POLL_LIMITS, parser, Parser(), ParserTimeBudgets())
     async with raw_publisher(feed) as publisher, fetcher() as reach:
-        poller = Poller(reach, politeness(store), lanes, store_only_locator(store), clock)
+        poller = Poller(reach, politeness(store), lanes, store_only_lookup(store), clock)
         polling = PollScheduler(US, store, poller, clock=clock, on_events=nobody, on_hubs_found=no_hub, tasks=tasks)
         yield Worker(store, publisher, polling, lanes)
     await tasks.cancel()

@@ -25,9 +25,9 @@ from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
 from service.tasks import BackgroundTasks
-from workers.peers.content_locator import EXPIRY_S, ContentLocator
-from workers.peers.message_exchange import NODE_MESSAGES_VERB, MessageExchange
+from workers.peers.baseline_lookup import EXPIRY_S, BaselineLookup
 from workers.peers.neighbour_overlay import MESSAGES, PING, NeighbourOverlay
+from workers.peers.node_message_transport import NODE_MESSAGES_VERB, NodeMessageTransport
 from workers.peers.peer_content_search import FIND, FOUND, NOT_FOUND, PeerContentSearch, decode_query, encode_referral
 
 VerbHandler = Callable[[NodeId, bytes], bytes]
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 _batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
-class PeerExchange:
+class PeerEndpoint:
     """The exchange of contents and messages between this worker and others.
 
     Without a cluster secret, no requests to other workers are sent: contents are read only from the cache and the
@@ -71,8 +71,8 @@ class PeerExchange:
             cached_digests=lambda: [digest.hex() for digest in self._cache.digests],
         )
         finder = PeerContentSearch(self._client, clock, self._overlay, self._owner_of)
-        self.contents = ContentLocator(store.channels, self._cache, clock, finder.find, self._overlay.on_cache_changed)
-        self.messages = MessageExchange(store.node_inboxes, self._client, clock, self._tasks)
+        self.contents = BaselineLookup(store.channels, self._cache, clock, finder.find, self._overlay.on_cache_changed)
+        self.messages = NodeMessageTransport(store.node_inboxes, self._client, clock, self._tasks)
         self._handlers: Mapping[str, VerbHandler] = {
             PING: _on_ping,
             MESSAGES: self._on_messages,

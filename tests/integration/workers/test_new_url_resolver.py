@@ -14,7 +14,7 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
-from tests.integration.workers.test_url_resolver_guesses import one_worker
+from tests.integration.workers.test_new_url_resolver_guesses import one_worker
 from tests.support.channels import count_channels, make_channel
 from tests.support.feed_documents import item, page, rss
 from tests.support.raw_http import RawPublisher, ok, raw_publisher

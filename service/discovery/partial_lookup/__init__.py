@@ -11,7 +11,7 @@ and messages; in return, some lookups ask several servers, answers are less vari
 - ``strategies``         the five strategies as values, their costs by the paper's formulas, and the cushion (§6.2)
 - ``strategy_choice``    the rules of thumb that choose a strategy, and the coordinator of a directory
 - ``servers``            the messages, the server of each strategy (§3, §5), and the client's lookup
-- ``node_share``         a node's shares of directories, and the letters between nodes
+- ``node_shares``        a node's shares of directories, and the messages between nodes
 - ``placement_metrics``  the metrics of §4, as exact means
 
 Deviation: a client that adds an entry must know that it is absent, and a client that deletes an entry must know that it

@@ -69,7 +69,7 @@ class HubSubscriber:
                 async with self._slots:
                     await self._request(channel_id, state)
         except (PublisherError, UserError, StoreUnavailable) as error:
-            log.info("websub request failed", channel=channel_id[:8], reason=str(error))
+            log.info("websub subscription failed, will retry", channel=channel_id[:8], reason=str(error))
 
     async def renew(self, ring: RingView, node_id: NodeId) -> None:
         """Send the requests that are due to the hubs of this node's channels: subscribe, renew or unsubscribe.
@@ -111,7 +111,9 @@ class HubSubscriber:
                 try:
                     await self._request_if_active(channel_id, state)
                 except (PublisherError, UserError, StoreUnavailable) as error:
-                    log.info("websub request failed", channel=channel_id[:8], hub=_host(state), reason=str(error))
+                    log.info(
+                        "websub renewal failed, will retry", channel=channel_id[:8], hub=_host(state), reason=str(error)
+                    )
                     return
 
     async def _request_if_active(self, channel_id: ChannelId, state: HubState) -> None:

@@ -25,7 +25,7 @@ from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
 from service.tasks import BackgroundTasks
-from workers.polling.health_monitor import HealthMonitor
+from workers.polling.channel_health_monitor import ChannelHealthMonitor
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
@@ -142,7 +142,7 @@ class PollScheduler:
         self._queue = DueQueue()
         self._queue_changed = asyncio.Event()
         self._channels: dict[ChannelId, _ScheduledChannel] = {}
-        self.health = HealthMonitor(store, clock, self._get_polled)
+        self.health = ChannelHealthMonitor(store, clock, self._get_polled)
         self._processing_pushes: dict[ChannelId, bool] = {}
         """Channels whose pushes are being processed, and whether more have arrived since."""
 
@@ -271,7 +271,7 @@ class PollScheduler:
             await self._store.websub.drop_pushes(channel_id)
             raise
         except (LimitReached, ParseKilled) as error:
-            log.info("push dropped, will poll", channel=channel_id[:8], reason=str(error))
+            log.info("websub push dropped, will poll", channel=channel_id[:8], reason=str(error))
             await self._store.websub.drop_pushes(channel_id)
         await self._poller.acquire_poll(state)
         await self._poll(state)
@@ -430,7 +430,7 @@ class PollScheduler:
         try:
             remaining = await self._poller.compare_again(state, update)
         except (PublisherError, OperationalError) as error:
-            log.info("comparison failed, next poll repeats it", channel=state.channel.id[:8], reason=str(error))
+            log.info("document comparison failed, will retry", channel=state.channel.id[:8], reason=str(error))
             keep_unversioned(state, update.documents)
             return
         if remaining is not None:

@@ -3,8 +3,8 @@
 An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
 servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
 server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
-have changed, sends the changes to the other servers (:mod:`service.discovery.partial`), and announces the directory in
-the store. Bots and the console read the announcements and send their lookups to one server or a few
+have changed, sends the changes to the other servers (:mod:`service.discovery.partial_lookup`), and announces the
+directory in the store. Bots and the console read the announcements and send their lookups to one server or a few
 (:mod:`service.store.directory.directory_lookups`). They report the numbers of their lookups to the coordinators.
 
 When the ring changes, the new coordinators place their directories on the new servers at the next maintenance; the old
@@ -19,24 +19,24 @@ import msgspec
 import structlog
 
 from service.discovery.discover_listings import MAX_CANDIDATES, NEW, WORKING
-from service.discovery.partial.node_share import (
+from service.discovery.partial_lookup.node_shares import (
     DirectoryAnnouncement,
-    Letter,
-    LetterPart,
+    DirectoryMessage,
     LookupCount,
+    MessagePart,
     NamesOfPair,
     NodeShares,
     PlacementTerm,
     ShareLost,
     ShareMatches,
     ShareUpdate,
-    decode_letter,
+    decode_message,
     encode_entry,
-    encode_letter,
+    encode_message,
 )
-from service.discovery.partial.servers import Keep, Message, Place, SendToServer
-from service.discovery.partial.strategies import Fixed, RandomServer, Strategy
-from service.discovery.partial.strategy_choice import MIN_ENTRIES, Coordinator, DirectoryChoice
+from service.discovery.partial_lookup.servers import Keep, Message, Place, SendToServer
+from service.discovery.partial_lookup.strategies import Fixed, RandomServer, Strategy
+from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES, Coordinator, DirectoryChoice
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
@@ -91,7 +91,7 @@ class _Directory(msgspec.Struct):
     """Number of the next update to each server since the placement."""
 
 
-class LookupDirectories:
+class InMemoryDirectories:
     """One node's shares of all directories, and the directories that this node coordinates.
 
     A directory lists the channels with an AV-pair (an attribute and its value). A share is the part of a directory that
@@ -157,8 +157,8 @@ class LookupDirectories:
 
         Raises :class:`StoreUnavailable`; coordinators repair lost updates at a later maintenance.
         """
-        outgoing: list[tuple[NodeId, LetterPart]] = []
-        for part in decode_letter(payload):
+        outgoing: list[tuple[NodeId, MessagePart]] = []
+        for part in decode_message(payload):
             match part:
                 case LookupCount():
                     self._count(part)
@@ -177,7 +177,7 @@ class LookupDirectories:
         self._shares.expire()
         if self._node_id not in self._ring:
             return
-        outgoing: list[tuple[NodeId, LetterPart]] = []
+        outgoing: list[tuple[NodeId, MessagePart]] = []
         for pair in self._needed_pairs():
             outgoing += await self._update(pair)
         await self._send_all(outgoing)
@@ -207,7 +207,7 @@ class LookupDirectories:
         self._directories = {pair: own for pair, own in self._directories.items() if pair in needed}
         return needed
 
-    async def _update(self, pair: str) -> list[tuple[NodeId, LetterPart]]:
+    async def _update(self, pair: str) -> list[tuple[NodeId, MessagePart]]:
         """Read the names of a directory from its matrix, and return one update for each other server.
 
         A server gets an update even if nothing has changed. The result is empty if the pair has too few names, if the
@@ -218,7 +218,7 @@ class LookupDirectories:
         try:
             found = await self._read(pair, own)
         except (StoreUnavailable, CellsUnavailable) as error:
-            log.warning("reading directory failed", pair=pair, error=str(error))
+            log.warning("directory read failed", pair=pair, error=str(error))
             return []
         if ring is not self._ring:
             return []
@@ -277,14 +277,14 @@ class LookupDirectories:
             return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
         return message
 
-    def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, LetterPart]]:
+    def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, MessagePart]]:
         """Apply an update to this node's share of a directory; return the resulting messages to other nodes."""
         ids = self._ring.ids
         first = self._coordinator_of(update.pair) or self._node_id
         number = (ids.index(self._node_id) - ids.index(first)) % len(ids)
         sends: Iterable[SendToServer]
         sends, lost = self._shares.on_update(update, number, len(ids), self._random.random())
-        outgoing: list[tuple[NodeId, LetterPart]] = [
+        outgoing: list[tuple[NodeId, MessagePart]] = [
             (
                 self._server_node(update.pair, send.to),
                 ShareUpdate(update.pair, update.term, update.strategy, (send.message,)),
@@ -342,10 +342,10 @@ class LookupDirectories:
         ids = self._ring.ids
         return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
 
-    async def _send_all(self, outgoing: Iterable[tuple[NodeId, LetterPart]]) -> None:
+    async def _send_all(self, outgoing: Iterable[tuple[NodeId, MessagePart]]) -> None:
         """Send the updates and reports in ``outgoing``, pairs (node, part), with one message for each node."""
-        messages: dict[NodeId, Letter] = {}
+        messages: dict[NodeId, DirectoryMessage] = {}
         for node, part in outgoing:
             messages.setdefault(node, []).append(part)
         if messages:
-            await self._send([(node, encode_letter(message)) for node, message in messages.items()])
+            await self._send([(node, encode_message(message)) for node, message in messages.items()])
