@@ -156,7 +156,7 @@ class Node:
         }
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
-            "push": lambda message: self.polling.process_pushes(_channel_of(message)),
+            "push": lambda message: self.polling.pushes.process(_channel_of(message)),
             "share": lambda message: self.directories.on_message(message.payload),
             "fanout": lambda message: fan_out.help(_channel_of(message)),
         }

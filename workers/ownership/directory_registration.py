@@ -24,7 +24,7 @@ from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.public_entries import EntryTable
 from service.store.directory.matrices import ContentName
-from workers.polling.poll_scheduler import DueQueue
+from workers.polling.due_queue import DueQueue
 
 REFRESH_INTERVAL_S = NAME_TTL_S / 3
 SECRECY_RECHECK_S = 300.0

@@ -12,6 +12,7 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PublisherError, StoreUnavailable, UserError
+from service.feeds.sandbox.protocol import DetectionResult
 from service.feeds.websub import (
     HubState,
     is_unresponsive,
@@ -22,7 +23,7 @@ from service.feeds.websub import (
     update_hub,
 )
 from service.model import ChannelId, NodeId
-from service.net.fetcher import Fetcher
+from service.net.fetcher import Fetcher, FetchResult
 from service.net.sites import site_of
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
@@ -150,6 +151,15 @@ class HubSubscriber:
                 public_only=channel is None or not channel.private,
             )
             log.info("websub request sent", channel=channel_id[:8], hub=_host(state), status=after.status)
+
+
+def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
+    """Return the WebSub hubs that a response names, and its topic, by which hubs identify the document.
+
+    ``findings`` are the parser's results for the document in ``fetched``. Links in HTTP headers take precedence over
+    links in the document (WebSub §4). Without a stated topic, the topic is the URL of the response.
+    """
+    return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
 
 
 def _host(state: HubState) -> str:

@@ -7,7 +7,6 @@ that are due within a twentieth of a second begin together, so that their reques
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from heapq import heappop, heappush
 from math import ceil, floor, inf
 
 import msgspec
@@ -17,15 +16,16 @@ from service.clock import Clock
 from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
 from service.corona.messages import PollingLimit
 from service.corona.polling_limits import LimitReason
-from service.errors import HostBlocked, LimitReached, OperationalError, ParseKilled, PublisherError, RequestsPaused
+from service.errors import HostBlocked, LimitReached, OperationalError, PublisherError, RequestsPaused
 from service.feeds.channel_health import is_success
-from service.feeds.sandbox.protocol import Document
 from service.model import Channel, ChannelId, NodeId, PollResult
 from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
 from service.tasks import BackgroundTasks
 from workers.polling.channel_health_monitor import ChannelHealthMonitor
+from workers.polling.due_queue import DueQueue
+from workers.polling.hub_pushes import PushProcessor
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
@@ -34,7 +34,8 @@ from workers.polling.poll_state import (
     is_version_of,
     keep_unversioned,
 )
-from workers.polling.poller import Poller, trace
+from workers.polling.poll_trace import trace
+from workers.polling.poller import Poller
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1
@@ -42,55 +43,6 @@ _SLOT_S = 0.05
 """Polls due in one slot begin together: a request to the store then costs a tenth of what it costs alone."""
 
 log = structlog.get_logger(__name__)
-
-
-class DueQueue:
-    """A priority queue of channels by the times at which they are due. The owner of the queue chooses the clock.
-
-    The queue is a heap, in which an outdated entry stays until it becomes the first. A heap costs a few microseconds
-    per poll for any number of channels; one interval job per channel would cost a fifth of a core at 1,000 polls/s.
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, ChannelId]] = []
-        self._due_s: dict[ChannelId, float] = {}
-
-    def schedule(self, channel_id: ChannelId, due_s: float) -> None:
-        """Set the time at which a channel is due, in place of an earlier setting."""
-        if self._due_s.get(channel_id) != due_s:
-            self._due_s[channel_id] = due_s
-            heappush(self._heap, (due_s, channel_id))
-
-    def remove(self, channel_id: ChannelId) -> None:
-        """Remove a channel, so that it no longer becomes due."""
-        self._due_s.pop(channel_id, None)
-
-    def due_s(self, channel_id: ChannelId) -> float:
-        """Return the time at which a channel is due; infinity if the channel is not in the queue."""
-        return self._due_s.get(channel_id, inf)
-
-    def __contains__(self, channel_id: ChannelId) -> bool:
-        return channel_id in self._due_s
-
-    def pop_due(self, until_s: float, most: float = inf) -> list[tuple[float, ChannelId]]:
-        """Remove and return up to ``most`` channels that are due by ``until_s``, as pairs (due time, channel).
-
-        The earliest is first.
-        """
-        due: list[tuple[float, ChannelId]] = []
-        while self._heap and self._heap[0][0] <= until_s and len(due) < most:
-            due_s, channel_id = heappop(self._heap)
-            if self._due_s.get(channel_id) == due_s:
-                del self._due_s[channel_id]
-                due.append((due_s, channel_id))
-        return due
-
-    def next_s(self) -> float | None:
-        """Return the due time of the first entry; None if the queue is empty.
-
-        If the entry is outdated, no channel is due at that time.
-        """
-        return self._heap[0][0] if self._heap else None
 
 
 class _ScheduledChannel(msgspec.Struct, gc=False):
@@ -143,8 +95,9 @@ class PollScheduler:
         self._queue_changed = asyncio.Event()
         self._channels: dict[ChannelId, _ScheduledChannel] = {}
         self.health = ChannelHealthMonitor(store, clock, self._get_polled)
-        self._processing_pushes: dict[ChannelId, bool] = {}
-        """Channels whose pushes are being processed, and whether more have arrived since."""
+        self.pushes = PushProcessor(
+            store.websub, poller, get_state=self._get_state, on_detected=self._on_pushed, poll=self._poll
+        )
 
     def on_clock_set(self) -> None:
         """Schedule every poll again if the Unix time of the clock has jumped."""
@@ -232,49 +185,6 @@ class PollScheduler:
         await self._on_events(*await self.health.record())
         trace("The result is stored.")
         return result
-
-    async def process_pushes(self, channel_id: ChannelId) -> None:
-        """Compare the documents that a hub has pushed for a channel; poll the channel instead if they are too large.
-
-        Raises :class:`HostBlocked`, and drops the documents, if the channel's host is blocked. Raises
-        :class:`LimitReached` if the poll has to wait, and :class:`PublisherError` if a document cannot be parsed; in
-        these two cases the next scheduled poll detects the changes.
-        """
-        if channel_id in self._processing_pushes:
-            self._processing_pushes[channel_id] = True
-            return
-        self._processing_pushes[channel_id] = True
-        try:
-            while self._processing_pushes[channel_id]:
-                self._processing_pushes[channel_id] = False
-                await self._process_pushes(channel_id)
-        finally:
-            del self._processing_pushes[channel_id]
-
-    async def _process_pushes(self, channel_id: ChannelId) -> None:
-        state = await self._get_state(channel_id)
-        # A dormant channel needs its whole document, which a push does not contain.
-        if state is None or state.channel.dormant:
-            await self._store.websub.drop_pushes(channel_id)
-            return
-        try:
-            async with self._poller.hold_push_slot(state, await self._store.websub.queued_bytes(channel_id)) as lane:
-                pushes = await self._store.websub.take_pushes(channel_id)
-                if all(push.body for push in pushes):
-                    for push in pushes:
-                        headers = {"content-type": push.content_type}
-                        pushed = Document(push.body, state.channel.url, headers, partial=True)
-                        if update := await self._poller.compare_pushed(state, pushed, lane):
-                            await self._on_events(self._record_update(update))
-                    return
-        except HostBlocked:
-            await self._store.websub.drop_pushes(channel_id)
-            raise
-        except (LimitReached, ParseKilled) as error:
-            log.info("websub push dropped, will poll", channel=channel_id[:8], reason=str(error))
-            await self._store.websub.drop_pushes(channel_id)
-        await self._poller.acquire_poll(state)
-        await self._poll(state)
 
     async def run(self) -> None:
         """Start each poll when it is due, until cancelled.
@@ -417,6 +327,9 @@ class PollScheduler:
             channel.update = update
         trace("The changes are sent to the owner of the channel, which creates a version.")
         return CandidateFound(update.candidate)
+
+    async def _on_pushed(self, update: DetectedUpdate) -> None:
+        await self._on_events(self._record_update(update))
 
     async def _compare_again(self, channel: _ScheduledChannel) -> None:
         """Compare a channel's last update with the current version, which contains the candidate of another node.

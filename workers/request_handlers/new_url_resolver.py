@@ -31,8 +31,9 @@ from service.store import Store
 from service.store.channels.channel_records import ChannelState, Snapshot
 from service.store.coordination.worker_requests import ProbeReply, ProbeRequest
 from workers.node import Node
+from workers.polling.hub_subscriber import hubs_of
 from workers.polling.poll_state import build_snapshot, build_update
-from workers.polling.poller import document_of, hubs_of
+from workers.polling.publisher_requests import document_of
 from workers.request_handlers.prober import Prober
 
 _MAX_LATEST = 10

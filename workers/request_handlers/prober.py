@@ -13,7 +13,7 @@ from service.net.fetcher import Fetcher, FetchResult
 from workers.polling.concurrency_limits import ConcurrencyLanes
 from workers.polling.politeness import Politeness, charged_site, public_address_group
 from workers.polling.poll_state import PollState
-from workers.polling.poller import fetch_politely
+from workers.polling.publisher_requests import fetch_politely
 
 
 class Prober:

@@ -288,7 +288,7 @@ async def test_a_push_does_not_wake_a_dormant_channel(store: Store, polling: Pol
     channel = await make_channel(store)
     await store.channels.mark_dormant(channel.id)
     await store.websub.queue_push(channel.id, Push(b"news", "application/rss+xml"))
-    await polling.process_pushes(channel.id)
+    await polling.pushes.process(channel.id)
     assert await store.websub.take_pushes(channel.id) == []
 
 

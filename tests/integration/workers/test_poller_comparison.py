@@ -144,7 +144,7 @@ async def test_bytes_saved_by_located_baselines_are_counted(store: Store, reach:
 async def test_an_unreadable_archive_does_not_affect_the_document(
     store: Store, reach: Fetcher, monkeypatch: pytest.MonkeyPatch, archive: str
 ) -> None:
-    monkeypatch.setattr("workers.polling.poller._ARCHIVES_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("workers.polling.feed_archives._ARCHIVES_TIMEOUT_S", 0.5)
     server = Publisher(**({"old": archive.encode()} if archive else {}))
     async with raw_publisher(server.answer) as publisher:
         server.pages["feed"] = feed("new", more=archive_link(publisher.url("/old")))

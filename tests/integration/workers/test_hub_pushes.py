@@ -95,7 +95,7 @@ async def test_a_push_is_loaded_only_with_the_parser_held(worker: Worker, store:
     cids = [await worker.pushed(f"/{number}", NEWS) for number in range(10)]
     lane = worker.lanes.choose_for_poll(await worker.state(cids[0]))
     async with lane.reading:
-        taking = [asyncio.create_task(worker.polling.process_pushes(cid)) for cid in cids]
+        taking = [asyncio.create_task(worker.polling.pushes.process(cid)) for cid in cids]
         await until_so(lambda: lane.reading._waiters, "a push waits for the parser")
         assert all([await store.websub.queued_bytes(cid) for cid in cids]), "no push has been loaded"
     await asyncio.gather(*taking)
@@ -108,10 +108,10 @@ async def test_pushes_of_a_channel_are_processed_in_sequence(
     cid = await worker.pushed("/feed", NEWS)
     lane = worker.lanes.choose_for_poll(await worker.state(cid))
     async with lane.reading:
-        first = asyncio.create_task(worker.polling.process_pushes(cid))
+        first = asyncio.create_task(worker.polling.pushes.process(cid))
         await until_so(lambda: lane.reading._waiters, "the push waits for the parser")
         for _ in range(20):
-            await worker.polling.process_pushes(cid)  # the call under way repeats
+            await worker.polling.pushes.process(cid)  # the call under way repeats
         assert len(lane.reading._waiters or ()) == 1
         await store.websub.queue_push(cid, Push(rss([item("later")]), "text/xml"))
     await first
@@ -122,10 +122,10 @@ async def test_pushes_of_a_channel_are_processed_in_sequence(
 async def test_pushes_without_a_slot_in_time_become_one_poll(
     worker: Worker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.polling.poller._PUSH_SLOT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("workers.polling.hub_pushes._SLOT_TIMEOUT_S", 0.05)
     cid = await worker.pushed("/feed", NEWS, Push(b"x" * 1_000_000, "text/xml"))
     lane = worker.lanes.choose_for_document(await worker.state(cid), 10**6)
     async with lane.reading:
-        await worker.polling.process_pushes(cid)
+        await worker.polling.pushes.process(cid)
     assert len(worker.publisher.requests) == 1
     assert await store.websub.queued_bytes(cid) == 0
