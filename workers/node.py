@@ -39,7 +39,7 @@ from service.corona.events import (
 )
 from service.corona.messages import URGENT, decode, encode
 from service.corona.node_protocol import NodeProtocol
-from service.errors import LeaseLost, StoreIdentityMismatch, StoreUnavailable
+from service.errors import LeaseLost, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
 from service.overlay.id_space import BITS, from_hex
@@ -62,6 +62,7 @@ from workers.polling.hub_subscriber import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.polling.politeness import Politeness
 from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poller import Poller
+from workers.ring_membership import renew_lease
 
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
@@ -166,7 +167,7 @@ class Node:
             StopPolling: lambda effect: self.polling.stop_polling(effect.channel),
             ReleaseOwnership: lambda effect: self.owner.release(effect.channel),
             Publish: lambda effect: tasks.start(self.owner.publish(effect)),
-            ListOwnedChannels: lambda effect: tasks.start(self.owner.list_owned(effect)),
+            ListOwnedChannels: lambda effect: tasks.start(self.owner.registry.list_owned(effect)),
             LoadObjective: lambda _: tasks.start(self._load_objective()),
         }
         """The handlers of effects that are carried out one by one; effects of other types are carried out together."""
@@ -237,27 +238,21 @@ class Node:
 
     async def _send_heartbeat(self) -> None:
         """Renew the node's lease, and read the fleet's common time and the ring."""
-        sent_s = self.clock.monotonic_s()
+        ttl_s = self._context.settings.lease_ttl_s
         try:
-            heartbeat = await self._store.ring.heartbeat(
-                self.info, self._context.settings.lease_ttl_s, self.ring.version
-            )
-            await self._store.node_inboxes.delete(heartbeat.expired)
-        except (StoreIdentityMismatch, LeaseLost) as error:
-            # In the first case, this node's state belongs to other data than the store has now.
-            self._end(LeaseLost(str(error)))
+            ring = await renew_lease(self._store, self.clock, self.info, ttl_s, self.ring.version)
+        except LeaseLost as error:
+            self._end(error)
             return
-        at_s = (sent_s + self.clock.monotonic_s()) / 2
-        self.clock.set_wall(heartbeat.time_s, at_s)
         self.polling.on_clock_set()
         self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
-        if heartbeat.ring is not None:
-            await self._on_ring_changed(heartbeat.ring)
+        if ring is not None:
+            await self._on_ring_changed(ring)
 
     async def _on_ring_changed(self, ring: RingView) -> None:
         self.ring = ring
         log.info("ring changed", node=self.info.id[:8], version=ring.version, nodes=len(ring.nodes))
-        for part in (self.owner, self._balancer, self.directories, self._context.peers):
+        for part in (self.owner.registry, self._balancer, self.directories, self._context.peers):
             part.on_ring_changed(ring)
         await self._on_events(RingChanged(ring))
 

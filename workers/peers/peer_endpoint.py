@@ -26,9 +26,10 @@ from service.settings import Settings
 from service.store import Store
 from service.tasks import BackgroundTasks
 from workers.peers.baseline_lookup import EXPIRY_S, BaselineLookup
-from workers.peers.neighbour_overlay import MESSAGES, PING, NeighbourOverlay
+from workers.peers.neighbour_overlay import PING, NeighbourOverlay
 from workers.peers.node_message_transport import NODE_MESSAGES_VERB, NodeMessageTransport
 from workers.peers.peer_content_search import FIND, FOUND, NOT_FOUND, PeerContentSearch, decode_query, encode_referral
+from workers.peers.peer_stream import STREAM_VERB
 
 VerbHandler = Callable[[NodeId, bytes], bytes]
 """Maps (sender's id, request body) to a response body. May raise :class:`PeerProtocolError`; the reason ``stream``
@@ -75,7 +76,7 @@ class PeerEndpoint:
         self.messages = NodeMessageTransport(store.node_inboxes, self._client, clock, self._tasks)
         self._handlers: Mapping[str, VerbHandler] = {
             PING: _on_ping,
-            MESSAGES: self._on_messages,
+            STREAM_VERB: self._on_stream_batch,
             FIND: self._on_find,
             NODE_MESSAGES_VERB: self.messages.on_request,
         }
@@ -147,7 +148,7 @@ class PeerEndpoint:
         peer = peer_of(info) if info is not None else None
         return None if peer is None or peer.id == self._worker_id else peer
 
-    def _on_messages(self, sender: NodeId, body: bytes) -> bytes:
+    def _on_stream_batch(self, sender: NodeId, body: bytes) -> bytes:
         try:
             batch = _batch.decode(body)
         except msgspec.MsgspecError as error:

@@ -91,7 +91,7 @@ class Owner:
             fan_out=FanOut(store, 3),
             registrar=DirectoryRegistrar(store, SystemClock(), 3),
         )
-        self.channels.on_ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
+        self.channels.registry.on_ring_changed(RingView(1, (NodeInfo(US, 1, "", 0.0),)))
 
     async def _note(self, *events: Event) -> None:
         self.happened += events
@@ -119,8 +119,8 @@ async def test_a_distant_change_of_the_ring_causes_no_full_listing(store: Store)
     rings = [[US, *ids], [US, *ids[1:]], [US, *(node for node in ids[1:] if node not in {us, near})]]
     listings = []
     for version, nodes in enumerate(rings, 2):
-        owner.channels.on_ring_changed(ring(nodes, version))
-        await owner.channels.list_owned(ListOwnedChannels(float(version)))
+        owner.channels.registry.on_ring_changed(ring(nodes, version))
+        await owner.channels.registry.list_owned(ListOwnedChannels(float(version)))
         listings.append(ChannelsListed(float(version), ()) in await owner.settle())
     assert listings == [True, False, True]
 
@@ -193,7 +193,7 @@ async def test_an_interrupted_move_is_repeated_until_complete(store: Store, monk
         patched.setattr(store.channels, "finish_joining", away)
         await owner.channels.take_ownership([channel.id])
         assert await owner.settle() == [MessageReceived("", ChannelRemoved(channel.id))]
-    await owner.channels.list_owned(ListOwnedChannels(1.0))
+    await owner.channels.registry.list_owned(ListOwnedChannels(1.0))
     *parts, end = await owner.settle()
     listed = [each for part in parts if isinstance(part, ChannelsListed) for each in part.channels]
     assert ListedChannel(channel.id, 0, listed=True) in listed
@@ -205,7 +205,9 @@ async def test_an_interrupted_move_is_repeated_until_complete(store: Store, monk
 
 async def test_only_the_latest_request_during_a_listing_is_answered_after_it(store: Store) -> None:
     owner = Owner(store)
-    await asyncio.gather(*(owner.channels.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0)))
+    await asyncio.gather(
+        *(owner.channels.registry.list_owned(ListOwnedChannels(asked_s)) for asked_s in (1.0, 2.0, 3.0))
+    )
     assert await owner.settle() == [ChannelsListed(1.0, ())], "nothing has changed between the two listings"
 
 
@@ -220,19 +222,19 @@ async def test_an_interrupted_listing_is_incomplete_and_the_next_one_complete(
     with monkeypatch.context() as patched:
         patched.setattr(store.channels, "ids_in_buckets", away)
         with pytest.raises(StoreUnavailable):
-            await owner.channels.list_owned(ListOwnedChannels(1.0))
-    await owner.channels.list_owned(ListOwnedChannels(2.0))
+            await owner.channels.registry.list_owned(ListOwnedChannels(1.0))
+    await owner.channels.registry.list_owned(ListOwnedChannels(2.0))
     assert await owner.settle() == [ChannelsListed(2.0, ())]
 
 
 async def test_a_listing_after_the_first_contains_only_channels_that_have_changed(store: Store) -> None:
     owner = Owner(store)
     channels = [await make_channel(store, f"https://example.org/{number}", listed=True) for number in range(3)]
-    await owner.channels.list_owned(ListOwnedChannels(1.0))
+    await owner.channels.registry.list_owned(ListOwnedChannels(1.0))
     await owner.settle()
 
     async def changed(requested_s: float) -> list[Event]:
-        await owner.channels.list_owned(ListOwnedChannels(requested_s))
+        await owner.channels.registry.list_owned(ListOwnedChannels(requested_s))
         return await owner.settle()
 
     assert await changed(2.0) == []
@@ -251,14 +253,14 @@ async def test_all_channels_are_listed_again_if_changes_were_removed_or_lost(
 ) -> None:
     monkeypatch.setattr(registry_changes, "MAX_CHANGED_CHANNELS", 2)
     owner = Owner(store)
-    await owner.channels.list_owned(ListOwnedChannels(1.0))
+    await owner.channels.registry.list_owned(ListOwnedChannels(1.0))
     for number in range(3):
         await make_channel(store, f"https://example.org/{number}", listed=True)
     await owner.settle()
-    await owner.channels.list_owned(ListOwnedChannels(2.0))
+    await owner.channels.registry.list_owned(ListOwnedChannels(2.0))
     *parts, end = await owner.settle()
     assert sum(len(part.channels) for part in parts if isinstance(part, ChannelsListed)) == 3
     assert end == ChannelsListed(2.0, ())
     await store.redis.call("DEL", keys.REGISTRY_CHANGES, keys.REGISTRY_CHANGE_NUMBERS)
-    await owner.channels.list_owned(ListOwnedChannels(3.0))
+    await owner.channels.registry.list_owned(ListOwnedChannels(3.0))
     assert (await owner.settle())[-1] == ChannelsListed(3.0, ())
