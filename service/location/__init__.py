@@ -8,7 +8,8 @@ among those that match in the first row in which any does, and never goes back. 
 nothing matches; a deterministic algorithm is then used instead. When a document is added or removed, bits change, and
 an *update* propagates them, one row deeper per hop, up to row d.
 
-- ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
+- ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters
+- ``query_routing``  the neighbour to which a query goes next
 - ``messages``       the messages between nodes, their encoding, and ordered streams of batches
 - ``location_node``  a node: documents, links and messages in, messages out
 - ``neighbour_choice``  the choice of neighbours by measured round-trip times, without a centre

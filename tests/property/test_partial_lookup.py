@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from service.discovery.partial_lookup.lookup_client import lookup_order
 from service.discovery.partial_lookup.placement_metrics import (
     coverage,
     fault_tolerances,
@@ -19,7 +20,7 @@ from service.discovery.partial_lookup.placement_metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial_lookup.servers import Add, Delete, Place, Request, lookup_order
+from service.discovery.partial_lookup.servers import Add, Delete, Place, Request
 from service.discovery.partial_lookup.strategies import (
     FAILING,
     Fixed,

@@ -15,7 +15,7 @@ import structlog
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import messages
-from service.location.bloom_filters import MIN_WIDTH, FilterShape, LocationQuery, best_hashes, next_shape
+from service.location.bloom_filters import MIN_WIDTH, FilterShape, best_hashes, next_shape
 from service.location.location_node import LocationNode
 from service.location.messages import SendToNeighbour, StreamBatch
 from service.location.neighbour_choice import (
@@ -27,6 +27,7 @@ from service.location.neighbour_choice import (
     Offer,
     SendOffer,
 )
+from service.location.query_routing import LocationQuery
 from service.model import NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS

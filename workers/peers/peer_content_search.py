@@ -14,8 +14,9 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
-from service.location.bloom_filters import MAX_DEPTH, LocationQuery
+from service.location.bloom_filters import MAX_DEPTH
 from service.location.content_cache import DIGEST_BYTES, MAX_CONTENT_BYTES, Content, Digest, decode, digest_of
+from service.location.query_routing import LocationQuery
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS

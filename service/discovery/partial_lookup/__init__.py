@@ -10,7 +10,8 @@ and messages; in return, some lookups ask several servers, answers are less vari
 
 - ``strategies``         the five strategies as values, their costs by the paper's formulas, and the cushion (§6.2)
 - ``strategy_choice``    the rules of thumb that choose a strategy, and the coordinator of a directory
-- ``servers``            the messages, the server of each strategy (§3, §5), and the client's lookup
+- ``servers``            the messages, and the server of each strategy (§3, §5)
+- ``lookup_client``      the servers that a client asks, and in what order
 - ``node_shares``        a node's shares of directories, and the messages between nodes
 - ``placement_metrics``  the metrics of §4, as exact means
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from service.discovery.partial_lookup.servers import strided_order
+from service.discovery.partial_lookup.lookup_client import strided_order
 from service.discovery.partial_lookup.strategies import RoundRobin, Strategy
 
 Bools: TypeAlias = NDArray[np.bool_]
@@ -47,7 +47,7 @@ def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
     """Return the steps that lookups can take if the directory uses this strategy.
 
     ``servers`` is at most ``MAX_SERVERS``. Clients ask servers in the order of
-    :func:`service.discovery.partial_lookup.servers.lookup_order`.
+    :func:`service.discovery.partial_lookup.lookup_client.lookup_order`.
     """
     if isinstance(strategy, RoundRobin):
         return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])

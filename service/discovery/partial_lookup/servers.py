@@ -1,4 +1,4 @@
-"""The servers of a directory, one class per strategy (§3, §5), the messages between them, and the client's lookup.
+"""The servers of a directory, one class per strategy (§3, §5), and the messages between them.
 
 A server is a state machine: its input are requests of clients and messages of other servers, its output are messages. A
 client sends each update to one server, the coordinator. For a lookup, it asks servers in an order until it has enough
@@ -416,59 +416,3 @@ def make_server(strategy: Strategy, number: int, servers: int) -> DirectoryServe
             return RoundRobinServer(number, servers, y)
         case Hash(y):
             return HashServer(number, servers, y)
-
-
-def choose_coordinator(strategy: Strategy, servers: int, draw: float) -> int:
-    """Return the number of the server that receives an update (§5).
-
-    The number is random, according to ``draw`` in [0, 1), except for Round-Robin-y, where it is always 0.
-    """
-    return COORDINATOR if isinstance(strategy, RoundRobin) else int(draw * servers)
-
-
-def lookup_order(strategy: Strategy, servers: int, draw: float) -> list[int]:
-    """Return the numbers of all servers in the order in which a client asks them.
-
-    The order is random, according to ``draw`` in [0, 1). For Round-Robin-y, the order begins with servers that have no
-    entries in common.
-    """
-    if isinstance(strategy, RoundRobin):
-        return strided_order(int(draw * servers), strategy.y, servers)
-    return sorted(range(servers), key=lambda server: rank(str(server), draw))
-
-
-def strided_order(begin: int, stride: int, servers: int) -> list[int]:
-    """Return the numbers of all servers; every ``stride``-th server from ``begin`` on, once around, is first (§3.4).
-
-    The other servers follow in order, also from ``begin`` on.
-    """
-    once_around = [(begin + step) % servers for step in range(0, servers, stride)]
-    return list(dict.fromkeys([*once_around, *((begin + step) % servers for step in range(servers))]))
-
-
-class PartialLookup:
-    """A client's lookup, partial_lookup(t), of ``target`` entries, without I/O.
-
-    The caller asks the server that :meth:`next_server` returns for entries that are not in ``found``, passes its answer
-    to :meth:`on_answer`, and repeats this until :meth:`next_server` returns None. A server that does not answer is
-    skipped.
-    """
-
-    def __init__(self, target: int, order: Iterable[int]) -> None:
-        self.target = target
-        self.found: dict[str, None] = {}
-        """The distinct entries found so far."""
-        self._order = iter(order)
-
-    def next_server(self) -> int | None:
-        """Return the number of the next server to ask; None if enough entries have been found or no server is left."""
-        return next(self._order, None) if len(self.found) < self.target else None
-
-    @property
-    def missing(self) -> int:
-        """The number of entries that the lookup still needs."""
-        return max(self.target - len(self.found), 0)
-
-    def on_answer(self, entries: Iterable[str]) -> None:
-        """Add the entries of a server's answer to ``found``."""
-        self.found |= dict.fromkeys(entries)

@@ -23,8 +23,8 @@ import msgspec
 from cachetools import TTLCache
 
 from service.discovery.av_pairs import Pair
+from service.discovery.partial_lookup.lookup_client import PartialLookup, lookup_order
 from service.discovery.partial_lookup.node_shares import DirectoryAnnouncement, LookupCount, MessagePart, encode_message
-from service.discovery.partial_lookup.servers import PartialLookup, lookup_order
 from service.discovery.partial_lookup.strategies import Fixed, FullReplication
 from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES
 from service.errors import StoreUnavailable
