@@ -15,6 +15,7 @@ that Redis Cluster is the DHT below; workers do what a head node does.
 - ``word_analysis``         text analysis: folded words, common words, stems, the language of a text
 - ``text_search``          text search: stems, similar words, relevance, snippets
 - ``channel_visibility``    which channels may be found by people who are not subscribed to them
+- ``channel_description``   by what a channel is found: its content name and its text
 - ``search_policy``         what a search asks for and shows
 - ``discover_listings``     listings of popular and new channels, without a query
 - ``search_candidates``     what a directory is asked for, and the names that it answers

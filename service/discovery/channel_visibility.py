@@ -6,13 +6,14 @@ private one does harm (guarantee I10).
 """
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from service.feeds.urls import host_of, is_loopback, without_selector
-from service.model import Channel
+from service.model import Channel, ChannelId
 
 _KEY_NAMES: Final = re.compile(
     r"(?:^|[^a-z])(?:access|api_?key|auth\w*|bearer|code|credential\w*|hash|hmac|jwt|key|login|member|o?auth|pass\w*|"
@@ -54,6 +55,21 @@ def is_public(channel: Channel, subscribers: int, least_subscribers: int) -> boo
     """
     is_internal = channel.private and not is_loopback(host_of(channel.url))
     return (channel.listed or subscribers >= least_subscribers) and not is_internal and not looks_secret(channel.url)
+
+
+def public_channels(
+    channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
+) -> dict[ChannelId, Channel]:
+    """Return the public channels among ``channels``, by id.
+
+    ``channels`` may contain None for a channel that does not exist. ``counts`` has each channel's number of
+    subscribers. A channel that no admin has listed is public if it has at least ``least_subscribers`` subscribers.
+    """
+    return {
+        channel.id: channel
+        for channel, count in zip(channels, counts, strict=True)
+        if channel is not None and not channel.moved_to and is_public(channel, count, least_subscribers)
+    }
 
 
 @lru_cache(_CACHED_URLS)

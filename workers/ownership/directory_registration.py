@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from service.clock import Clock
-from service.discovery.channel_visibility import is_public
+from service.discovery.channel_description import ChannelDescription
+from service.discovery.channel_visibility import is_public, public_channels
 from service.discovery.discover_listings import attribute_weights
-from service.discovery.search_policy import ChannelDescription, public_channels
 from service.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
 from service.model import Channel, ChannelId
