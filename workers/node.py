@@ -356,8 +356,8 @@ class Node:
         for send in sends:
             message = InboxMessage("peer", self.info.id, encode(self.info.id, send.message))
             (urgent if isinstance(send.message, URGENT) else soft).append((send.node, message))
-        exchange = self._context.peers.messages
-        return exchange.post(urgent, is_urgent=True) + exchange.post(soft)
+        transport = self._context.peers.messages
+        return transport.post(urgent, is_urgent=True) + transport.post(soft)
 
 
 def _channel_of(message: InboxMessage) -> ChannelId:

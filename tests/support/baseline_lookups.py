@@ -1,4 +1,4 @@
-"""Content locators for tests."""
+"""Lookups of baselines for tests."""
 
 from service.clock import SystemClock
 from service.location.content_cache import ContentCache
@@ -7,7 +7,7 @@ from workers.peers.baseline_lookup import BaselineLookup
 
 
 def store_only_lookup(store: Store) -> BaselineLookup:
-    """Return the locator of a single worker, which finds content in its cache and the store."""
+    """Return the lookup of a single worker, which finds content in its cache and the store."""
 
     async def find_nothing(*_: object) -> None:
         return

@@ -1,7 +1,7 @@
-"""The contents of channels that this worker has cached, and the search for other contents.
+"""The lookup of baselines: in this worker's cache, then at other workers, in the store, and last at the publisher.
 
-A content is the baseline with which polls compare a channel's document, and the latest entries. It is looked up in this
-worker's cache, then at other workers, in the store, and last at the publisher.
+A channel's *content* is the baseline with which polls compare a document, and the latest entries. Both are looked up
+together.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ Find = Callable[[ChannelId, int, Digest], Awaitable[LocatedContent | None]]
 
 
 class BaselineLookup:
-    """The contents and baselines that this worker has cached, and the search for other contents.
+    """Caches contents and baselines for this worker, and looks up those that are not cached.
 
     The cached baseline of a channel is the last one that this worker used. While a document changes without new
     entries, the cached baseline may be newer than the baseline in the version's content. A lost baseline is replaced by
@@ -72,7 +72,7 @@ class BaselineLookup:
         find: Find,
         on_changed: Callable[[], None],
     ) -> None:
-        """Create a locator.
+        """Create a lookup.
 
         It reads contents from ``cache``, then from other workers, then from the store (``channels``). ``find`` requests
         a content from other workers. ``on_changed`` is called when the cache has changed.

@@ -1,4 +1,4 @@
-"""The exchange of messages between the nodes of this worker and those of others.
+"""The transport of messages between nodes: from worker to worker, or through the nodes' inboxes in Redis.
 
 Messages with soft state, which are repeated or confirmed, are sent directly from worker to worker, without load on
 Redis. A worker sends one request at a time to each other worker; messages that are queued meanwhile are sent together
@@ -88,7 +88,7 @@ class NodeMessageTransport:
     """Sends messages of this worker's nodes to other nodes, and receives messages for this worker's nodes."""
 
     def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
-        """Create the exchange, which sends all messages through the inboxes until :meth:`on_ring_changed` is called."""
+        """Create the transport, which sends messages through inboxes until :meth:`on_ring_changed` is called."""
         self._inboxes = inboxes
         self._client = client
         self._clock = clock

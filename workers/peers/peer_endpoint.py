@@ -1,4 +1,4 @@
-"""The exchange of contents and messages with other workers: its parts, and the HTTP endpoint for other workers.
+"""The HTTP endpoint for other workers, and the parts of this worker that exchange contents and messages with them.
 
 The endpoint refuses and counts requests that are unsigned, too old, repeated or too large.
 """
@@ -41,14 +41,14 @@ _batch = msgspec.msgpack.Decoder(StreamBatch)
 
 
 class PeerEndpoint:
-    """The exchange of contents and messages between this worker and others.
+    """Handles requests of other workers, and owns the parts that send requests to them.
 
     Without a cluster secret, no requests to other workers are sent: contents are read only from the cache and the
     store, and messages to nodes of other workers go through inboxes in the store.
     """
 
     def __init__(self, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
-        """Create the exchange of ``worker``, with an empty cache and without peers.
+        """Create the endpoint of ``worker``, with an empty cache and without peers.
 
         ``clock`` returns the fleet's common time, by which requests are signed.
         """
