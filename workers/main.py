@@ -19,9 +19,9 @@ from service.store import Store
 from workers.node import Node, WorkerContext
 from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
-from workers.polling.hub_subscriber import HubSubscriber
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
+from workers.polling.websub_subscriber import HubSubscriber
 from workers.request_handlers.prober import Prober
 from workers.request_handlers.request_dispatcher import RequestDispatcher
 from workers.ring_membership import RingMembership

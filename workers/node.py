@@ -58,10 +58,10 @@ from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
 from workers.peers.peer_endpoint import PeerEndpoint
-from workers.polling.hub_subscriber import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.polling.politeness import Politeness
 from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poller import Poller
+from workers.polling.websub_subscriber import RENEWAL_INTERVAL_S, HubSubscriber
 from workers.ring_membership import renew_lease
 
 _RETRY_S = 1.0

@@ -25,7 +25,6 @@ from service.store import Store
 from service.tasks import BackgroundTasks
 from workers.polling.channel_health_monitor import ChannelHealthMonitor
 from workers.polling.due_queue import DueQueue
-from workers.polling.hub_pushes import PushProcessor
 from workers.polling.poll_state import (
     DetectedUpdate,
     PollState,
@@ -36,6 +35,7 @@ from workers.polling.poll_state import (
 )
 from workers.polling.poll_trace import trace
 from workers.polling.poller import Poller
+from workers.polling.websub_pushes import PushProcessor
 
 _CLOCK_JUMP_S = 1.0
 _AHEAD_S = 0.1

@@ -30,7 +30,6 @@ from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTE
 from workers.peers.baseline_lookup import BaselineLookup
 from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of
 from workers.polling.feed_archives import FeedArchives
-from workers.polling.hub_subscriber import hubs_of
 from workers.polling.politeness import Politeness
 from workers.polling.poll_state import (
     DetectedUpdate,
@@ -43,6 +42,7 @@ from workers.polling.poll_state import (
 )
 from workers.polling.poll_trace import trace
 from workers.polling.publisher_requests import conditional_validators, document_of, fetch_politely
+from workers.polling.websub_subscriber import hubs_of
 
 _MAX_MEASURED_DELAY_S = 86_400.0
 

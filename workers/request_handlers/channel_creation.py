@@ -18,8 +18,8 @@ from service.net.fetcher import FetchResult
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from workers.node import Node
-from workers.polling.hub_subscriber import hubs_of
 from workers.polling.poll_state import build_snapshot, build_update
+from workers.polling.websub_subscriber import hubs_of
 
 
 class ChannelCreator:

@@ -18,8 +18,8 @@ from service.store.channels.websub import Push
 from tests.support.channels import make_channel
 from tests.support.console import console
 from tests.support.websub_hub import Hub
-from workers.polling.hub_subscriber import HubSubscriber
 from workers.polling.politeness import Politeness
+from workers.polling.websub_subscriber import HubSubscriber
 
 TOPIC = "https://example.org/feed"
 

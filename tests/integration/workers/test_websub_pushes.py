@@ -122,7 +122,7 @@ async def test_pushes_of_a_channel_are_processed_in_sequence(
 async def test_pushes_without_a_slot_in_time_become_one_poll(
     worker: Worker, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.polling.hub_pushes._SLOT_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("workers.polling.websub_pushes._SLOT_TIMEOUT_S", 0.05)
     cid = await worker.pushed("/feed", NEWS, Push(b"x" * 1_000_000, "text/xml"))
     lane = worker.lanes.choose_for_document(await worker.state(cid), 10**6)
     async with lane.reading:
