@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from service.discovery.av_pairs import Pair
-from service.discovery.names import DeclaredMetadata, entry_pairs, entry_text
+from service.discovery.content_names import DeclaredMetadata, entry_pairs, entry_text
 from service.errors import CellsUnavailable
 from service.feeds.urls import host_of, without_selector
 from service.model import Channel, ChannelId, Delta, Entry

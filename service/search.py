@@ -14,8 +14,10 @@ from itertools import islice
 import msgspec
 
 from service.discovery.av_pairs import ContentKind, Pair, attribute_of
-from service.discovery.candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
-from service.discovery.discover import (
+from service.discovery.channel_description import ChannelDescription, describe_channel, text_of_named_channel
+from service.discovery.channel_visibility import public_channels
+from service.discovery.content_names import DeclaredMetadata, entry_attributes, entry_text
+from service.discovery.discover_listings import (
     MAX_CANDIDATES,
     NEW,
     WORKING,
@@ -26,19 +28,9 @@ from service.discovery.discover import (
     discover_pairs,
 )
 from service.discovery.matrix_search import MatrixReaders
-from service.discovery.names import DeclaredMetadata, entry_attributes, entry_text
 from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
-from service.discovery.search_policy import (
-    MAX_NAMES,
-    OVERFETCH_FACTORS,
-    ChannelDescription,
-    can_match,
-    channel_id_of,
-    channel_ids_of,
-    describe_channel,
-    public_channels,
-    text_of_named_channel,
-)
+from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
+from service.discovery.search_policy import MAX_NAMES, OVERFETCH_FACTORS, can_match, channel_id_of, channel_ids_of
 from service.discovery.text_search.query_expansion import ExpandedQuery, expand
 from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
 from service.discovery.text_search.searchable_text import SearchableText

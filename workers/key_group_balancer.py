@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from service.clash.key_groups import KeyGroup, Keyspace
-from service.clash.load_policy import HalfLives, LoadLimits, choose_merge, choose_split, sibling_pairs
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
 from service.clash.server_table import MoveKind, ServerTable, empty_table
+from service.clash.split_merge_policy import HalfLives, LoadLimits, choose_merge, choose_split, sibling_pairs
 from service.errors import BadKey, MoveRefused, UnknownKeyspace
 from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
@@ -95,7 +95,7 @@ class KeyGroupBalancer:
         try:
             tables = await self._store.keyspaces.tables(keyspaces)
         except _REFUSALS as error:
-            log.warning("reading server tables failed", error=str(error))
+            log.warning("server tables read failed", error=str(error))
             tables = []
             for keyspace in keyspaces:
                 with contextlib.suppress(*_REFUSALS):

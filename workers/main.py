@@ -1,43 +1,33 @@
-"""The program ``coronet worker``, which creates the parts of a worker and runs its nodes.
-
-A node that has lost its lease joins the ring again.
-"""
+"""The program ``coronet worker``, which creates the parts of a worker and runs its nodes."""
 
 import asyncio
-import contextlib
 import os
 import secrets
 import socket
 from collections.abc import Iterable
 
-import structlog
 from aiohttp import web
 
 from service.clock import FleetClock
-from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.sandbox.parser_client import ParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.model import NodeInfo
 from service.net.fetcher import create_fetcher
 from service.net.peer_client import peer_of
-from service.observability.metrics import LEASES_LOST
-from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store
 from workers.node import Node, WorkerContext
-from workers.peers.exchange import PeerExchange
+from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.concurrency_limits import POLL_LIMITS, PROBE_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import Politeness
 from workers.polling.poller import Poller
-from workers.polling.prober import Prober
-from workers.polling.websub import HubSubscriber
-from workers.request_handlers import WorkerRequestHandlers
+from workers.polling.websub_subscriber import HubSubscriber
+from workers.request_handlers.prober import Prober
+from workers.request_handlers.request_dispatcher import RequestDispatcher
+from workers.ring_membership import RingMembership
 
-_RETRY_S = 1.0
 _SLOW_NICENESS = 10
 """Niceness of the parser processes for costly documents; they use processor time that no other process needs."""
-
-log = structlog.get_logger(__name__)
 
 
 class WorkerProgram(HostedProgram):
@@ -49,7 +39,7 @@ class WorkerProgram(HostedProgram):
         """Create a worker that joins the ring in :meth:`run`."""
         super().__init__(settings, store)
         self._clock = FleetClock()
-        self._peers: PeerExchange | None = None
+        self._peers: PeerEndpoint | None = None
         self._has_joined = False
 
     def check_ready(self) -> None:
@@ -73,7 +63,7 @@ class WorkerProgram(HostedProgram):
         worker = NodeInfo("", 0, name, 0.0, process.metrics_url, secrets.token_hex(8))
         peer = peer_of(worker)
         assert peer is not None  # noqa: S101 - a process with a worker has a health server
-        self._peers = peers = PeerExchange(settings, store, self._clock, peer)
+        self._peers = peers = PeerEndpoint(settings, store, self._clock, peer)
         async with (
             peers.running(),
             create_fetcher(settings) as fetcher,
@@ -87,41 +77,17 @@ class WorkerProgram(HostedProgram):
             poll_lanes = ConcurrencyLanes(POLL_LIMITS, poll_parser, slow_poll_parser, budgets)
             probe_lanes = ConcurrencyLanes(PROBE_LIMITS, probe_parser, slow_probe_parser, budgets)
             poller = Poller(fetcher, politeness, poll_lanes, peers.contents, self._clock)
-            handlers = WorkerRequestHandlers(store, Prober(fetcher, politeness, probe_lanes, self._clock))
+            dispatcher = RequestDispatcher(store, Prober(fetcher, politeness, probe_lanes, self._clock))
             hubs = HubSubscriber(store, fetcher, politeness, self._clock, settings.console_public_url)
             context = WorkerContext(store, settings, self._clock, politeness, poller, hubs, peers, process.timer)
+
+            async def run_node(info: NodeInfo) -> None:
+                await Node(info, context, dispatcher.handle).run()
+
             async with asyncio.TaskGroup() as nodes:
                 for _ in range(settings.nodes_per_worker):
-                    nodes.create_task(self._run_node(worker, context, handlers))
+                    membership = RingMembership(worker, store, settings.lease_ttl_s)
+                    nodes.create_task(membership.run(run_node, self._on_joined))
 
-    async def _run_node(self, worker: NodeInfo, context: WorkerContext, handlers: WorkerRequestHandlers) -> None:
-        """Run a node of this worker until cancelled.
-
-        Whenever the node has lost its lease, it joins the ring again under a new id.
-        """
-        store, ttl_s = context.store, context.settings.lease_ttl_s
-        last_error = ""
-        while True:
-            try:
-                if await store.ring.record_if_drained(worker.name):
-                    self._has_joined = True
-                    await asyncio.sleep(_RETRY_S)
-                    continue
-                info = await store.ring.join(worker.name, worker.metrics_url, ttl_s, balanced_id, worker.process)
-            except (StoreUnavailable, LeaseLost) as error:
-                if str(error) != last_error:
-                    last_error = str(error)
-                    log.warning("ring join failed, will retry", error=last_error)
-                await asyncio.sleep(_RETRY_S)
-                continue
-            last_error = ""
-            self._has_joined = True
-            log.info("ring joined", node=info.id[:8], epoch=info.epoch)
-            try:
-                await Node(info, context, handlers.handle).run()
-            except LeaseLost as error:
-                LEASES_LOST.labels("worker").inc()
-                log.warning("ring lease lost, will join again", node=info.id[:8], error=str(error))
-            finally:
-                with contextlib.suppress(StoreUnavailable):
-                    await store.ring.leave(info)
+    def _on_joined(self) -> None:
+        self._has_joined = True

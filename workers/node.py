@@ -1,4 +1,4 @@
-"""One node, from joining the ring to losing its lease: connects :mod:`service.corona.protocol` to I/O and timers.
+"""One node, from joining the ring to losing its lease: connects :mod:`service.corona.node_protocol` to I/O and timers.
 
 Incoming messages, timers and results become events for the protocol. The effects that it returns are executed, in
 batches, by the poll scheduler (member role) and the channel owner (owner role). If effects are lost because the store
@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from service.clash.load_policy import LoadLimits
+from service.clash.split_merge_policy import LoadLimits
 from service.clock import FleetClock
 from service.corona.events import (
     Effect,
@@ -38,8 +38,8 @@ from service.corona.events import (
     UpdateBase,
 )
 from service.corona.messages import URGENT, decode, encode
-from service.corona.protocol import NodeProtocol
-from service.errors import LeaseLost, StoreIdentityMismatch, StoreUnavailable
+from service.corona.node_protocol import NodeProtocol
+from service.errors import LeaseLost, StoreUnavailable
 from service.model import ChannelId, NodeId, NodeInfo
 from service.observability.metrics import MATRIX_CELLS, NODES, OWNED_CHANNELS, PLANNED_CHANNELS, POLL_BUDGET, GaugeShare
 from service.overlay.id_space import BITS, from_hex
@@ -52,16 +52,17 @@ from service.store.directory.directory_names import DirectoryNames
 from service.store.directory.matrix_balancer import MatrixBalancer
 from service.tasks import BackgroundTasks, run_logged
 from service.tick_timer import TickTimer
+from workers.in_memory_directories import InMemoryDirectories
 from workers.key_group_balancer import KeyGroupBalancer
-from workers.lookup_directories import LookupDirectories
 from workers.ownership.channel_ownership import ChannelOwner
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut, choose_helpers
-from workers.peers.exchange import PeerExchange
+from workers.peers.peer_endpoint import PeerEndpoint
 from workers.polling.politeness import Politeness
+from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poller import Poller
-from workers.polling.scheduler import PollScheduler
-from workers.polling.websub import RENEWAL_INTERVAL_S, HubSubscriber
+from workers.polling.websub_subscriber import RENEWAL_INTERVAL_S, HubSubscriber
+from workers.ring_membership import renew_lease
 
 _RETRY_S = 1.0
 _RATES_PER_WRITE = 1_000
@@ -86,7 +87,7 @@ class WorkerContext:
     politeness: Politeness
     poller: Poller
     hubs: HubSubscriber
-    peers: PeerExchange
+    peers: PeerEndpoint
     timer: TickTimer
 
 
@@ -142,7 +143,7 @@ class Node:
         )
         load_limits = LoadLimits(settings.keyspace_capacity)
         self._balancer = KeyGroupBalancer(info.id, store, load_limits, interval_s=interval_s, tasks=tasks)
-        self.directories = LookupDirectories(
+        self.directories = InMemoryDirectories(
             info.id,
             DirectoryNames(store.channel_directory, store.channels),
             store.directory_announcements,
@@ -156,7 +157,7 @@ class Node:
         }
         self._message_handlers: dict[str, Callable[[InboxMessage], Coroutine[Any, Any, None]]] = {
             "ask": lambda message: handle_request(self, message),
-            "push": lambda message: self.polling.process_pushes(_channel_of(message)),
+            "push": lambda message: self.polling.pushes.process(_channel_of(message)),
             "share": lambda message: self.directories.on_message(message.payload),
             "fanout": lambda message: fan_out.help(_channel_of(message)),
         }
@@ -166,7 +167,7 @@ class Node:
             StopPolling: lambda effect: self.polling.stop_polling(effect.channel),
             ReleaseOwnership: lambda effect: self.owner.release(effect.channel),
             Publish: lambda effect: tasks.start(self.owner.publish(effect)),
-            ListOwnedChannels: lambda effect: tasks.start(self.owner.list_owned(effect)),
+            ListOwnedChannels: lambda effect: tasks.start(self.owner.registry.list_owned(effect)),
             LoadObjective: lambda _: tasks.start(self._load_objective()),
         }
         """The handlers of effects that are carried out one by one; effects of other types are carried out together."""
@@ -237,27 +238,21 @@ class Node:
 
     async def _send_heartbeat(self) -> None:
         """Renew the node's lease, and read the fleet's common time and the ring."""
-        sent_s = self.clock.monotonic_s()
+        ttl_s = self._context.settings.lease_ttl_s
         try:
-            heartbeat = await self._store.ring.heartbeat(
-                self.info, self._context.settings.lease_ttl_s, self.ring.version
-            )
-            await self._store.node_inboxes.delete(heartbeat.expired)
-        except (StoreIdentityMismatch, LeaseLost) as error:
-            # In the first case, this node's state belongs to other data than the store has now.
-            self._end(LeaseLost(str(error)))
+            ring = await renew_lease(self._store, self.clock, self.info, ttl_s, self.ring.version)
+        except LeaseLost as error:
+            self._end(error)
             return
-        at_s = (sent_s + self.clock.monotonic_s()) / 2
-        self.clock.set_wall(heartbeat.time_s, at_s)
         self.polling.on_clock_set()
         self._by_network.set({"down" if self.polling.health.is_offline else "up": 1})
-        if heartbeat.ring is not None:
-            await self._on_ring_changed(heartbeat.ring)
+        if ring is not None:
+            await self._on_ring_changed(ring)
 
     async def _on_ring_changed(self, ring: RingView) -> None:
         self.ring = ring
         log.info("ring changed", node=self.info.id[:8], version=ring.version, nodes=len(ring.nodes))
-        for part in (self.owner, self._balancer, self.directories, self._context.peers):
+        for part in (self.owner.registry, self._balancer, self.directories, self._context.peers):
             part.on_ring_changed(ring)
         await self._on_events(RingChanged(ring))
 
@@ -293,7 +288,7 @@ class Node:
             try:
                 messages, self._inbox_cursor = await self._store.node_inboxes.read(self.info.id, self._inbox_cursor)
             except StoreUnavailable as error:
-                log.warning("reading node inbox failed", node=self.info.id[:8], error=str(error))
+                log.warning("node inbox read failed", node=self.info.id[:8], error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 continue
             await self._process_messages(messages)
@@ -348,9 +343,9 @@ class Node:
             await self._store.node_inboxes.send(inbox_messages)
         except StoreUnavailable as error:
             log.warning(
-                "protocol effects lost, will be repeated",
+                "protocol effects lost, will retry",
                 node=self.info.id[:8],
-                of=type(events[0]).__name__,
+                event_type=type(events[0]).__name__,
                 error=str(error),
             )
 
@@ -361,8 +356,8 @@ class Node:
         for send in sends:
             message = InboxMessage("peer", self.info.id, encode(self.info.id, send.message))
             (urgent if isinstance(send.message, URGENT) else soft).append((send.node, message))
-        exchange = self._context.peers.messages
-        return exchange.post(urgent, is_urgent=True) + exchange.post(soft)
+        transport = self._context.peers.messages
+        return transport.post(urgent, is_urgent=True) + transport.post(soft)
 
 
 def _channel_of(message: InboxMessage) -> ChannelId:

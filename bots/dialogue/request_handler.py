@@ -18,7 +18,7 @@ from bots.i18n.translator import get_translator
 from bots.pubsub.atom_items import node_uri
 from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.discover import DiscoverAnswer, DiscoverOrder
+from service.discovery.discover_listings import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker

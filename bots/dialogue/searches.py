@@ -16,7 +16,7 @@ from bots.i18n.translator import Translator, find_language, normalize_words
 from bots.replies import search as texts
 from bots.replies.formatting import title
 from service.discovery.av_pairs import ATTRIBUTES, attribute_of
-from service.discovery.discover import DiscoverOrder
+from service.discovery.discover_listings import DiscoverOrder
 from service.discovery.queries.query import PairCondition, Query, SearchAnswer, SearchHit
 from service.discovery.queries.query_parser import parse_query, parse_watch, saved_search_text
 from service.discovery.queries.query_tokens import FIELD_SYNONYMS

@@ -16,7 +16,7 @@ its own groups, and clients search for depths.
 - ``move_steps``    the steps of a split or merge between two keyspaces, and their order
 - ``group_search``  the client's search for a key's leaf group, and its cache of leaf groups
 - ``prefix_query``  subscription records, and queries for those under a prefix, page by page
-- ``load_policy``   the load of a group, and which groups to split and merge
+- ``split_merge_policy``  the load of a group, and which groups to split and merge
 
 Deviation: *moves are live* (the paper leaves the transfer of state open). A keyspace gives a group away in one write,
 which commits the move; from then on the taker accepts keys of the group, and clients that are redirected there bring

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import NO_BOUNDS, SECONDS_PER_MINUTE, ChannelBounds, FleetPolicy
-from service.corona.optimizer import node_optimizer
-from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, scale_for_budget
-from service.corona.optimizer.node_optimizer import ChannelFactors, FactorTable, factor_table
+from service.corona.optimizer import node_allocation
+from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, scale_for_budget
+from service.corona.optimizer.node_allocation import ChannelFactors, FactorTable, factor_table
 from service.corona.optimizer.objectives import Floats, detection_s
 from service.corona.optimizer.poll_explanation import BindingConstraint, binding_constraints
 from service.corona.optimizer.polling_levels import LevelChoices, RingLevels
@@ -139,7 +139,7 @@ class PolicyModel:
         Solutions are cached.
         """
         if policy not in self._solutions:
-            self._solutions[policy] = self._solve(node_optimizer.affordable_policy(policy, len(self._channels)))
+            self._solutions[policy] = self._solve(node_allocation.affordable_policy(policy, len(self._channels)))
         return self._solutions[policy]
 
     def _solve(self, policy: FleetPolicy) -> _Solution:
@@ -151,12 +151,12 @@ class PolicyModel:
         choices = None
         if levels.are_whole and len(table):
             choices = RingLevels(self._ring, levels.base).choices([each.id for each in self._channels])
-        own = node_optimizer.own_aggregate(policy, self._nodes, table, choices)
-        scale = node_optimizer.solve_scale(policy, self._nodes, msgspec.structs.replace(own, nodes=self._nodes))
-        size = node_optimizer.channel_sizes(policy, self._nodes, table, scale, choices)
+        own = node_allocation.own_aggregate(policy, self._nodes, table, choices)
+        scale = node_allocation.solve_scale(policy, self._nodes, msgspec.structs.replace(own, nodes=self._nodes))
+        size = node_allocation.channel_sizes(policy, self._nodes, table, scale, choices)
         delays_s = detection_s(size, policy.poll_interval_s)
         if any(rhythms) and (size > 0).all():
-            least, most = node_optimizer.size_bounds(policy, self._nodes, table)
+            least, most = node_allocation.size_bounds(policy, self._nodes, table)
             speeds = encode_speeds(polling_speeds(decode_rates(rhythms), least / size, most / size))
             delays_s = delays_s * delay_factors(rhythms, speeds)
         return _Solution(policy, size, delays_s, table, scale, choices)
@@ -241,7 +241,7 @@ class PolicyModel:
         worker that manages a site's budget computes the same scale.
         """
         scales = np.full(len(table), UNBOUNDED_SCALE)
-        unbound = node_optimizer.allocation_problem(policy, self._nodes, table)
+        unbound = node_allocation.allocation_problem(policy, self._nodes, table)
         at_most = np.bincount(self._sites, weights=unbound.costs * unbound.most, minlength=len(self._site_names))
         by_site = np.argsort(self._sites, kind="stable")
         ends = np.cumsum(np.bincount(self._sites, minlength=len(self._site_names)))
@@ -251,7 +251,7 @@ class PolicyModel:
             if name and at_most[number] > budget:
                 own = by_site[ends[number - 1] if number else 0 : ends[number]]
                 scales[own] = scale_for_budget(
-                    node_optimizer.allocation_problem(policy, self._nodes, table[own]), budget
+                    node_allocation.allocation_problem(policy, self._nodes, table[own]), budget
                 )
         return scales
 

@@ -24,7 +24,7 @@ the fleet has to agree.
 - ``assignment_digests``  digests by which owners and members confirm that they agree
 - ``channel_owner``     the owner of channels: assigns polling sets and stores versions
 - ``polling_set_member``  a member of polling sets: polls as assigned and sends candidates to owners
-- ``protocol``          owner and member of one node together
+- ``node_protocol``     owner and member of one node together
 - ``events``, ``messages``  inputs and outputs of a node, and the messages between nodes
 
 State is soft: owners confirm their assignments by a digest each maintenance interval, members drop assignments that are

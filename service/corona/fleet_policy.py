@@ -59,8 +59,8 @@ class FleetObjective(msgspec.Struct, frozen=True):
     """The optimisation goal and its constraints, which admins can change while the fleet runs.
 
     All goals except Fast distribute ``demand_factor`` times the demand of all channels
-    (``node_optimizer.channel_demands``). From 1 on, all public channels can be polled as often as politeness allows, so
-    that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
+    (``node_allocation.channel_demands``). From 1 on, all public channels can be polled as often as politeness allows,
+    so that nothing is left to optimise. Fast minimises the load at a mean delay of ``delay_s`` per subscription.
     ``budget_polls_per_minute`` limits the whole fleet under any goal; None means no limit. No channel's mean wait
     exceeds ``longest_wait_s``, unless the limits of publishers require it, or the polls for it would take more than a
     quarter of this budget. ``levels`` restricts the numbers of polls to whole polling levels.
@@ -108,7 +108,7 @@ class FleetPolicy(msgspec.Struct, frozen=True):
     a channel per τ, unless the channel's longest wait requires more; in the paper it is 1. ``site_requests_per_s``
     limits the polls of all public channels of one site, unless admins have set another rate for the site. With
     ``weekly_rhythm``, polls follow the learnt rhythm of each channel. ``affordable_wait_s`` is the lower bound of the
-    longest wait that follows from the fleet's budget (``node_optimizer.affordable_policy``), or 0 without a budget.
+    longest wait that follows from the fleet's budget (``node_allocation.affordable_policy``), or 0 without a budget.
     """
 
     poll_interval_s: float

@@ -13,7 +13,7 @@ import msgspec
 from service.corona.aggregation import Aggregation
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Levels
 from service.corona.messages import Aggregate
-from service.corona.optimizer import node_optimizer
+from service.corona.optimizer import node_allocation
 from service.corona.optimizer.polling_levels import LevelChoices, RingLevels
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView
@@ -97,7 +97,7 @@ class FleetScale:
         is_complete = (
             self.aggregation.own is not None
             and fleet.nodes == self.nodes
-            and fleet.base == node_optimizer.aggregate_base(levels)
+            and fleet.base == node_allocation.aggregate_base(levels)
         )
         if self._last_complete_s is None or is_complete:
             self._last_complete_s = now_s
@@ -108,7 +108,7 @@ class FleetScale:
             self._apply_policy(self.policy)
             problem = fleet, self.policy, self.nodes
             if self._solved is None or self._solved[0] is not fleet or self._solved[1:] != problem[1:]:
-                self.scale, self._solved = node_optimizer.solve_scale(self.policy, self.nodes, fleet), problem
+                self.scale, self._solved = node_allocation.solve_scale(self.policy, self.nodes, fleet), problem
             moved = levels is not self._levels or (levels.are_whole and not self.is_current)
             self._levels, self.is_current = levels, True
         if self.scale is None:
@@ -147,7 +147,7 @@ class FleetScale:
         """Adopt ``policy``, with a longest wait for which its budget suffices given the fleet's channels."""
         fleet = self.aggregation.fleet()
         channels = round(fleet.channels * self.nodes / fleet.nodes)
-        policy = node_optimizer.affordable_policy(policy, channels)
+        policy = node_allocation.affordable_policy(policy, channels)
         if not _is_close(self.policy.longest_wait_s, policy.longest_wait_s, GAP_TOLERANCE):
             self.has_changed = True
         elif policy.objective == self.policy.objective:

@@ -260,7 +260,10 @@ class SiteShares(msgspec.Struct, frozen=True, tag=True):
 
 
 class SiteScale(msgspec.Struct, frozen=True, array_like=True):
-    """The scale at which the channels of ``site`` use up its request budget; see ``honeycomb.apply_site_scales``."""
+    """The scale at which the channels of ``site`` use up its request budget.
+
+    See :func:`service.corona.optimizer.allocation_solver.apply_site_scales`.
+    """
 
     site: Site
     scale: Annotated[float, msgspec.Meta(ge=-1)]

@@ -7,7 +7,7 @@ channels that need another schedule, and only these schedules are computed one b
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.optimizer.node_optimizer import FACTORS_ROW, FactorTable
+from service.corona.optimizer.node_allocation import FACTORS_ROW, FactorTable
 from service.model import ChannelId
 
 _FIRST_ROWS = 64
@@ -27,7 +27,7 @@ _PLAN_ROW = np.dtype(
 class PlanTable:
     """One row per channel of an owner.
 
-    The fields of :class:`~service.corona.optimizer.node_optimizer.ChannelFactors` are columns, with the values last
+    The fields of :class:`~service.corona.optimizer.node_allocation.ChannelFactors` are columns, with the values last
     computed for each channel. The other columns:
 
     - ``planned_interval_s``: like ``publisher_interval_s``, but a pause counts as one of τ at most.

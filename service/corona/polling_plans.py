@@ -24,9 +24,9 @@ from service.corona.events import OwnershipTaken, Send
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Levels
 from service.corona.fleet_scale import GAP_TOLERANCE, SUMMARY_TOLERANCE, FleetScale
 from service.corona.messages import Aggregate, PollingLimit, SiteScales, SiteShares, SummaryMessage
-from service.corona.optimizer import node_optimizer
-from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE
-from service.corona.optimizer.node_optimizer import (
+from service.corona.optimizer import node_allocation
+from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE
+from service.corona.optimizer.node_allocation import (
     ChannelFactors,
     FactorTable,
     factor_table,
@@ -485,7 +485,7 @@ class PollingPlans:
             else:
                 least = np.clip(np.ceil(rates * (1 - GAP_TOLERANCE)), 1, nodes)
                 fits &= (part["size"] >= least) & (part["size"] <= nodes)
-            lowest, highest = node_optimizer.size_bounds(self._policy, nodes, part)
+            lowest, highest = node_allocation.size_bounds(self._policy, nodes, part)
             fits &= part["slowest"] >= lowest / rates * (1 - GAP_TOLERANCE)
             fits &= part["fastest"] <= highest / rates * (1 + GAP_TOLERANCE)
             self._outdated.update(self._table.channels[row] for row in some[~fits].tolist())
@@ -519,7 +519,7 @@ class PollingPlans:
             rows = np.resize(np.arange(known, dtype=np.intp), owned)
         table: FactorTable = self._table.rows if rows is None else self._table.rows[rows]
         choices = self._choices(rows, self._policy.objective.levels)
-        return node_optimizer.own_aggregate(self._policy, self._nodes, table, choices)
+        return node_allocation.own_aggregate(self._policy, self._nodes, table, choices)
 
     def _read_factors(self, plans: Sequence[_ChannelPlan], fleet_s: float) -> FactorTable:
         """Return the factors of the channels of ``plans`` at ``fleet_s``, one row each; ``present_speed`` is 1."""
@@ -570,7 +570,7 @@ class PollingPlans:
         if not rows:
             return found
         table = self._planned_rows(numbers[rows])
-        bounds = node_optimizer.size_bounds(self._policy, self._nodes, table)
+        bounds = node_allocation.size_bounds(self._policy, self._nodes, table)
         lowest, highest = (bound / table["rate"] for bound in bounds)
         present = weekly_rhythm.decode_speeds([found[row] for row in rows])
         rates = weekly_rhythm.decode_rates([plans[row].updates.rhythm for row in rows])
@@ -608,7 +608,9 @@ class PollingPlans:
         """Find the sites whose budget may be exceeded, and stop exchanging shares about the others."""
         self._can_crowd_change = False
         rows, sites = self._table.rows, self._table.sites
-        most = np.bincount(rows["site"], node_optimizer.polite_sizes(self._policy, rows), len(sites)).astype(np.float64)
+        most = np.bincount(rows["site"], node_allocation.polite_sizes(self._policy, rows), len(sites)).astype(
+            np.float64
+        )
         # A channel's own longest wait may require more polls than other channels get.
         urgent = {
             plan.site
@@ -629,7 +631,7 @@ class PollingPlans:
             table["site_scale"] = UNBOUNDED_SCALE
             plans = (self._plans[self._table.channels[row]] for row in rows.tolist())
             table["present_speed"] = self._present_speeds(plans, self._hours)
-            self._sites.set_share(site, node_optimizer.allocation_problem(self._policy, self._nodes, table))
+            self._sites.set_share(site, node_allocation.allocation_problem(self._policy, self._nodes, table))
         self._outdated_shares.clear()
 
     @property
@@ -657,13 +659,13 @@ class PollingPlans:
         """
         interval_s = self._policy.poll_interval_s
         choices = self._choices(rows, self._fleet.applied_levels)
-        found = node_optimizer.channel_sizes(self._policy, self._nodes, table, self.scale, choices, owned=self._owned)
+        found = node_allocation.channel_sizes(self._policy, self._nodes, table, self.scale, choices, owned=self._owned)
         is_outdated = choices is not None and not self._fleet.is_current
         if self.scale is None or is_outdated or self._fleet.applied_levels is not self._policy.objective.levels:
             schedules = [self._plans[self._table.channels[row]].schedule for row in rows.tolist()]
             kept = np.array([interval_s / schedule.gap_s if schedule else 0.0 for schedule in schedules])
             if self.scale is not None:
-                kept = np.minimum(kept, node_optimizer.allocation_problem(self._policy, self._nodes, table).most)
+                kept = np.minimum(kept, node_allocation.allocation_problem(self._policy, self._nodes, table).most)
             found = np.where(kept > 0, kept, found)
         if choices is None:
             return found, np.clip(np.ceil(found), 1, self._nodes).astype(np.intp)

@@ -7,9 +7,9 @@ paper waits a random time in (0, τ), which gives gaps of mean τ/(n+1) but a me
 even spacing. Schedules of different channels start at different times, so that the polls of one node are spread over τ
 as well.
 
-The number n of polls per τ may be any real number (see ``honeycomb``): the next whole number of nodes take turns, each
-polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring changes, the next
-schedule continues the current one.
+The number n of polls per τ may be any real number (see ``allocation_solver``): the next whole number of nodes take
+turns, each polling slightly less often than every τ; below 1, a single node polls every τ/n. When n or the ring
+changes, the next schedule continues the current one.
 
 The polls of a channel that has a weekly rhythm (:mod:`service.corona.weekly_rhythm`) are even by a clock that runs
 faster and slower in the course of a week. Gaps are then times of this clock, and equal real time on average over a

@@ -2,10 +2,10 @@
 
 A site's channels are spread over all owners. Each owner summarises its own channels of a site as tradeoff clusters, the
 *share*, and sends them to the site's *coordinator*, the node nearest to the site's id. The coordinator computes the
-site's *scale*, at which all these channels keep the budget (see ``honeycomb.apply_site_scales``), and returns it to the
-owners. Shares and scales are soft state: they are dropped if they are not repeated in time, or if their sender has left
-the ring. While a scale is unknown or inaccurate, polls wait for the site's token bucket, which no schedule can
-overdraw.
+site's *scale*, at which all these channels keep the budget (see ``allocation_solver.apply_site_scales``), and returns
+it to the owners. Shares and scales are soft state: they are dropped if they are not repeated in time, or if their
+sender has left the ring. While a scale is unknown or inaccurate, polls wait for the site's token bucket, which no
+schedule can overdraw.
 
 Shares and scales are sent when they have changed, and repeated once per maintenance interval.
 
@@ -22,7 +22,7 @@ import numpy as np
 from service.corona.events import Send
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import Site, SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem
+from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, AllocationProblem
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import decode, encode, merge, summarise
 from service.model import NodeId

@@ -7,7 +7,7 @@ follow from these factors:
 - The *publishing clock* runs at the rate λ(t) of the rhythm. By this clock the channel has no daily or weekly pattern,
   so that estimates of its update interval are not misled by silent nights.
 - The *polling clock* runs at √λ(t). Polls that are even by this clock minimise the mean delay for a number of polls
-  (by the Cauchy-Schwarz inequality, which also gives the square root between channels, see ``honeycomb``).
+  (by the Cauchy-Schwarz inequality, which also gives the square root between channels, see ``allocation_solver``).
 
 The polls of a channel that follows its rhythm detect updates after τ/(2n)·(mean of √λ)² on average, where λ has the
 mean 1. :func:`weight_factors` returns this square, by which the channel's weight is multiplied. Then the optimum weighs

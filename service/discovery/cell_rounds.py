@@ -11,7 +11,6 @@ other cells, which exist in any matrix that is large enough (§IV.B.1).
 from collections.abc import Generator, Sequence
 from typing import TypeVar
 
-from service.discovery.cell import CellAnswer, CellState, Command, ReadState, UpdateMatrix
 from service.discovery.matrix import (
     Matrix,
     MatrixLimits,
@@ -21,6 +20,7 @@ from service.discovery.matrix import (
     probe_addresses,
     recover_matrix,
 )
+from service.discovery.matrix_cell import CellAnswer, CellState, Command, ReadState, UpdateMatrix
 
 T = TypeVar("T")
 

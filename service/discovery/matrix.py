@@ -9,8 +9,8 @@ Deviation: the paper draws a new number for each registration; a changed name co
 
 A replica is identified by its *row*, the number r of the rendezvous points H(pair, p, r). Deviation: rows need not be
 consecutive. A row that is added can be chosen such that its cells are on other nodes
-(:mod:`service.discovery.replica_placement`); the matrix's size lists the rows, so that all processes compute the same
-addresses.
+(:mod:`service.discovery.matrix_resize_policy`). The matrix's size lists the rows, so that all processes compute the
+same addresses.
 
 A cell requests more partitions or replicas from the head node when its load reaches one of three thresholds, and fewer
 when its load is far below them. The head node carries out one request at a time: its record changes first, and then

@@ -20,19 +20,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from service.discovery.cell import (
-    CellAnswer,
-    CellState,
-    CloseCell,
-    DropPostings,
-    FetchPostings,
-    MarkFilled,
-    OpenCell,
-    PutPostings,
-    ReadState,
-    SetSize,
-    UpdateMatrix,
-)
 from service.discovery.cell_rounds import Rounds, find_or_create_matrix, run_together
 from service.discovery.matrix import (
     CellAddress,
@@ -48,6 +35,19 @@ from service.discovery.matrix import (
     next_epoch,
     probe_addresses,
     recover_matrix,
+)
+from service.discovery.matrix_cell import (
+    CellAnswer,
+    CellState,
+    CloseCell,
+    DropPostings,
+    FetchPostings,
+    MarkFilled,
+    OpenCell,
+    PutPostings,
+    ReadState,
+    SetSize,
+    UpdateMatrix,
 )
 from service.discovery.postings import last_name
 

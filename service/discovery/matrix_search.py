@@ -21,9 +21,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from service.discovery.cell import CellAnswer, CellState, ReadPostings, ReadState
 from service.discovery.cell_rounds import Rounds, latest_size, run_together
 from service.discovery.matrix import CellAddress, MatrixSize, PairKey, cell_addresses, head_address
+from service.discovery.matrix_cell import CellAnswer, CellState, ReadPostings, ReadState
 from service.discovery.postings import NameKeys, PostingArray, parse, valid_postings
 from service.errors import CellsUnavailable
 
@@ -60,7 +60,7 @@ class SearchOutcome(msgspec.Struct, frozen=True):
     Names are ordered by the importance of the optional clauses that they satisfy, and then by score. ``scores`` are the
     sums over all clauses of the clause's importance * factor * weight. ``weights`` and ``choices`` have one column for
     each clause: factor * weight of the alternative that counts, and its index. ``total``, ``complete`` and
-    ``frequencies`` are those of :class:`service.discovery.candidates.Candidates`. ``sizes`` are the sizes of the
+    ``frequencies`` are those of :class:`service.discovery.search_candidates.Candidates`. ``sizes`` are the sizes of the
     matrices that were read, and ``cells`` the numbers of cells read, by pair.
     """
 

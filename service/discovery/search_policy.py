@@ -6,34 +6,19 @@ and be public, and the channel or entry must still have all AV-pairs of the quer
 counted.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterable
 
-import msgspec
-
-from service.discovery.av_pairs import Pair
-from service.discovery.discover import NEW, novelty_weight
-from service.discovery.names import (
-    MAX_AUTHORS,
-    MAX_TAGS,
-    MAX_TITLE_CHARS,
+from service.discovery.content_names import (
     DeclaredMetadata,
     channel_attributes,
-    channel_pairs,
-    channel_text,
 )
 from service.discovery.queries.query import PairCondition, Query
-from service.discovery.text_search.searchable_text import SearchableText, TextField
-from service.discovery.visibility import is_public
-from service.model import Channel, ChannelId, Entry, FeedMetadata
+from service.model import Channel, ChannelId
 
 OVERFETCH_FACTORS = (1.5, 40)
 """Multiples of the limit that are requested, one after the other, because some results may not be public any more."""
 MAX_NAMES = 1_000
 
-_MAX_FEED_TAGS = MAX_TAGS // 2
-"""Maximum number of the feed's own tags, which come first; the others are those of its entries."""
 _CONTENT_PREFIXES = ("tag=", "author=", "generator=", "version=", "age=")
 """Prefixes of the AV-pairs that depend on a channel's documents, or on the time at which it was added."""
 
@@ -48,58 +33,6 @@ def channel_ids_of(names: Iterable[str]) -> list[ChannelId]:
     return list(dict.fromkeys(map(channel_id_of, names)))
 
 
-class ChannelDescription(msgspec.Struct, frozen=True):
-    """A channel's content name (its AV-pairs with their weights), and the text by whose words it is found."""
-
-    pairs: dict[Pair, int]
-    text: SearchableText
-
-
-def describe_channel(
-    channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float, *, now_s: float
-) -> ChannelDescription:
-    """Return the description of a channel, whether or not it is public.
-
-    ``latest`` are its latest entries, and ``metadata`` is its feed's metadata. ``domain`` is the registrable domain of
-    its URL, and ``interval_s`` its update interval in seconds. ``now_s`` is Unix time.
-    """
-    often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
-    declared_metadata = DeclaredMetadata(
-        channel.language,
-        tags=(*metadata.tags[:_MAX_FEED_TAGS], *often),
-        generator=metadata.generator,
-        authors=_most_common((author for entry in latest for author in entry.authors), MAX_AUTHORS),
-    )
-    titles = [entry.title for entry in latest]
-    text, pairs = (
-        channel_text(channel, declared_metadata, domain, titles),
-        channel_pairs(channel, declared_metadata, domain, interval_s, titles),
-    )
-    if novelty := novelty_weight(now_s - channel.created_s):
-        pairs[NEW] = novelty
-    return ChannelDescription(pairs, text)
-
-
-def text_of_named_channel(
-    channel: Channel, pairs: Iterable[Pair], domain_of: Callable[[Channel], str]
-) -> SearchableText:
-    """Return the searchable text of a channel whose content name is known to have ``pairs``.
-
-    Tags and authors are taken from the pairs; words of the channel's latest entries are left out. ``domain_of`` returns
-    the registrable domain of a channel's URL.
-    """
-
-    def analyse() -> Sequence[TextField]:
-        tags, authors = (
-            tuple(pair.partition("=")[2] for pair in pairs if pair.startswith(prefix)) for prefix in ("tag=", "author=")
-        )
-        return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain_of(channel)).fields
-
-    host = channel.url.partition("//")[2].partition("/")[0]
-    listed = (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
-    return SearchableText(analyse, channel.language, chain((channel.title[:MAX_TITLE_CHARS], host), listed))
-
-
 def can_match(query: Query, channel: Channel, domain: str, interval_s: float) -> bool:
     """Return whether a channel may match a query; False is certain, although the channel's entries are not read.
 
@@ -109,24 +42,3 @@ def can_match(query: Query, channel: Channel, domain: str, interval_s: float) ->
     required = (group[0] for group in query.all_of if len(group) == 1)
     pairs = (condition.pair for condition in required if isinstance(condition, PairCondition))
     return all(pair in own for pair in pairs if not pair.startswith(_CONTENT_PREFIXES))
-
-
-def public_channels(
-    channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
-) -> dict[ChannelId, Channel]:
-    """Return the public channels among ``channels``, by id.
-
-    ``channels`` may contain None for a channel that does not exist. ``counts`` has each channel's number of
-    subscribers. Channels that have moved are left out. The conditions are those of
-    :func:`service.discovery.visibility.is_public`: among others, an admin has listed the channel, or it has at least
-    ``least_subscribers`` subscribers.
-    """
-    return {
-        channel.id: channel
-        for channel, count in zip(channels, counts, strict=True)
-        if channel is not None and not channel.moved_to and is_public(channel, count, least_subscribers)
-    }
-
-
-def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:
-    return tuple(text for text, _ in Counter(texts).most_common(most))

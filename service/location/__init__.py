@@ -9,10 +9,11 @@ visited. The query ends at a node with the document, or fails at a node where no
 algorithm is then used instead. When a document is added or removed, an *update* propagates the changed bits, one row
 deeper per hop, up to row d.
 
-- ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters, the next hop
+- ``bloom_filters``  Bloom filters: hashing, shapes, a node's counting filter, a link's attenuated filters
+- ``query_routing``  the neighbour to which a query goes next
 - ``messages``       the messages between nodes, their encoding, and ordered streams of batches
 - ``location_node``  a node: documents, links and messages in, messages out
-- ``neighbours``     the choice of neighbours by measured round-trip times, without a centre
+- ``neighbour_choice``  the choice of neighbours by measured round-trip times, without a centre
 - ``content_cache``  channel contents, the documents that are located, and a worker's cache of them
 
 Filters are Python integers: rows are read, united and compared whole, five to ten times faster than numpy arrays of

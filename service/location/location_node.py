@@ -26,13 +26,12 @@ from service.location.bloom_filters import (
     FilterShape,
     Link,
     LocalFilter,
-    LocationQuery,
     document_mask,
     estimate_documents,
-    next_hop,
     union_of_received,
 )
 from service.location.messages import FilterUpdate, Hello, Ignore, Message, RefreshRequest, SendToNeighbour, SourcesLost
+from service.location.query_routing import LocationQuery, next_hop
 from service.model import NodeId
 
 NO_ROW = 1 << 30

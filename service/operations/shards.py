@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from service.clash.key_groups import KeyGroup, Keyspace
-from service.clash.load_policy import HalfLives
 from service.clash.move_steps import MergeGroup, SplitGroup
 from service.clash.server_table import LEAF_STATES, GroupState, ServerTable
+from service.clash.split_merge_policy import HalfLives
 from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store

@@ -32,8 +32,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.discovery.candidates import require_all
-from service.discovery.names import DeclaredMetadata, entry_pairs
+from service.discovery.content_names import DeclaredMetadata, entry_pairs
 from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
 from service.discovery.queries.saved_searches import (
     QueryCondition,
@@ -42,6 +41,7 @@ from service.discovery.queries.saved_searches import (
     SearchCondition,
     matches,
 )
+from service.discovery.search_candidates import require_all
 from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings

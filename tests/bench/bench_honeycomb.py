@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 
-from service.corona.optimizer.honeycomb import apply_site_scales, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.optimizer.allocation_solver import apply_site_scales, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from service.discovery.channel_description import describe_channel
 from service.discovery.queries.query_parser import parse_query
-from service.discovery.search_policy import describe_channel
 from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry, FeedMetadata, Validators
 from service.search import Searcher

@@ -6,10 +6,10 @@ import time
 
 import msgspec
 
-from service.discovery import cell
-from service.discovery.candidates import require_all
+from service.discovery import matrix_cell
 from service.discovery.matrix import MatrixLimits, home_partition
 from service.discovery.postings import name_key, pack, unpack
+from service.discovery.search_candidates import require_all
 from service.store import Store
 from service.store.client import keys
 from service.store.directory.matrices import ContentName, Directory
@@ -85,7 +85,7 @@ async def test_a_partition_of_expired_names_is_removed(store: Store) -> None:
     cells = dict(await directory.cells_of("lang=en"))
     last = len(cells) - 1
     for place in cells:
-        (held,) = await store.matrix_cells.carry_out([cell.ReadPostings(place)])
+        (held,) = await store.matrix_cells.carry_out([matrix_cell.ReadPostings(place)])
         for page in await store.redis.call("HKEYS", keys.cell(place)[1]):
             if b"." in page:
                 over = [msgspec.structs.replace(each, expires_s=1) for each in unpack(held.postings or b"")]

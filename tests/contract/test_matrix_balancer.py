@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from service.discovery.candidates import require_all
-from service.discovery.cell import CellState
 from service.discovery.matrix import MatrixLimits, head_address
+from service.discovery.matrix_cell import CellState
+from service.discovery.search_candidates import require_all
 from service.store import Store
 from service.store.client import keys
 from service.store.directory.load_reports import ReportedCell

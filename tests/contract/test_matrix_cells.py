@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from service.discovery import cell
-from service.discovery.cell import CellAnswer, CellState, Command
+from service.discovery import matrix_cell
 from service.discovery.matrix import CellAddress, Matrix, MatrixSize, head_address
+from service.discovery.matrix_cell import CellAnswer, CellState, Command
 from service.discovery.postings import Posting, pack, unpack
 from service.store import Store
 from service.store.client import keys
@@ -38,31 +38,34 @@ def command(drawn: random.Random, names: int, memory: MemoryCells) -> Command:
     matrix = memory.matrices.get(place)
     some = tuple(each.name for each in drawn.sample(held, min(len(held), 3)))
     chances: Sequence[tuple[int, Command]] = (
-        (8, cell.PutPostings(place, postings(drawn, names), drawn.choice((None, size)))),
-        (4, cell.ReadPostings(place, drawn.choice((None, some)))),
-        (4, cell.ReadState(place)),
-        (1, cell.ExpireNames(place)),
-        (1, cell.SetSize(place, size)),
-        (1, cell.OpenCell(place, size)),
-        (1, cell.MarkFilled(place, size.epoch)),
-        (1, cell.CloseCell(place, size, keep=drawn.random() < 0.8)),
-        (1, cell.FetchPostings(place, drawn.choice((-1, drawn.randrange(2**64))), drawn.choice((1, 50)))),
-        (2, cell.DropPostings(place, pack(drawn.sample(held, min(len(held), drawn.randrange(30)))))),
-        (1, cell.UpdateMatrix(place, drawn.choice((matrix, None)), Matrix(size), drawn.choice(tuple(CellState)))),
+        (8, matrix_cell.PutPostings(place, postings(drawn, names), drawn.choice((None, size)))),
+        (4, matrix_cell.ReadPostings(place, drawn.choice((None, some)))),
+        (4, matrix_cell.ReadState(place)),
+        (1, matrix_cell.ExpireNames(place)),
+        (1, matrix_cell.SetSize(place, size)),
+        (1, matrix_cell.OpenCell(place, size)),
+        (1, matrix_cell.MarkFilled(place, size.epoch)),
+        (1, matrix_cell.CloseCell(place, size, keep=drawn.random() < 0.8)),
+        (1, matrix_cell.FetchPostings(place, drawn.choice((-1, drawn.randrange(2**64))), drawn.choice((1, 50)))),
+        (2, matrix_cell.DropPostings(place, pack(drawn.sample(held, min(len(held), drawn.randrange(30)))))),
+        (
+            1,
+            matrix_cell.UpdateMatrix(place, drawn.choice((matrix, None)), Matrix(size), drawn.choice(tuple(CellState))),
+        ),
     )
     return drawn.choices([each for _, each in chances], [weight for weight, _ in chances])[0]
 
 
 def agree(asked: Command, answer: CellAnswer, expected: CellAnswer) -> None:
     assert answer.member == expected.member, asked
-    if isinstance(asked, cell.ReadState | cell.ExpireNames | cell.UpdateMatrix):
+    if isinstance(asked, matrix_cell.ReadState | matrix_cell.ExpireNames | matrix_cell.UpdateMatrix):
         assert answer.matrix == expected.matrix, asked
         assert answer.load.names == expected.load.names, asked
-    if isinstance(asked, cell.PutPostings | cell.UpdateMatrix):
+    if isinstance(asked, matrix_cell.PutPostings | matrix_cell.UpdateMatrix):
         assert answer.done == expected.done, asked
-    if isinstance(asked, cell.FetchPostings):
+    if isinstance(asked, matrix_cell.FetchPostings):
         assert answer.postings == expected.postings, asked
-    if isinstance(asked, cell.ReadPostings):
+    if isinstance(asked, matrix_cell.ReadPostings):
         found, wanted = set(unpack(answer.postings or b"")), set(unpack(expected.postings or b""))
         assert found >= wanted, asked
         assert found == wanted or asked.names is not None, asked
@@ -80,7 +83,7 @@ async def test_a_cell_on_redis_matches_the_model_in_memory(store: Store, seed: i
 
 
 async def opened(store: Store, place: CellAddress) -> None:
-    await store.matrix_cells.carry_out([cell.UpdateMatrix(place, None, Matrix())])
+    await store.matrix_cells.carry_out([matrix_cell.UpdateMatrix(place, None, Matrix())])
 
 
 async def test_a_cell_reads_the_postings_of_some_names_while_its_pages_change(store: Store) -> None:
@@ -88,23 +91,23 @@ async def test_a_cell_reads_the_postings_of_some_names_while_its_pages_change(st
     many = [Posting(drawn.randrange(2**64), 1, FAR_S) for _ in range(3_000)]
     wanted = tuple(each.name for each in many[:3])
     for first in range(0, len(many), 100):
-        await store.matrix_cells.carry_out([cell.PutPostings(place, pack(many[first : first + 100]))])
-        (answer,) = await store.matrix_cells.carry_out([cell.ReadPostings(place, wanted)])
+        await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, pack(many[first : first + 100]))])
+        (answer,) = await store.matrix_cells.carry_out([matrix_cell.ReadPostings(place, wanted)])
         found = unpack(answer.postings or b"")
         assert set(many[:3]) <= set(found)
     assert len(found) < 500, "only their pages are read"
-    (whole,) = await store.matrix_cells.carry_out([cell.ReadPostings(place)])
+    (whole,) = await store.matrix_cells.carry_out([matrix_cell.ReadPostings(place)])
     assert sorted(unpack(whole.postings or b"")) == sorted(many)
 
 
 async def test_expired_postings_are_deleted_by_those_that_come(store: Store) -> None:
     place, soon_s = head_address(HOT), int(time.time()) + 2
     brief = pack(Posting(number * 2**55, 1, soon_s) for number in range(200))
-    await store.matrix_cells.carry_out([cell.PutPostings(place, brief + pack([Posting(7, 1, FAR_S)]))])
+    await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, brief + pack([Posting(7, 1, FAR_S)]))])
 
     async def swept() -> bool:
         again = pack(Posting(number * 2**55, 1, FAR_S) for number in range(0, 200, 40))
-        (answer,) = await store.matrix_cells.carry_out([cell.PutPostings(place, again)])
+        (answer,) = await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, again)])
         return answer.load.names < 50
 
     await until(swept, "what has expired is deleted")
@@ -114,7 +117,7 @@ async def test_the_keys_of_a_cell_expire(store: Store) -> None:
     place = head_address(HOT)
     for number in (1, 400):
         many = pack(Posting(name * 2**50, 1, FAR_S) for name in range(number))
-        await store.matrix_cells.carry_out([cell.PutPostings(place, many)])
+        await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, many)])
         present = [key for key in keys.cell(place) if await store.redis.call("EXISTS", key)]
         assert len(present) == (1 if number == 1 else 2)
         left_s = [await store.redis.call("TTL", key) for key in present]
@@ -125,8 +128,8 @@ async def test_a_cell_of_few_names_has_no_key_of_its_own(store: Store) -> None:
     place, added = head_address(HOT), list[Posting]()
     for number in range(32):
         added.append(Posting(number * 2**59, 1, FAR_S))
-        await store.matrix_cells.carry_out([cell.PutPostings(place, pack(added[-1:]))])
-        (answer,) = await store.matrix_cells.carry_out([cell.ReadState(place)])
+        await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, pack(added[-1:]))])
+        (answer,) = await store.matrix_cells.carry_out([matrix_cell.ReadState(place)])
         assert unpack(answer.postings or b"") == added
     shared, own = keys.cell(place)
     assert not await store.redis.call("EXISTS", own)
@@ -136,15 +139,15 @@ async def test_a_cell_of_few_names_has_no_key_of_its_own(store: Store) -> None:
 async def test_a_large_cell_becomes_small_again(store: Store) -> None:
     place, brief_s = head_address(HOT), int(time.time()) + 1
     many = pack(Posting(name * 2**50, 1, brief_s) for name in range(400))
-    await store.matrix_cells.carry_out([cell.PutPostings(place, many + pack([Posting(5, 1, FAR_S)]))])
+    await store.matrix_cells.carry_out([matrix_cell.PutPostings(place, many + pack([Posting(5, 1, FAR_S)]))])
     assert await store.redis.call("EXISTS", keys.cell(place)[1])
 
     async def shrunk() -> bool:
-        await store.matrix_cells.carry_out([cell.ExpireNames(place)])
+        await store.matrix_cells.carry_out([matrix_cell.ExpireNames(place)])
         return not await store.redis.call("EXISTS", keys.cell(place)[1])
 
     await until(shrunk, "its hash is deleted")
-    (answer,) = await store.matrix_cells.carry_out([cell.ReadPostings(place)])
+    (answer,) = await store.matrix_cells.carry_out([matrix_cell.ReadPostings(place)])
     assert unpack(answer.postings or b"") == [Posting(5, 1, FAR_S)]
 
 
@@ -152,7 +155,7 @@ async def test_concurrent_updates_of_a_matrix_change_it_once(store: Store) -> No
     place = head_address(HOT)
     await opened(store, place)
     wanted = [Matrix(MatrixSize(2, n)) for n in range(1, 11)]
-    asked = [cell.UpdateMatrix(place, Matrix(), each) for each in wanted]
+    asked = [matrix_cell.UpdateMatrix(place, Matrix(), each) for each in wanted]
     answers = await asyncio.gather(*(store.matrix_cells.carry_out([one]) for one in asked))
     assert sum(answer.done for (answer,) in answers) == 1
     assert len({answer.matrix for (answer,) in answers}) == 1

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from service.discovery.candidates import require_all
 from service.discovery.queries.query_parser import parse_watch
 from service.discovery.queries.saved_searches import SearchableEntry
+from service.discovery.search_candidates import require_all
 from service.errors import LimitReached
 from service.model import Change, Channel, Delta, Entry
 from service.store import Store

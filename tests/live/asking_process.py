@@ -13,7 +13,7 @@ import time
 
 import msgspec
 
-from service.discovery.candidates import require_all
+from service.discovery.search_candidates import require_all
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.settings import Settings
 from service.store import open_store

@@ -26,8 +26,8 @@ from typing import Any
 
 import msgspec
 
-from service.discovery.candidates import require_all
-from service.discovery.cell import CellState
+from service.discovery.matrix_cell import CellState
+from service.discovery.search_candidates import require_all
 from service.embedded.redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, open_store

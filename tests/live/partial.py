@@ -29,9 +29,9 @@ from typing import Any
 import msgspec
 from aiohttp.test_utils import unused_port
 
-from service.discovery.candidates import require_all
-from service.discovery.partial.strategies import expected_lookup_cost, strategy_name
-from service.discovery.partial.strategy_choice import DirectoryChoice
+from service.discovery.partial_lookup.strategies import expected_lookup_cost, strategy_name
+from service.discovery.partial_lookup.strategy_choice import DirectoryChoice
+from service.discovery.search_candidates import require_all
 from service.embedded.redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, opened

@@ -27,9 +27,9 @@ from service.settings import Settings, load
 from service.store import Store
 from service.store.channels.channels import Channels
 from workers.main import WorkerProgram
-from workers.peers.content_locator import ContentLocator, LocatedContent
-from workers.peers.exchange import PeerExchange
+from workers.peers.baseline_lookup import BaselineLookup, LocatedContent
 from workers.peers.peer_content_search import FOUND, PeerContentSearch
+from workers.peers.peer_endpoint import PeerEndpoint
 
 LOOKUPS = 60
 WHY = "Coronet-Why"
@@ -88,13 +88,13 @@ def use_proxies(told: WorkerPlan) -> None:
 
 def record_contents(journal: Journal) -> None:
     """Record the worker's id, and when contents are added to its cache and removed."""
-    put, drop, begun = ContentCache.put, ContentCache.remove, PeerExchange.__init__
+    put, drop, begun = ContentCache.put, ContentCache.remove, PeerEndpoint.__init__
 
-    def noted_begin(self: PeerExchange, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
+    def noted_begin(self: PeerEndpoint, settings: Settings, store: Store, clock: Clock, worker: Peer) -> None:
         begun(self, settings, store, clock, worker)
         journal.write(Event("is", time.monotonic(), worker=worker.id))
 
-    PeerExchange.__init__ = noted_begin  # type: ignore[method-assign]  # wrapped
+    PeerEndpoint.__init__ = noted_begin  # type: ignore[method-assign]  # wrapped
 
     def noted_put(self: ContentCache, cid: ChannelId, digest: Digest, content: Content, now_s: float) -> None:
         put(self, cid, digest, content, now_s)
@@ -110,9 +110,9 @@ def record_contents(journal: Journal) -> None:
 
 def record_lookups(journal: Journal) -> None:
     """Record which contents are looked up at other workers, when, and where they are found."""
-    locate = ContentLocator.locate
+    locate = BaselineLookup.locate
 
-    async def noted(self: ContentLocator, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
+    async def noted(self: BaselineLookup, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
         began_s = time.monotonic()
         found = await locate(self, channel_id, version, digest)
         if found.source != "cache":
@@ -131,14 +131,14 @@ def record_lookups(journal: Journal) -> None:
             )
         return found
 
-    ContentLocator.locate = noted  # type: ignore[method-assign]  # wrapped
+    BaselineLookup.locate = noted  # type: ignore[method-assign]  # wrapped
 
 
 def fetch_missing_contents() -> None:
     """Fetch each base content that is not found elsewhere from its publisher."""
-    located = ContentLocator._locate
+    located = BaselineLookup._locate
 
-    async def fetched(self: ContentLocator, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
+    async def fetched(self: BaselineLookup, channel_id: ChannelId, version: int, digest: Digest) -> LocatedContent:
         found = await located(self, channel_id, version, digest)
         if found.source == "publisher":
             (state,) = await self._channels.states([channel_id])
@@ -147,7 +147,7 @@ def fetch_missing_contents() -> None:
                     pass
         return found
 
-    ContentLocator._locate = fetched  # type: ignore[method-assign]  # wrapped
+    BaselineLookup._locate = fetched  # type: ignore[method-assign]  # wrapped
 
 
 def disable_store() -> None:
@@ -202,14 +202,14 @@ class CorruptedContents:
 
     def __init__(self) -> None:
         self.begun = False
-        lies, found = self, PeerExchange._on_find
+        lies, found = self, PeerEndpoint._on_find
 
-        def answered(self: PeerExchange, sender: NodeId, body: bytes) -> bytes:
+        def answered(self: PeerEndpoint, sender: NodeId, body: bytes) -> bytes:
             answer = found(self, sender, body)
             spoilt = lies.begun and answer.startswith(FOUND)
             return answer[:-1] + bytes((answer[-1] ^ 1,)) if spoilt else answer
 
-        PeerExchange._on_find = answered  # type: ignore[method-assign]  # wrapped
+        PeerEndpoint._on_find = answered  # type: ignore[method-assign]  # wrapped
 
     def begin(self) -> None:
         self.begun = True

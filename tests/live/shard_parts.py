@@ -12,8 +12,8 @@ from itertools import accumulate, pairwise
 import msgspec
 import structlog
 
-from service.clash.load_policy import LoadLimits
 from service.clash.move_steps import Outcome, Step
+from service.clash.split_merge_policy import LoadLimits
 from service.errors import LeaseLost, StoreUnavailable
 from service.feeds.urls import channel_id
 from service.model import ChannelId, UserId

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from service.corona.aggregation import Aggregation, summary_recipients
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
 from service.model import NodeId
 from service.overlay.id_space import digit, from_hex, shared_digits

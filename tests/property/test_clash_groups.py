@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspaces, shape
-from service.clash.load_policy import LoadLimits, SiblingPair, choose_merge, choose_split, group_load
 from service.clash.move_steps import MergeGroup, SplitGroup
 from service.clash.prefix_query import Page, Record, merge_pages
 from service.clash.server_table import from_fields, to_fields
+from service.clash.split_merge_policy import LoadLimits, SiblingPair, choose_merge, choose_split, group_load
 from service.clash.table_transitions import Accepted, IncorrectDepth, accept_object
 from service.errors import MoveRefused
 from tests.support.memory_keyspaces import MemoryKeyspaces, complete_move, make_page

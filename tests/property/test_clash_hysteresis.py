@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
-from service.clash.load_policy import LoadLimits
 from service.clash.move_steps import InitialStep
+from service.clash.split_merge_policy import LoadLimits
 from service.simulate.clash.servers import PREFIX_BITS, Interval, PrefixSums, SimulatedServers
 
 SERVERS = 20

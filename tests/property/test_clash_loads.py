@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.clash.key_groups import KeyGroup, Keyspaces
-from service.clash.load_policy import (
+from service.clash.split_merge_policy import (
     SUBSCRIPTIONS_PER_DELIVERY_S,
     DeliveryRate,
     HalfLives,

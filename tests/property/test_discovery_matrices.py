@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.discovery.cell import CellAnswer, Command, UpdateMatrix
 from service.discovery.cell_rounds import find_or_create_matrix
 from service.discovery.matrix import (
     SECOND_ROWS,
@@ -27,10 +26,11 @@ from service.discovery.matrix import (
     head_address,
     home_partition,
 )
+from service.discovery.matrix_cell import CellAnswer, Command, UpdateMatrix
+from service.discovery.matrix_registration import register, withdraw
 from service.discovery.matrix_resizing import reconcile_matrix
 from service.discovery.matrix_search import PairClause, PairQuery, SearchOutcome, search
 from service.discovery.postings import Posting, name_key
-from service.discovery.registration import register, withdraw
 from tests.support.memory_cells import MemoryCells
 
 PAIRS = ("a=1", "b=2", "c=3")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.discovery.names import DeclaredMetadata, channel_pairs, entry_pairs
+from service.discovery.content_names import DeclaredMetadata, channel_pairs, entry_pairs
 from service.discovery.queries.query import Condition, PairCondition, PhraseCondition, WordCondition
 from service.discovery.queries.query_parser import parse_query, parse_watch, saved_search_text
 from service.discovery.queries.saved_searches import (

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.polling.scheduler import DueQueue
+from workers.polling.due_queue import DueQueue
 
 plans = st.lists(st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), st.integers(0, 50))), max_size=40)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.corona.optimizer.honeycomb import AllocationProblem, load
+from service.corona.optimizer.allocation_solver import AllocationProblem, load
 from service.corona.optimizer.objectives import Floats
 from service.simulate.corona.paper_levels import (
     NO_CHANNEL,

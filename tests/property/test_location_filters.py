@@ -3,8 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.location.bloom_filters import FilterShape, document_mask, first_row
+from service.location.bloom_filters import FilterShape, document_mask
 from service.location.location_node import Filtering
+from service.location.query_routing import first_row
 from tests.support.overlay_network import Network, name
 
 NODES = 8

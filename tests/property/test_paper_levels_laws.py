@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.corona.optimizer.honeycomb import AllocationProblem, load
+from service.corona.optimizer.allocation_solver import AllocationProblem, load
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
 from service.simulate.corona.paper_levels import (

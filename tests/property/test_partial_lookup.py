@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.discovery.partial.placement_metrics import (
+from service.discovery.partial_lookup.lookup_client import lookup_order
+from service.discovery.partial_lookup.placement_metrics import (
     coverage,
     fault_tolerances,
     lookup_costs,
@@ -19,8 +20,8 @@ from service.discovery.partial.placement_metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import Add, Delete, Place, Request, lookup_order
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.servers import Add, Delete, Place, Request
+from service.discovery.partial_lookup.strategies import (
     FAILING,
     Fixed,
     FullReplication,
@@ -35,7 +36,7 @@ from service.discovery.partial.strategies import (
     failing_share,
     round_robin_tolerance,
 )
-from service.discovery.partial.strategy_choice import DirectoryMeasurements, StrategyChoice, choose
+from service.discovery.partial_lookup.strategy_choice import DirectoryMeasurements, StrategyChoice, choose
 from service.simulate.partial_lookup.placement_experiment import SimulatedDirectory
 
 COUNTS = st.integers(1, 12)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from service.corona.aggregation import combine
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import MIXED, Aggregate
-from service.corona.optimizer.honeycomb import AllocationProblem, load, scale_for_budget, sizes
-from service.corona.optimizer.node_optimizer import (
+from service.corona.optimizer.allocation_solver import AllocationProblem, load, scale_for_budget, sizes
+from service.corona.optimizer.node_allocation import (
     ChannelFactors,
     FactorTable,
     allocation_problem,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from service.corona.fleet_policy import Goal
-from service.corona.optimizer.honeycomb import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.optimizer.allocation_solver import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.optimizer.objectives import weights
 from service.corona.optimizer.tradeoff_clusters import (
     MAX_CLUSTERS,

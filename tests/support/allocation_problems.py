@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.objectives import Floats
 
 POLL_INTERVAL_S = 1800.0

@@ -3,7 +3,7 @@
 from service.corona.events import Effect, Event, Send
 from service.corona.fleet_policy import FleetPolicy
 from service.corona.messages import Summary, SummaryConfirmation
-from service.corona.protocol import NodeProtocol
+from service.corona.node_protocol import NodeProtocol
 from service.model import NodeId
 
 _SUMMARIES = Summary | SummaryConfirmation

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
-from service.discovery import cell
-from service.discovery.cell import CellAnswer, CellState, Command, Membership
+from service.discovery import matrix_cell
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, PairKey
+from service.discovery.matrix_cell import CellAnswer, CellState, Command, Membership
 from service.discovery.postings import NameKey, Posting, pack, unpack
 
 T = TypeVar("T")
@@ -33,31 +33,31 @@ class MemoryCells:
         place = command.place
         stored = self._live(place)
         before = self.members.get(place)
-        if isinstance(command, cell.UpdateMatrix) and self.matrices.get(place) == command.before:
+        if isinstance(command, matrix_cell.UpdateMatrix) and self.matrices.get(place) == command.before:
             self.matrices[place] = command.after
-        after = cell.transition(before, command)
+        after = matrix_cell.transition(before, command)
         if after is not None:
             self.members[place] = after
         done = after is not None
         postings: bytes | None = None
         match command:
-            case cell.PutPostings():
-                changed, done = cell.merge_postings(stored, command, after, self.now_s)
+            case matrix_cell.PutPostings():
+                changed, done = matrix_cell.merge_postings(stored, command, after, self.now_s)
                 stored |= changed
-            case cell.ReadState() if len(stored) <= FEW:
+            case matrix_cell.ReadState() if len(stored) <= FEW:
                 postings = pack(stored.values())
-            case cell.ReadPostings(names=names):
+            case matrix_cell.ReadPostings(names=names):
                 postings = pack(each for each in stored.values() if names is None or each.name in names)
-            case cell.FetchPostings():
+            case matrix_cell.FetchPostings():
                 ordered = sorted(name for name in stored if name > command.after)[: command.count]
                 postings = pack(stored[name] for name in ordered)
-            case cell.CloseCell() if after is not before and not command.keep:
+            case matrix_cell.CloseCell() if after is not before and not command.keep:
                 stored.clear()
-            case cell.DropPostings() if after is not None and after.state is CellState.CLOSED:
+            case matrix_cell.DropPostings() if after is not None and after.state is CellState.CLOSED:
                 for posting in unpack(command.postings):
                     if stored.get(posting.name) == posting:
                         del stored[posting.name]
-            case cell.UpdateMatrix():
+            case matrix_cell.UpdateMatrix():
                 done = self.matrices.get(place) == command.after
         return CellAnswer(after, self.matrices.get(place), self._load(place), done, postings)
 

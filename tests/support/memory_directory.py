@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 
 from service.discovery.av_pairs import Pair
-from service.discovery.candidates import MAX_WEIGHT, CandidateName, Candidates, Clause
+from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause
 from service.discovery.text_search.ranking import clause_importance
 
 

@@ -6,9 +6,10 @@ from random import Random
 
 from service.errors import PeerProtocolError
 from service.location import messages
-from service.location.bloom_filters import FilterShape, LocationQuery
+from service.location.bloom_filters import FilterShape
 from service.location.location_node import Filtering, LocationNode
 from service.location.messages import SendToNeighbour
+from service.location.query_routing import LocationQuery
 
 
 def name(number: int) -> str:

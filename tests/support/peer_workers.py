@@ -21,8 +21,8 @@ from service.settings import Settings
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
-from workers.peers.content_locator import LocatedContent
-from workers.peers.exchange import PeerExchange
+from workers.peers.baseline_lookup import LocatedContent
+from workers.peers.peer_endpoint import PeerEndpoint
 
 SECRET = "the fleet's"
 SETTINGS = Settings(cluster_secret=SecretStr(SECRET), maintenance_interval_s=0.5, near_rtt_s=1e-9)
@@ -39,7 +39,7 @@ class Worker:
         me = peer_of(self.info)
         assert me is not None
         self.me: Peer = me
-        self.peers = PeerExchange(settings, store, SystemClock(), me)
+        self.peers = PeerEndpoint(settings, store, SystemClock(), me)
 
     @property
     def neighbours(self) -> set[NodeId]:

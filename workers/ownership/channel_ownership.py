@@ -1,4 +1,4 @@
-"""The owner role of a node: takes over channels, stores their versions, starts fan-outs, and lists owned channels.
+"""The owner role of a node: takes over and moves channels, stores their versions, and starts fan-outs.
 
 Writes that fail because the store is unavailable are repeated, by the protocol or at a later tick. Each write is
 idempotent: a repeated takeover only increments the epoch again, a repeated publication is refused because of its base
@@ -6,7 +6,7 @@ version, and a repeated fan-out queues no message twice.
 """
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import ceil
 
 import structlog
@@ -14,10 +14,8 @@ import structlog
 from service.clock import Clock
 from service.corona.events import (
     ChannelsChanged,
-    ChannelsListed,
     Event,
     ListedChannel,
-    ListOwnedChannels,
     MessageReceived,
     OwnershipTaken,
     Publish,
@@ -31,22 +29,16 @@ from service.feeds import urls
 from service.location.content_cache import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.observability.tracing import TRACING
-from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
+from workers.ownership.dormancy import DormancyPolicy
 from workers.ownership.fanout import FanOut
-from workers.peers.content_locator import ContentLocator
+from workers.ownership.registry_reader import RegistryReader, batches
+from workers.peers.baseline_lookup import BaselineLookup
 from workers.polling.politeness import charged_site, pausable_site
 from workers.polling.poll_state import build_snapshot
-
-_BUCKETS_PER_READ = 8
-_BATCH_SIZE = 500
-_EXPECTED_FOR_S = 60.0
-_FULL_LISTING_INTERVAL_S = 1800.0
-"""Time in which the whole channel registry is read again, in parts, in case a crash has prevented the recording of a
-change."""
 
 log = structlog.get_logger(__name__)
 
@@ -62,7 +54,7 @@ class ChannelOwner:
         clock: Clock,
         on_events: Callable[..., Awaitable[None]],
         tasks: BackgroundTasks,
-        contents: ContentLocator,
+        contents: BaselineLookup,
         fan_out: FanOut,
         registrar: DirectoryRegistrar,
     ) -> None:
@@ -74,34 +66,25 @@ class ChannelOwner:
         self._contents = contents
         self._fan_out = fan_out
         self._registrar = registrar
-        self._ring = RingView(0, ())
-        self._prefixes: tuple[str, ...] = ()
         self._being_taken: set[ChannelId] = set()
-        self._last_change: int | None = None
-        """Number of the last registry change that was processed; None if the whole registry has to be read."""
-        self._listing: tuple[Sequence[str], float, int] = (), 0.0, 0
-        """The parts of the registry to read again, the time of the start (monotonic), and the number of parts read."""
-        self._list_request: ListOwnedChannels | None = None
-        self._is_listing = False
         self._pending_fan_outs: dict[ChannelId, int] = {}
         """The epoch of each channel whose fan-out has to be started or continued."""
         self._running_fan_outs: set[ChannelId] = set()
-        self._expected_s: dict[ChannelId, float] = {}
-
-    def on_ring_changed(self, ring: RingView) -> None:
-        """Set the parts of the channel registry in which this node owns channels, according to the new ring.
-
-        If these parts may have changed, the next listing of the registry is a full one.
-        """
-        before, self._ring = self._ring.branchings(self._node_id), ring
-        if ring.branchings(self._node_id) != before:
-            self._prefixes = owned_prefixes(ring, self._node_id)
-            self._last_change = None
+        self._dormancy = DormancyPolicy(store)
+        self.registry = RegistryReader(
+            node_id,
+            store,
+            clock=clock,
+            on_events=on_events,
+            tasks=tasks,
+            registrar=registrar,
+            dormancy=self._dormancy,
+        )
 
     async def expect_subscribers(self, channel_id: ChannelId) -> None:
         """Own a channel for a minute even if it has no subscribers, because a user is about to subscribe."""
         now_s = self._clock.monotonic_s()
-        self._expected_s[channel_id] = now_s
+        self._dormancy.expect_subscribers(channel_id, now_s)
         await self._on_events(ChannelsChanged(now_s, (ListedChannel(channel_id, 0, listed=True),)))
 
     async def take_ownership(self, channel_ids: Sequence[ChannelId]) -> None:
@@ -114,7 +97,7 @@ class ChannelOwner:
         channel_ids = [channel_id for channel_id in channel_ids if channel_id not in self._being_taken]
         self._being_taken.update(channel_ids)
         try:
-            for batch in _batches(channel_ids):
+            for batch in batches(channel_ids):
                 await self._take_batch(batch)
         except BaseException:
             self._being_taken.difference_update(channel_ids)
@@ -164,7 +147,8 @@ class ChannelOwner:
                 log.info("channel moved", channel=channel_id[:8], to=moved.channel.moved_to[:8])
         except StoreUnavailable as error:
             log.warning("channel move interrupted", channel=channel_id[:8], error=str(error))
-            self._expected_s[channel_id] = self._clock.monotonic_s()  # until a next node takes ownership and repeats it
+            # Until the next node takes ownership and repeats it.
+            self._dormancy.expect_subscribers(channel_id, self._clock.monotonic_s())
         finally:
             self._being_taken.discard(channel_id)
         # An incomplete move is repeated after the next listing.
@@ -234,96 +218,6 @@ class ChannelOwner:
         await self.expect_subscribers(channel_id)
         return True
 
-    async def list_owned(self, request: ListOwnedChannels) -> None:
-        """Pass the channels that this node owns to the protocol, and mark channels that nobody needs as dormant.
-
-        If several requests arrive during a listing, only the latest of them is answered afterwards. Raises
-        :class:`StoreUnavailable`; the protocol then requests another listing.
-        """
-        self._list_request = request
-        if self._is_listing:
-            return
-        self._is_listing = True
-        try:
-            while self._list_request is not None:
-                request, self._list_request = self._list_request, None
-                await self._list(request)
-                self._tasks.start(self._registrar.register_due())
-        finally:
-            self._is_listing = False
-
-    async def _list(self, request: ListOwnedChannels) -> None:
-        """Pass the owned channels that have changed to the protocol, or all if changes may have been missed."""
-        number, now_s = self._last_change, self._clock.monotonic_s()
-        expected = list(self._expected_s)
-        self._expected_s = {
-            channel_id: at_s for channel_id, at_s in self._expected_s.items() if now_s - at_s < _EXPECTED_FOR_S
-        }
-        if number is not None:
-            changed, last_change = await self._store.registry_changes.after(number)
-            if changed is not None:
-                await self._list_changed(request, {*changed, *expected})
-                if self._last_change == number:  # otherwise the ring has changed meanwhile
-                    self._last_change = last_change
-                    await self._list_again(request.requested_s)
-                return
-        prefixes, last_change = self._prefixes, await self._store.registry_changes.last_number()
-        await self._list_registry(request.requested_s, prefixes)
-        await self._on_events(ChannelsListed(request.requested_s, ()))
-        if prefixes is self._prefixes:
-            self._last_change, self._listing = last_change, (prefixes, request.requested_s, 0)
-
-    async def _list_again(self, now_s: float) -> None:
-        """Read the parts of the registry again that are due at ``now_s`` (monotonic s); begin anew after the last."""
-        prefixes, begun_s, done = self._listing
-        end = min(int((now_s - begun_s) / _FULL_LISTING_INTERVAL_S * len(prefixes)), len(prefixes))
-        await self._list_registry(begun_s, prefixes[done:end])
-        if end == len(prefixes):
-            await self._on_events(ChannelsListed(begun_s, ()))
-            begun_s, end = now_s, 0
-        self._listing = prefixes, begun_s, end
-
-    async def _list_changed(self, request: ListOwnedChannels, channel_ids: Iterable[ChannelId]) -> None:
-        owned = [channel_id for channel_id in channel_ids if self._ring.is_among_nearest(channel_id, self._node_id, 1)]
-        for batch in _batches(owned):
-            await self._on_events(ChannelsChanged(request.requested_s, tuple(await self._list_batch(batch))))
-
-    async def _list_registry(self, requested_s: float, prefixes: Sequence[str]) -> None:
-        """Pass this node's channels to the protocol that are in the parts ``prefixes`` of the registry.
-
-        The call is a part of a full listing, which was requested at ``requested_s`` (monotonic s).
-        """
-        owned: list[ChannelId] = []  # first all of them, because polls are planned by their number
-        for start in range(0, len(prefixes), _BUCKETS_PER_READ):
-            registered = await self._store.channels.ids_in_buckets(prefixes[start : start + _BUCKETS_PER_READ])
-            owned += [each for each in registered if self._ring.is_among_nearest(each, self._node_id, 1)]
-        for batch in _batches(owned):
-            listed = await self._list_batch(batch)
-            await self._on_events(ChannelsListed(requested_s, tuple(listed), complete=False, total=len(owned)))
-
-    async def _list_batch(self, channel_ids: Sequence[ChannelId]) -> list[ListedChannel]:
-        counts = await self._store.channel_index.count(list(channel_ids))
-        counted = list(zip(channel_ids, counts, strict=True))
-        await self._registrar.schedule_changed(counted)
-        needed = await self._needed_without_subscribers([channel_id for channel_id, count in counted if not count])
-        return [ListedChannel(channel_id, count, channel_id in needed) for channel_id, count in counted]
-
-    async def _needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
-        """Return the channels among ``channel_ids`` that are needed without subscribers; mark the others as dormant.
-
-        A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete.
-        """
-        needed = set(self._expected_s)
-        for channel in await self._store.channels.get_many(channel_ids):
-            if channel is None or channel.id in needed:
-                continue
-            if channel.listed or (channel.moved_to and not channel.dormant):
-                needed.add(channel.id)
-            elif not channel.dormant:
-                await self._store.channels.mark_dormant(channel.id)
-                await self._store.poll_rate_history.record([(channel.id, 0.0)])
-        return needed
-
     def retry_fan_outs(self) -> None:
         """Continue the fan-outs that were interrupted because the store was unavailable."""
         for channel_id in self._pending_fan_outs.keys() - self._running_fan_outs:
@@ -351,8 +245,3 @@ class ChannelOwner:
                     await self._on_events(PublishRefused(channel_id, epoch))
         finally:
             self._running_fan_outs.discard(channel_id)
-
-
-def _batches(channel_ids: Sequence[ChannelId]) -> Iterator[Sequence[ChannelId]]:
-    """Yield the channel ids in batches, because the states of all channels together would take too much memory."""
-    return (channel_ids[start : start + _BATCH_SIZE] for start in range(0, len(channel_ids), _BATCH_SIZE))

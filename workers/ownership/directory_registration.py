@@ -13,9 +13,9 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from service.clock import Clock
-from service.discovery.discover import attribute_weights
-from service.discovery.search_policy import ChannelDescription, public_channels
-from service.discovery.visibility import is_public
+from service.discovery.channel_description import ChannelDescription
+from service.discovery.channel_visibility import is_public, public_channels
+from service.discovery.discover_listings import attribute_weights
 from service.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
 from service.model import Channel, ChannelId
@@ -24,7 +24,7 @@ from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.public_entries import EntryTable
 from service.store.directory.matrices import ContentName
-from workers.polling.scheduler import DueQueue
+from workers.polling.due_queue import DueQueue
 
 REFRESH_INTERVAL_S = NAME_TTL_S / 3
 SECRECY_RECHECK_S = 300.0

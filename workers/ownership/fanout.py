@@ -12,17 +12,16 @@ and begins the next version when all are finished, so that each user receives th
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Final
 
 import structlog
 
-from service.discovery.queries.saved_searches import SavedSearchId, SearchableEntry
+from service.discovery.queries.saved_searches import SearchableEntry
 from service.entry_registration import EntryRegistrar, pairs_of
 from service.errors import CellsUnavailable
 from service.feeds.entries.version_parts import VersionParts, split_version
-from service.feeds.parsing.html_text import one_line
 from service.model import ChannelId, Delta, NodeId, NodeInfo
 from service.observability.tracing import TRACING
 from service.overlay.ring import RingView
@@ -30,8 +29,7 @@ from service.search import Searcher
 from service.store import Store
 from service.store.channels.public_entries import entry_positions
 from service.store.delivery.fanout_units import DIVIDED, ClaimedUnit
-from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
-from service.store.directory.saved_searches import SavedSearchMatcher
+from workers.ownership.saved_search_alerts import SavedSearchAlerts
 
 PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 20_000
@@ -44,7 +42,6 @@ MAX_HELPERS: Final = 3
 """Largest number of helpers of one fan-out. One Redis takes as much processor time as one worker."""
 _WAIT_S: Final = 0.1
 """Interval at which the units of other workers are checked while no unit is left to claim."""
-_QUERY_CHARS: Final = 120
 
 _log = structlog.get_logger(__name__)
 
@@ -84,7 +81,7 @@ class FanOut:
         self._invite = invite
         self._search = Searcher(store, least_subscribers)
         self._entries = EntryRegistrar(store)
-        self._matcher = SavedSearchMatcher(store.saved_searches)
+        self._alerts = SavedSearchAlerts(store)
         self._helped: set[ChannelId] = set()
 
     async def run(self, channel_id: ChannelId, epoch: int) -> bool:
@@ -233,30 +230,4 @@ class FanOut:
         searchable = [
             SearchableEntry(delta.changes[position].entry, pairs[position], channel.language) for position in new
         ]
-        await self._match(delta, new, searchable)
-
-    async def _match(self, delta: Delta, positions: Sequence[int], entries: Sequence[SearchableEntry]) -> None:
-        """Queue new entries for the owners of saved searches that the entries match.
-
-        ``positions`` are the positions of ``entries`` in ``delta``, the changes of a version.
-        """
-        matched_positions: dict[SavedSearchId, list[int]] = {}
-        for position, search_ids in zip(positions, await self._matcher.match(entries), strict=True):
-            for search_id in search_ids:
-                matched_positions.setdefault(search_id, []).append(position)
-        hits = []
-        for user_id, searches in (await self._store.saved_searches.by_owner(sorted(matched_positions))).items():
-            matches = tuple(
-                MatchedSearch(
-                    search.number,
-                    one_line(search.text, _QUERY_CHARS),
-                    tuple(matched_positions[search.id]),
-                )
-                for search in searches
-            )
-            hits.append(SavedSearchHit(user_id, matches))
-        if hits:
-            news, changes = split_version(delta).news or (), len(delta.changes)
-            await self._store.outbox.enqueue_hits(
-                delta.channel, delta.version, time.time(), hits, news=news, changes=changes
-            )
+        await self._alerts.queue(delta, new, searchable)

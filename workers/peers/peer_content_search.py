@@ -14,12 +14,13 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
-from service.location.bloom_filters import MAX_DEPTH, LocationQuery
+from service.location.bloom_filters import MAX_DEPTH
 from service.location.content_cache import DIGEST_BYTES, MAX_CONTENT_BYTES, Content, Digest, decode, digest_of
+from service.location.query_routing import LocationQuery
 from service.model import ChannelId, NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import LOOKUP_FAILURES, PEER_REFUSALS
-from workers.peers.content_locator import LocatedContent
+from workers.peers.baseline_lookup import LocatedContent
 from workers.peers.neighbour_overlay import NeighbourOverlay
 
 Referral = tuple[NodeId, int]
@@ -129,9 +130,9 @@ class PeerContentSearch:
             return _decode_response(response, digest)
         except PeerProtocolError as error:
             PEER_REFUSALS.labels(error.reason).inc()
-            log.warning("content from peer rejected", worker=peer.id[:8], reason=str(error))
+            log.warning("peer content rejected", worker=peer.id[:8], reason=str(error))
         except PeerUnreachable as error:
-            log.info("content request to peer failed", worker=peer.id[:8], reason=str(error))
+            log.info("peer content request failed", worker=peer.id[:8], reason=str(error))
         return None
 
 

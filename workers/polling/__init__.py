@@ -1,9 +1,11 @@
 """The polls of a node: their schedule, politeness, concurrency limits, and the comparison of documents.
 
-- ``scheduler``: the time of each poll, and the offers of detected updates to the channels' owners
+- ``poll_scheduler``: the time of each poll, and the offers of detected updates to the channels' owners
+- ``due_queue``: a priority queue of channels by the times at which they are due
 - ``poller``, ``poll_state``: one poll, and the state of a channel between polls
-- ``prober``: requests to URLs that are not polled yet, while a user waits
+- ``publisher_requests``, ``feed_archives``: requests for documents, and for archives of entries that polls have missed
+- ``websub_pushes``, ``websub_subscriber``: documents that hubs push, and the subscriptions at these hubs (WebSub)
 - ``politeness``, ``concurrency_limits``: limits on requests to publishers, and on work in progress
-- ``health_monitor``: records poll results, and proposes notices that a channel is dead, has moved or is back
-- ``websub``: subscriptions at hubs that push changes
+- ``channel_health_monitor``: records poll results, and proposes notices that a channel is dead, has moved or is back
+- ``poll_trace``: the steps of a poll, for a user who waits
 """

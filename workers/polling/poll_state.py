@@ -101,16 +101,6 @@ def channel_day(channel: Channel, now_s: float) -> int:
     return int((now_s + offset_s) // _DAY_S) % 256
 
 
-def conditional_validators(state: PollState, now_s: float) -> Validators:
-    """Return the validators for the next request at ``now_s`` (Unix s).
-
-    Once a day they have only the hash of the body, so that a server whose own validators are wrong sends the document.
-    """
-    if channel_day(state.channel, now_s) == state.full_day:
-        return state.validators
-    return Validators(body_sha256=state.validators.body_sha256)
-
-
 def documents_to_compare(state: PollState, arrived: Document | None) -> tuple[Document, ...]:
     """Return the documents that the next comparison has to read, oldest first.
 

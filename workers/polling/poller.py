@@ -4,10 +4,8 @@ Corona §3.3: a node that detects a change computes a delta against the version 
 the channel's owner. A poll that fails changes nothing.
 """
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextvars import ContextVar
+from collections.abc import Iterator
 from math import inf
 
 import msgspec
@@ -26,11 +24,12 @@ from service.errors import (
 from service.feeds.polling_hints import shortest_interval_s, skipped_s, with_freshness
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.feeds.urls import host_of
-from service.model import Channel, Delta, NodeId, PollResult, Validators
+from service.model import Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED
-from workers.peers.content_locator import ContentLocator
+from workers.peers.baseline_lookup import BaselineLookup
 from workers.polling.concurrency_limits import FAST_FETCH_S, ConcurrencyLane, ConcurrencyLanes, publisher_of
+from workers.polling.feed_archives import FeedArchives
 from workers.polling.politeness import Politeness
 from workers.polling.poll_state import (
     DetectedUpdate,
@@ -38,38 +37,14 @@ from workers.polling.poll_state import (
     accept_unchanged,
     build_update,
     channel_day,
-    conditional_validators,
     documents_to_compare,
     keep_unversioned,
 )
+from workers.polling.poll_trace import trace
+from workers.polling.publisher_requests import conditional_validators, document_of, fetch_politely
+from workers.polling.websub_subscriber import hubs_of
 
 _MAX_MEASURED_DELAY_S = 86_400.0
-_MAX_ARCHIVES = 3
-"""Documents with older entries (RFC 5005) that one poll reads after polls were missed."""
-_ARCHIVES_TIMEOUT_S = 20.0
-_PUSH_SLOT_TIMEOUT_S = 10.0
-"""How long pushed documents wait for a slot and the parser before the channel is polled instead."""
-_PARSING_HEADERS = ("content-type", "content-language")
-
-_LISTENER: ContextVar[Callable[[str], None] | None] = ContextVar("listener", default=None)
-"""The function that receives descriptions of the steps of polls in the current task, for a user who waits."""
-
-
-def trace(text: str) -> None:
-    """Pass the description of a step to this task's listener; without a listener nothing happens."""
-    listener = _LISTENER.get()
-    if listener is not None:
-        listener(text)
-
-
-@contextlib.contextmanager
-def trace_listener(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call ``listener`` with each step that is traced inside this context."""
-    before = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(before)
 
 
 class PollOutcome(msgspec.Struct, frozen=True):
@@ -96,7 +71,7 @@ class Poller:
         fetcher: Fetcher,
         politeness: Politeness,
         lanes: ConcurrencyLanes,
-        contents: ContentLocator,
+        contents: BaselineLookup,
         clock: Clock,
     ) -> None:
         self._fetcher = fetcher
@@ -104,6 +79,7 @@ class Poller:
         self._lanes = lanes
         self._contents = contents
         self._clock = clock
+        self._archives = FeedArchives(fetcher, politeness)
 
     async def acquire_poll(self, state: PollState) -> None:
         """Wait until a channel may be polled, and take the request tokens for the poll.
@@ -160,31 +136,22 @@ class Poller:
         if self._clock.wall_s() > before_s:
             raise LimitReached("This worker is overloaded: another worker's poll was due before this one could begin.")
 
-    @contextlib.asynccontextmanager
-    async def hold_push_slot(self, state: PollState, size_bytes: int) -> AsyncIterator[ConcurrencyLane]:
-        """Hold a slot and the parser of a lane inside this context, to parse documents that a hub has pushed.
+    async def prepare_push(self, state: PollState, size_bytes: int) -> ConcurrencyLane:
+        """Return the lane in which documents that a hub has pushed are parsed; their total size is ``size_bytes``.
 
-        Yields the lane. ``size_bytes`` is the total size of the documents. Raises :class:`LimitReached` if the slot or
-        the parser is not free within 10 s, and :class:`HostBlocked` if an admin has blocked the channel's host.
+        Raises :class:`HostBlocked` if an admin has blocked the channel's host.
         """
         self._politeness.raise_if_blocked(host_of(state.channel.url))
-        lane, publisher = self._lanes.choose_for_document(state, size_bytes), publisher_of(state)
-        # The baseline is located before the slot and the parser are held.
+        lane = self._lanes.choose_for_document(state, size_bytes)
+        # The baseline is located before a slot and the parser are held.
         await self._contents.baseline(state.channel, state.digest)
-        async with contextlib.AsyncExitStack() as held:
-            try:
-                async with asyncio.timeout(_PUSH_SLOT_TIMEOUT_S):
-                    for resource in (lane.site(publisher), lane.slot(publisher), lane.parser(publisher)):
-                        await held.enter_async_context(resource)
-            except TimeoutError:
-                raise LimitReached("This worker is overloaded: pushed documents are left to a poll.") from None
-            yield lane
+        return lane
 
     async def compare_pushed(self, state: PollState, pushed: Document, lane: ConcurrencyLane) -> DetectedUpdate | None:
         """Return the update that the pushed document contains, or None if the document contains no changes.
 
-        ``lane`` is the lane that :meth:`hold_push_slot` yielded. Raises :class:`PublisherError` if the document cannot
-        be parsed, or if parsing takes too long.
+        ``lane`` is the lane that :meth:`prepare_push` returned; the caller holds its parser. Raises
+        :class:`PublisherError` if the document cannot be parsed, or if parsing takes too long.
         """
         documents = documents_to_compare(state, pushed)
         update, _ = await self._compare_all(state, documents, state.validators, lane)
@@ -272,7 +239,10 @@ class Poller:
             findings = await self._detect_changes(state, documents, baseline, held_lane)
             state.polling_hints = findings.polling_hints
             if findings.older_url and held_lane is None:
-                documents, findings = await self._add_archives(state, documents, baseline, findings)
+                with self._mark_slow(state):
+                    documents, findings = await self._archives.add_archives(
+                        state.channel, documents, findings, lambda more: self._detect_changes(state, more, baseline)
+                    )
         update = build_update(base, documents, validators, findings, self._clock.wall_s())
         if update is None:
             trace("Parsed and compared: nothing new.")
@@ -284,25 +254,6 @@ class Poller:
             keep_unversioned(state, documents)
             _observe_delay(update.candidate.delta)
         return update, findings if documents else None
-
-    async def _add_archives(
-        self, state: PollState, documents: tuple[Document, ...], baseline: bytes, findings: DetectionResult
-    ) -> tuple[tuple[Document, ...], DetectionResult]:
-        """Fetch up to 3 archive documents of the feed (RFC 5005), which have the entries that polls have missed.
-
-        Returns the archives followed by ``documents``, and the findings for all of them compared with ``baseline``.
-        ``findings`` are the findings for ``documents`` alone; they are returned if no archive can be read.
-        """
-        # An error in an archive does not invalidate the documents at hand.
-        with contextlib.suppress(PublisherError, UserError, TimeoutError), self._mark_slow(state):
-            async with asyncio.timeout(_ARCHIVES_TIMEOUT_S):
-                for _ in range(_MAX_ARCHIVES):
-                    if not findings.older_url:
-                        break
-                    more = (await self._fetch_archive(findings.older_url, state.channel), *documents)
-                    findings = await self._detect_changes(state, more, baseline)
-                    documents = more
-        return documents, findings
 
     async def _detect_changes(
         self,
@@ -322,11 +273,6 @@ class Poller:
         hints = msgspec.structs.replace(findings.polling_hints, max_age_s=state.polling_hints.max_age_s)
         return msgspec.structs.replace(findings, polling_hints=hints)
 
-    async def _fetch_archive(self, url: str, channel: Channel) -> Document:
-        await self._politeness.acquire_redirect(host_of(url))
-        on_redirect, public_only = self._politeness.acquire_redirect, _must_be_public(channel)
-        return document_of(await self._fetcher.fetch(url, None, 0, on_redirect, public_only=public_only))
-
     @contextlib.contextmanager
     def _mark_slow(self, state: PollState) -> Iterator[None]:
         """Set ``state.slow`` if the fetches inside this context take longer than ``FAST_FETCH_S`` in all."""
@@ -338,56 +284,9 @@ class Poller:
                 state.slow = True
 
 
-async def fetch_politely(
-    fetcher: Fetcher, politeness: Politeness, state: PollState, validators: Validators, within_s: float = inf
-) -> FetchResult:
-    """Fetch a channel's document within ``within_s`` seconds; the caller has taken the tokens for the request.
-
-    The network that responds is charged, and stored in ``state``. Pauses that an error response requests are applied.
-    Raises :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
-    """
-    try:
-        fetched = await fetcher.fetch(
-            state.channel.url,
-            validators,
-            state.subscribers,
-            politeness.acquire_redirect,
-            within_s=within_s,
-            public_only=_must_be_public(state.channel),
-        )
-    except BadStatus as error:
-        await politeness.on_refused(state.channel, error)
-        raise
-    state.address_group = await politeness.charge_network(fetched.address, state.address_group)
-    return fetched
-
-
-def hubs_of(fetched: FetchResult, findings: DetectionResult) -> tuple[tuple[str, ...], str]:
-    """Return the WebSub hubs that a response names, and its topic, by which hubs identify the document.
-
-    ``findings`` are the parser's results for the document in ``fetched``. Links in HTTP headers take precedence over
-    links in the document (WebSub §4). Without a stated topic, the topic is the URL of the response.
-    """
-    return fetched.links.hubs or findings.hubs, fetched.links.topic or findings.topic or fetched.url
-
-
-def document_of(fetched: FetchResult) -> Document:
-    """Return the body of a response as a document for the parser."""
-    headers = {name: fetched.headers[name] for name in _PARSING_HEADERS if name in fetched.headers}
-    return Document(fetched.body or b"", fetched.url, headers, fetched.partial)
-
-
 def _observe_delay(delta: Delta) -> None:
     for change in delta.changes:
         published_s = change.entry.published
         # A date in the future or long ago says nothing about the detection delay.
         if published_s is not None and 0 <= delta.detected_s - published_s <= _MAX_MEASURED_DELAY_S:
             DETECTION_DELAY.observe(delta.detected_s - published_s)
-
-
-def _must_be_public(channel: Channel) -> bool:
-    """Return whether a channel must be fetched from public addresses only: it exists, and was created as public.
-
-    Otherwise a publisher could redirect to the operator's networks and expose their contents to subscribers.
-    """
-    return bool(channel.created_s) and not channel.private

@@ -15,11 +15,11 @@ from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
 from service.console.rendering import SETTINGS, STORE, render
 from service.discovery.av_pairs import ContentKind, Pair
-from service.discovery.candidates import Clause, QueriedMatrix, WeightedPair
-from service.discovery.partial import placement_metrics, strategies
-from service.discovery.partial.strategy_choice import DirectoryChoice, Rule
+from service.discovery.partial_lookup import placement_metrics, strategies
+from service.discovery.partial_lookup.strategy_choice import DirectoryChoice, Rule
 from service.discovery.queries.query import SearchHit
 from service.discovery.queries.query_parser import parse_query
+from service.discovery.search_candidates import Clause, QueriedMatrix, WeightedPair
 from service.discovery.text_search.ranking import ScoreParts
 from service.errors import NotFound
 from service.model import ChannelId, Entry

@@ -11,7 +11,7 @@ from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
 from service.console.pagination import read_limit
 from service.console.rendering import SETTINGS, STORE, render
-from service.discovery.discover import DiscoverOrder, Facet
+from service.discovery.discover_listings import DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT, SearchHit
 from service.errors import UserError
 from service.model import ChannelId

@@ -4,9 +4,9 @@ Pure functions over all channels of one node at once. The times of polls and the
 here.
 
 - ``objectives``        a goal as one weight per channel (Table 1), and the delay formula
-- ``honeycomb``         the optimal scale c and the sizes n, as real numbers
+- ``allocation_solver`` the optimal scale c and the sizes n, as real numbers
 - ``polling_levels``    whole polling levels: wedges of the ring, the choice among them, and its summaries
 - ``tradeoff_clusters`` tradeoff clusters: summaries of a node's channels in at most 20 kB
-- ``node_optimizer``    a node's own channels as an optimisation problem, and c from the fleet's summary
+- ``node_allocation``   a node's own channels as an optimisation problem, and c from the fleet's summary
 - ``poll_explanation``  explanations of channels' polling rates
 """

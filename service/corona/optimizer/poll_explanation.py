@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import FleetPolicy, Levels
-from service.corona.optimizer.honeycomb import AllocationProblem
-from service.corona.optimizer.node_optimizer import (
+from service.corona.optimizer.allocation_solver import AllocationProblem
+from service.corona.optimizer.node_allocation import (
     FactorTable,
     allocation_problem,
     channel_sizes,

@@ -7,7 +7,7 @@ empty, the channel's owner polls it instead. Conversely, a channel that n nodes 
 number.
 
 If only whole levels are allowed, a channel's number of polls per τ is the size of one of its wedges. The optimiser
-(``honeycomb``) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally
+(``allocation_solver``) minimises w/n + λ·s·n for each channel, with c = 1/√λ. Two sizes n < n' are equally
 good if c·√(w/s) = √(n·n'), so a channel takes the larger one if its wanted size c·√(w/s) is at least this *threshold*,
 the geometric mean of both. Three rules complete this:
 
@@ -40,8 +40,8 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from service.corona.optimizer import honeycomb
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer import allocation_solver
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, pack_columns, unpack_columns
 from service.model import ChannelId
@@ -243,7 +243,7 @@ class LevelSteps(NamedTuple):
         """Return the greatest scale at which all channels together cost at most ``budget`` per τ.
 
         ``lines`` are the channels' clusters for the sizes below their first step. If the budget does not suffice for
-        the least of all channels, the result is negative, as for :func:`honeycomb.scale_for_budget`.
+        the least of all channels, the result is negative, as for :func:`allocation_solver.scale_for_budget`.
         """
         usable = lines.usable_budget(budget * (1 - BUDGET_MARGIN) if self.steps.max(initial=1) > 1 else budget)
         problem = lines.to_problem()
@@ -252,7 +252,7 @@ class LevelSteps(NamedTuple):
 
         def exceeds(scale: float) -> bool:
             steps = float((self.cost * self._shares_taken(scale, at_most=True)).sum())
-            return honeycomb.load(problem, honeycomb.sizes(problem, scale)) + steps > usable
+            return allocation_solver.load(problem, allocation_solver.sizes(problem, scale)) + steps > usable
 
         return self._find_change(exceeds, problem)[0]
 
@@ -271,7 +271,7 @@ class LevelSteps(NamedTuple):
 
         def suffices(scale: float) -> bool:
             with np.errstate(divide="ignore", invalid="ignore"):
-                waiting = problem.weights / honeycomb.sizes(problem, scale)
+                waiting = problem.weights / allocation_solver.sizes(problem, scale)
             saved = float((self.saving * self._shares_taken(scale, at_most=False)).sum())
             return float(waiting.sum(where=helpable)) - saved <= allowed
 

@@ -28,8 +28,8 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.optimizer import honeycomb
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer import allocation_solver
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.objectives import Floats
 
 MAX_CLUSTERS = 1024
@@ -83,9 +83,9 @@ class TradeoffClusters(NamedTuple):
         """Return the scale c at which all channels together cost at most ``budget`` per τ.
 
         A small share of the budget, at most ``BUDGET_MARGIN``, is held back for the clusters' approximation error.
-        Otherwise the result is that of :func:`honeycomb.scale_for_budget`.
+        Otherwise the result is that of :func:`allocation_solver.scale_for_budget`.
         """
-        return honeycomb.scale_for_budget(self.to_problem(), self.usable_budget(budget))
+        return allocation_solver.scale_for_budget(self.to_problem(), self.usable_budget(budget))
 
     def usable_budget(self, budget: float) -> float:
         """Return the part of a budget that is not held back for the clusters' approximation error."""
@@ -96,9 +96,10 @@ class TradeoffClusters(NamedTuple):
     def scale_for_delay(self, delay_s: float, poll_interval_s: float) -> float:
         """Return the scale c at which the weighted mean delay of all channels is ``delay_s``.
 
-        ``poll_interval_s`` is τ. The result is that of :func:`honeycomb.scale_for_delay` for the clusters' channels.
+        ``poll_interval_s`` is τ. The result is that of :func:`allocation_solver.scale_for_delay` for the clusters'
+        channels.
         """
-        return honeycomb.scale_for_delay(
+        return allocation_solver.scale_for_delay(
             self.to_problem(), delay_s, poll_interval_s, total_weight=float(self.weight.sum())
         )
 

@@ -40,7 +40,7 @@ from service.discovery.av_pairs import (
     make_pair,
     printable,
 )
-from service.discovery.names import language_pairs
+from service.discovery.content_names import language_pairs
 from service.discovery.queries.query import (
     DEFAULT_LIMIT,
     MAX_LIMIT,

@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from service.discovery.av_pairs import Pair
-from service.discovery.candidates import Clause, WeightedPair
 from service.discovery.queries.query import Condition, Correction, PairCondition, PhraseCondition, Query, WordCondition
+from service.discovery.search_candidates import Clause, WeightedPair
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.vocabulary import SimilarWord, Vocabulary
 from service.discovery.word_analysis import (

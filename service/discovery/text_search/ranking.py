@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from service.discovery.av_pairs import Pair
-from service.discovery.candidates import MAX_WEIGHT, CandidateName, Clause
+from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Clause
 
 _DOCUMENTS: Final = 100_000
 """Number of documents in the formula of importance. Deviation from BM25: a constant, because no process counts them."""

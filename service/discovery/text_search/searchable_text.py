@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from service.discovery.candidates import MAX_WEIGHT
 from service.discovery.queries.query import PhraseCondition, WordCondition
+from service.discovery.search_candidates import MAX_WEIGHT
 from service.discovery.word_analysis import (
     MAX_TEXT_CHARS,
     fold,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from service.clash.group_search import DepthCache, DepthSearch
 from service.clash.key_groups import KeyGroup, Keyspace, KeyspaceMap, Keyspaces
-from service.clash.load_policy import group_load
+from service.clash.split_merge_policy import group_load
 from service.clash.table_transitions import accept_object
 from service.simulate.clash.servers import (
     CHECK_S,

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 
 from service.clash import move_steps
 from service.clash.key_groups import HASH_BITS, KeyGroup, Keyspace, KeyspaceMap, hash_key
-from service.clash.load_policy import (
+from service.clash.move_steps import next_step
+from service.clash.server_table import LEAF_STATES, empty_table, root_table
+from service.clash.split_merge_policy import (
     DeliveryRate,
     HalfLives,
     LoadLimits,
@@ -29,8 +31,6 @@ from service.clash.load_policy import (
     group_load,
     sibling_pairs,
 )
-from service.clash.move_steps import next_step
-from service.clash.server_table import LEAF_STATES, empty_table, root_table
 from service.clash.table_transitions import is_giving, mark_emptied
 from service.corona.fleet_policy import DEFAULT_POLICY
 from service.simulate.numerics import HOUR_S, MINUTE_S, Floats, Ints
@@ -71,9 +71,9 @@ class ClashSetup(msgspec.Struct, frozen=True):
 
     ``stream_packets`` is L_d, the mean number of packets before a source changes its key (CLASH §VI). ``queries`` is
     the number of clients with a stored query. ``overload`` and ``merged`` are the thresholds of
-    :class:`service.clash.load_policy.LoadLimits`. They are close together, because a server's load varies by only 1 %
-    from minute to minute, far less than a keyspace's load in production. Close thresholds use servers as well as the
-    tree allows, and cause one additional move in six.
+    :class:`service.clash.split_merge_policy.LoadLimits`. They are close together, because a server's load varies by
+    only 1 % from minute to minute, far less than a keyspace's load in production. Close thresholds use servers as well
+    as the tree allows, and cause one additional move in six.
 
     With ``as_shipped``, thresholds are the product's defaults. As in the product, loads are measured as decaying means
     (:class:`MeasuredRates`), and servers check for overload and for underload in every maintenance interval of 10 s.

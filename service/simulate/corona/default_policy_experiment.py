@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy
-from service.corona.optimizer import node_optimizer
-from service.corona.optimizer.node_optimizer import FactorTable
+from service.corona.optimizer import node_allocation
+from service.corona.optimizer.node_allocation import FactorTable
 from service.corona.optimizer.objectives import mean_delay_s
 from service.corona.optimizer.poll_explanation import BindingConstraint, binding_constraints
 from service.simulate.corona import experiment
@@ -81,7 +81,7 @@ def with_uniform_delay(channels: SimulatedChannels, nodes: int, polls_per_tau: f
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         policy = _with_demand_factor((low + high) / 2)
-        sizes = node_optimizer.channel_sizes(policy, nodes, table, _scale(policy, nodes, table))
+        sizes = node_allocation.channel_sizes(policy, nodes, table, _scale(policy, nodes, table))
         if mean_delay_s(notifications, sizes, policy.poll_interval_s) > target_s:
             low = policy.objective.demand_factor
         else:
@@ -96,8 +96,8 @@ def _with_demand_factor(demand_factor: float) -> FleetPolicy:
 
 def _scale(policy: FleetPolicy, nodes: int, table: FactorTable) -> float:
     """Return the scale c, the factor for all polling set sizes, in a fleet with the channels in ``table``."""
-    fleet = msgspec.structs.replace(node_optimizer.own_aggregate(policy, nodes, table), nodes=nodes)
-    return node_optimizer.solve_scale(policy, nodes, fleet) or 0.0
+    fleet = msgspec.structs.replace(node_allocation.own_aggregate(policy, nodes, table), nodes=nodes)
+    return node_allocation.solve_scale(policy, nodes, fleet) or 0.0
 
 
 def uniform_notification_delay_s(

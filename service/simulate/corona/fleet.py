@@ -9,10 +9,10 @@ A node's death is noticed when its lease ends. As after every change of the ring
 The new owner of a channel makes a new schedule, with the size n that it computes itself.
 
 *Owners* decide how often each of their channels is polled. Objectives, clusters and optimisation are the production
-packages (``objectives``, ``tradeoff_clusters``, ``honeycomb``). In the paper's mode the meaning of a size differs: n =
-N/bˡ asks for the wedge of l common digits, which has a varying number of nodes. A channel whose wedge of K - 1 digits
-is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to the slack cluster, which has no choice
-of size.
+packages (``objectives``, ``tradeoff_clusters``, ``allocation_solver``). In the paper's mode the meaning of a size
+differs: n = N/bˡ asks for the wedge of l common digits, which has a varying number of nodes. A channel whose wedge of K
+- 1 digits is empty is an *orphan* (§4). Only its owner polls an orphan. Orphans belong to the slack cluster, which has
+no choice of size.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,8 @@ from service.corona.aggregation import BASE, Aggregation, is_valid
 from service.corona.events import Send
 from service.corona.fleet_policy import SOFT_STATE_INTERVALS, Goal
 from service.corona.messages import Aggregate, Summary, SummaryConfirmation, SummaryRequest
-from service.corona.optimizer import node_optimizer
-from service.corona.optimizer.honeycomb import AllocationProblem, load, sizes
+from service.corona.optimizer import node_allocation
+from service.corona.optimizer.allocation_solver import AllocationProblem, load, sizes
 from service.corona.optimizer.objectives import size_for_wait, weights
 from service.corona.optimizer.tradeoff_clusters import BUDGET_MARGIN, TradeoffClusters, decode, encode, merge, summarise
 from service.model import NodeId, NodeInfo
@@ -102,8 +102,8 @@ class OwnerDecisions:
         """Compute the optimisation problem of all channels on a new ring; called before the other methods."""
         self._nodes = nodes = len(trie.nodes)
         if self._setup.policy is not None and self._factors is not None:
-            self._problem = node_optimizer.allocation_problem(self._setup.policy, nodes, self._factors)
-            self._demand = node_optimizer.channel_demands(self._setup.policy, nodes, self._factors)
+            self._problem = node_allocation.allocation_problem(self._setup.policy, nodes, self._factors)
+            self._demand = node_allocation.channel_demands(self._setup.policy, nodes, self._factors)
             return
         if self._setup.base is None:
             wait_s = self._setup.longest_wait_s
@@ -176,7 +176,7 @@ class OwnerDecisions:
     def _scale_of(self, fleet: Aggregate) -> float:
         """Return the scale c, the factor for all sizes, with which a fleet with this aggregate meets its goal."""
         if self._setup.policy is not None:
-            return node_optimizer.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
+            return node_allocation.solve_scale(self._setup.policy, self._nodes, fleet) or 0.0
         known = decode(fleet.clusters) or TradeoffClusters.empty()
         if self._setup.goal is Goal.FAST:
             return known.scale_for_delay(self._setup.target_delay_s, self._setup.poll_interval_s)

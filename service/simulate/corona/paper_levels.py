@@ -29,7 +29,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from service.corona.optimizer.honeycomb import AllocationProblem, load
+from service.corona.optimizer.allocation_solver import AllocationProblem, load
 from service.corona.optimizer.objectives import Floats
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters, merge, summarise
 from service.simulate.corona.workload import Points

@@ -1,10 +1,10 @@
 """One run of the experiment ``corona`` by the production protocol: ``coronet simulate corona --protocol``.
 
-Every node runs :class:`~service.corona.protocol.NodeProtocol`: messages are encoded, aggregation, assignments, takeover
-of a failed node's channels, candidates and versions are the product's own. The network loses and delays messages, and
-nodes fail and join, as in the vectorised run (``experiment``), of which the same setup is run as well: its results are
-in the fields ``vectorised_…``. With a base, the vectorised run solves for the paper's sizes N/bˡ directly, while the
-product rounds any sizes to the wedges that exist; their results differ by a few percent at most.
+Every node runs :class:`~service.corona.node_protocol.NodeProtocol`: messages are encoded, aggregation, assignments,
+takeover of a failed node's channels, candidates and versions are the product's own. The network loses and delays
+messages, and nodes fail and join, as in the vectorised run (``experiment``), of which the same setup is run as well:
+its results are in the fields ``vectorised_…``. With a base, the vectorised run solves for the paper's sizes N/bˡ
+directly, while the product rounds any sizes to the wedges that exist; their results differ by a few percent at most.
 
 A poll that finds nothing changes nothing. Therefore polls are events only while a channel has an entry that a node does
 not know; all other polls are computed from the polling schedules that nodes were assigned.

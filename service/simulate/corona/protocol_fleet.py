@@ -1,6 +1,6 @@
 """A fleet of production node protocols on a virtual clock, with a network, leases and a store in memory.
 
-The module simulates what a worker process provides around :class:`~service.corona.protocol.NodeProtocol`: timers,
+The module simulates what a worker process provides around :class:`~service.corona.node_protocol.NodeProtocol`: timers,
 encoded messages, polls, and the store's answers. A :class:`FleetNetwork` decides which messages are lost, repeated or
 delayed. The experiment (``protocol_experiment``) and the property tests with seeded fleets use the same classes.
 """
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from service.corona import events, messages
 from service.corona.fleet_policy import ChannelBounds, FleetPolicy
-from service.corona.protocol import NodeProtocol
+from service.corona.node_protocol import NodeProtocol
 from service.corona.update_rates import UpdateHistory
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.ring import RingView, owned_prefixes

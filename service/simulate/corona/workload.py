@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from service.corona.fleet_policy import FleetPolicy, Goal
-from service.corona.optimizer.node_optimizer import ChannelFactors, FactorTable, factor_table
+from service.corona.optimizer.node_allocation import ChannelFactors, FactorTable, factor_table
 from service.model import ChannelId, NodeId
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import balanced_id

@@ -16,7 +16,7 @@ import numpy as np
 
 from service.corona import events, messages
 from service.corona.fleet_policy import FleetPolicy
-from service.corona.optimizer.node_optimizer import aggregate_base
+from service.corona.optimizer.node_allocation import aggregate_base
 from service.model import Change, ChannelId, Delta, Entry, NodeId, NodeInfo, Validators
 from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import balanced_id

@@ -240,7 +240,7 @@ CANDIDATES = 60
 class OverlayKind(StrEnum):
     """How servers' neighbours are chosen if all distances are known.
 
-    The product's overlay, without this knowledge, is :mod:`service.location.neighbours`.
+    The product's overlay, without this knowledge, is :mod:`service.location.neighbour_choice`.
     """
 
     GREEDY = "greedy"

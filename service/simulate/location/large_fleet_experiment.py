@@ -1,7 +1,7 @@
 """The overlay of the product's workers and the widths of their filters, in fleets of up to 500 workers.
 
-Workers negotiate their links with production's :class:`~service.location.neighbours.Neighbourhood`, by their round-trip
-times: workers of a site are less than 1 ms apart, sites 10 to 160 ms. The number of documents in a row of a
+Workers negotiate their links with production's :class:`~service.location.neighbour_choice.Neighbourhood`, by their
+round-trip times: workers of a site are less than 1 ms apart, sites 10 to 160 ms. The number of documents in a row of a
 filter is measured with production's nodes and one document per worker.
 :func:`~service.location.bloom_filters.next_shape` computes the width for this number, with the product's limits.
 
@@ -24,7 +24,7 @@ from service.location.bloom_filters import (
     false_positive_rate,
     next_shape,
 )
-from service.location.neighbours import Effect, Neighbourhood, NeighbourLimits, SendOffer
+from service.location.neighbour_choice import Effect, Neighbourhood, NeighbourLimits, SendOffer
 from service.simulate.location.graph import Edges, ServerDistances
 from service.simulate.location.network import SimulatedOverlay, UpdateAlgorithm, node_id_of
 from service.simulate.numerics import Floats

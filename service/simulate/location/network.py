@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from service.location.bloom_filters import FilterShape, LocationQuery, document_mask, estimate_documents
+from service.location.bloom_filters import FilterShape, document_mask, estimate_documents
 from service.location.location_node import Filtering, LocationNode
 from service.location.messages import Message, SendToNeighbour, encoded_size
+from service.location.query_routing import LocationQuery
 from service.model import NodeId
 from service.simulate.location.graph import ServerDistances
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from service.discovery.partial.servers import Add, Delete, Place
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.servers import Add, Delete, Place
+from service.discovery.partial_lookup.strategies import (
     expected_lookup_cost,
     expected_overhead,
     expected_storage,
     strategy_name,
 )
-from service.discovery.partial.strategy_choice import DirectoryMeasurements, choose
+from service.discovery.partial_lookup.strategy_choice import DirectoryMeasurements, choose
 from service.simulate.partial_lookup.placement_experiment import SimulatedDirectory
 
 CASES = (

@@ -13,7 +13,7 @@ from statistics import mean
 import msgspec
 import numpy as np
 
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.strategies import (
     Fixed,
     Hash,
     RandomServer,

@@ -11,7 +11,8 @@ from itertools import count
 import msgspec
 import numpy as np
 
-from service.discovery.partial.placement_metrics import (
+from service.discovery.partial_lookup.lookup_client import PartialLookup, choose_coordinator, lookup_order
+from service.discovery.partial_lookup.placement_metrics import (
     Bools,
     coverage,
     fault_tolerances,
@@ -22,16 +23,8 @@ from service.discovery.partial.placement_metrics import (
     storage,
     unfairness,
 )
-from service.discovery.partial.servers import (
-    PartialLookup,
-    Place,
-    Request,
-    SendToServer,
-    choose_coordinator,
-    lookup_order,
-    make_server,
-)
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.servers import Place, Request, SendToServer, make_server
+from service.discovery.partial_lookup.strategies import (
     Fixed,
     FullReplication,
     Hash,

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from service.discovery.partial import strategy_choice
-from service.discovery.partial.placement_metrics import Bools, Floats
-from service.discovery.partial.strategies import RandomServer, expected_coverage, round_robin_tolerance
+from service.discovery.partial_lookup import strategy_choice
+from service.discovery.partial_lookup.placement_metrics import Bools, Floats
+from service.discovery.partial_lookup.strategies import RandomServer, expected_coverage, round_robin_tolerance
 from service.simulate.partial_lookup import placement_experiment, update_experiment
 from service.simulate.partial_lookup.default_choice_experiment import run_default_choices
 from service.simulate.partial_lookup.experiment import EQUAL_WITHIN, PartialLookupOutcome, average_over_seeds, run

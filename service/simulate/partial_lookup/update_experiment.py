@@ -12,9 +12,15 @@ from math import log
 import msgspec
 import numpy as np
 
-from service.discovery.partial.placement_metrics import Floats, lookup_steps, placement, retrieval_chances, unfairness
-from service.discovery.partial.servers import Add, Delete, Place
-from service.discovery.partial.strategies import (
+from service.discovery.partial_lookup.placement_metrics import (
+    Floats,
+    lookup_steps,
+    placement,
+    retrieval_chances,
+    unfairness,
+)
+from service.discovery.partial_lookup.servers import Add, Delete, Place
+from service.discovery.partial_lookup.strategies import (
     Fixed,
     Hash,
     Strategy,

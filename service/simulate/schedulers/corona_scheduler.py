@@ -1,17 +1,17 @@
 """Corona's scheduler on a publication trace: the production code for a fleet with a fixed number of requests.
 
 Once an hour, like the maintenance of owners, the fleet updates its estimates from the polls (``update_rates``,
-``rhythm``), weights and bounds the channels by its policy (``node_optimizer``), computes the scale that spends the
-budget (``honeycomb``), and revises each channel's schedule (``polling_schedule``). Like every other scheduler, it
-uses only numbers of subscribers, and the entries that polls returned, with their dates.
+``rhythm``), weights and bounds the channels by its policy (``node_allocation``), computes the scale that spends the
+budget (``allocation_solver``), and revises each channel's schedule (``polling_schedule``). Like every other scheduler,
+it uses only numbers of subscribers, and the entries that polls returned, with their dates.
 """
 
 import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
-from service.corona.optimizer.honeycomb import scale_for_budget
-from service.corona.optimizer.node_optimizer import (
+from service.corona.optimizer.allocation_solver import scale_for_budget
+from service.corona.optimizer.node_allocation import (
     ChannelFactors,
     affordable_policy,
     allocation_problem,

@@ -26,8 +26,8 @@ import msgspec
 import numpy as np
 
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetPolicy, Goal
-from service.corona.optimizer.honeycomb import AllocationProblem, scale_for_budget, sizes
-from service.corona.optimizer.node_optimizer import ChannelFactors, affordable_policy, allocation_problem, factor_table
+from service.corona.optimizer.allocation_solver import AllocationProblem, scale_for_budget, sizes
+from service.corona.optimizer.node_allocation import ChannelFactors, affordable_policy, allocation_problem, factor_table
 from service.corona.weekly_rhythm import HOURS_OF_WEEK
 from service.simulate.numerics import HOUR_S, WEEK_S, Floats
 from service.simulate.schedulers.corona_scheduler import FleetScheduler, run_fleet, unlimited_policy, with_budget

@@ -17,7 +17,7 @@ import msgspec
 
 from service.corona.messages import ChannelAdded, encode
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.partial.strategy_choice import DirectoryChoice
+from service.discovery.partial_lookup.strategy_choice import DirectoryChoice
 from service.errors import Fault, NoWorker, from_fault
 from service.feeds.opml import OpmlDocument
 from service.feeds.urls import channel_id, host_of

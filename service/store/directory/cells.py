@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 from cachetools import LRUCache
 
-from service.discovery import cell
-from service.discovery.cell import CellAnswer, CellState, Command, Membership, transition
+from service.discovery import matrix_cell
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import CellAddress, CellLoad, Matrix, MatrixSize, PairKey, head_address
+from service.discovery.matrix_cell import CellAnswer, CellState, Command, Membership, transition
 from service.discovery.postings import POSTING_BYTES, parse
 from service.store.client import keys
 from service.store.client import redis_client as redis
@@ -65,7 +65,7 @@ class MatrixCells(RedisRepository):
 
         Each command is atomic. The order in which they run is undefined.
         """
-        states = [command.place for command in commands if isinstance(command, cell.ReadState)]
+        states = [command.place for command in commands if isinstance(command, matrix_cell.ReadState)]
         if len(states) == len(commands):
             return await self._read_states(states)
         scripts = [(command, _script_call_of(command)) for command in commands]
@@ -76,13 +76,13 @@ class MatrixCells(RedisRepository):
             *(
                 self._run_in_steps(command)
                 for command, each in scripts
-                if each is None and not isinstance(command, cell.ReadState)
+                if each is None and not isinstance(command, matrix_cell.ReadState)
             ),
         )
         of_scripts, of_reads, of_steps = map(_parse_answer, replies), iter(read), iter(others)
         return [
             next(of_reads)
-            if isinstance(command, cell.ReadState)
+            if isinstance(command, matrix_cell.ReadState)
             else next(of_steps)
             if each is None
             else next(of_scripts)
@@ -100,14 +100,14 @@ class MatrixCells(RedisRepository):
             return result
 
     async def _run_in_steps(self, command: Command) -> CellAnswer:
-        if isinstance(command, cell.ReadPostings):
+        if isinstance(command, matrix_cell.ReadPostings):
             return await (self._read_all(command.place) if command.names is None else self._read_names(command))
-        if isinstance(command, cell.FetchPostings):
+        if isinstance(command, matrix_cell.FetchPostings):
             return await self._fetch(command)
         while True:
             (before,) = await self._read_states([command.place])
             after = transition(before.member, command)
-            forgets = isinstance(command, cell.CloseCell) and after is not before.member and not command.keep
+            forgets = isinstance(command, matrix_cell.CloseCell) and after is not before.member and not command.keep
             steps = (_encode_membership(before.member), _encode_membership(after), int(forgets))
             changed, reply = await self._redis.call(*_redis_command(command.place, "cell_change_membership", steps))
             if changed:
@@ -192,7 +192,7 @@ class MatrixCells(RedisRepository):
         load = CellLoad(len(postings) // POSTING_BYTES)
         return CellAnswer(_decode_membership(member), _decode_matrix(matrix), load, done=True, postings=postings)
 
-    async def _read_names(self, command: cell.ReadPostings) -> CellAnswer:
+    async def _read_names(self, command: matrix_cell.ReadPostings) -> CellAnswer:
         """Read the pages of ``command.names``. If no page exists, the number of pages may have changed."""
         place, names = command.place, np.array(command.names, np.uint64)
         bits = self._page_bits.get(place)
@@ -215,7 +215,7 @@ class MatrixCells(RedisRepository):
             bits = self._page_bits[place] = present_bits
         return await self._read_all(place)
 
-    async def _fetch(self, command: cell.FetchPostings) -> CellAnswer:
+    async def _fetch(self, command: matrix_cell.FetchPostings) -> CellAnswer:
         read = await self._read_all(command.place)
         postings = parse(read.postings or b"")
         names = postings["name"].astype(np.uint64)
@@ -247,14 +247,14 @@ def _redis_command(place: CellAddress, name: str, arguments: Sequence[redis.Valu
 def _script_call_of(command: Command) -> _ScriptCall | None:
     """Return the script call that carries out a command; None if the command needs no script or several steps."""
     match command:
-        case cell.PutPostings(place=place, postings=postings, assumed_size=assumed):
+        case matrix_cell.PutPostings(place=place, postings=postings, assumed_size=assumed):
             size = (assumed.partitions, assumed.epoch) if assumed else (0, 0)
             return "cell_put_postings", (int(place == head_address(place.pair)), *size, postings)
-        case cell.ExpireNames():
+        case matrix_cell.ExpireNames():
             return "cell_expire_postings", ()
-        case cell.DropPostings(postings=postings):
+        case matrix_cell.DropPostings(postings=postings):
             return "cell_delete_postings", (postings,)
-        case cell.UpdateMatrix(before=before, after=after):
+        case matrix_cell.UpdateMatrix(before=before, after=after):
             held = b"" if before is None else msgspec.msgpack.encode(before)
             membership = _encode_membership(Membership(command.state, after.size))
             return "cell_update_matrix", (held, msgspec.msgpack.encode(after), membership)

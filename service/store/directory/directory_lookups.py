@@ -23,10 +23,10 @@ import msgspec
 from cachetools import TTLCache
 
 from service.discovery.av_pairs import Pair
-from service.discovery.partial.node_share import DirectoryAnnouncement, LetterPart, LookupCount, encode_letter
-from service.discovery.partial.servers import PartialLookup, lookup_order
-from service.discovery.partial.strategies import Fixed, FullReplication
-from service.discovery.partial.strategy_choice import MIN_ENTRIES
+from service.discovery.partial_lookup.lookup_client import PartialLookup, lookup_order
+from service.discovery.partial_lookup.node_shares import DirectoryAnnouncement, LookupCount, MessagePart, encode_message
+from service.discovery.partial_lookup.strategies import Fixed, FullReplication
+from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES
 from service.errors import StoreUnavailable
 from service.model import NodeId
 from service.observability.metrics import DIRECTORY_LOOKUPS
@@ -192,12 +192,12 @@ class DirectoryLookups:
         fleet_s, self._view = await self._ring.time_and_view()
         self._clock_offset_s = fleet_s - time.monotonic()
         counts, self._counts = self._counts, {}
-        letters: dict[NodeId, list[LetterPart]] = {}
+        parts_by_node: dict[NodeId, list[MessagePart]] = {}
         for count in counts.values():
             coordinator = self._view.owner(_digest(count.pair))
             if coordinator is not None:
-                letters.setdefault(coordinator, []).append(count)
-        messages = [(node, InboxMessage("share", "", encode_letter(parts))) for node, parts in letters.items()]
+                parts_by_node.setdefault(coordinator, []).append(count)
+        messages = [(node, InboxMessage("share", "", encode_message(parts))) for node, parts in parts_by_node.items()]
         if messages:
             await self._inboxes.send(messages)
         self._announced = await self._announcements.read(fleet_s)

@@ -6,7 +6,7 @@ from heapq import nlargest
 from cachetools import LRUCache
 
 from service.discovery.av_pairs import Pair
-from service.discovery.partial.node_share import NamesOfPair
+from service.discovery.partial_lookup.node_shares import NamesOfPair
 from service.discovery.postings import NameKey
 from service.store.channels.channels import Channels
 from service.store.directory.matrices import Directory

@@ -11,21 +11,21 @@ from secrets import randbits
 
 import msgspec
 
-from service.discovery import cell, registration
+from service.discovery import matrix_cell, matrix_registration
 from service.discovery.av_pairs import ContentKind
 from service.discovery.av_pairs import Pair as AvPair
-from service.discovery.candidates import (
+from service.discovery.cell_rounds import run_together
+from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, PairKey, home_partition
+from service.discovery.matrix_cell import CellAnswer, CellState
+from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
+from service.discovery.postings import NameKey, Posting, name_key, pack
+from service.discovery.search_candidates import (
     MAX_WEIGHT,
     CandidateName,
     Candidates,
     Clause,
     QueriedMatrix,
 )
-from service.discovery.cell import CellAnswer, CellState
-from service.discovery.cell_rounds import run_together
-from service.discovery.matrix import CellAddress, MatrixLimits, MatrixSize, PairKey, home_partition
-from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery, read_matrix, search
-from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.text_search.ranking import clause_importance
 from service.store.client.redis_client import RedisClient
 from service.store.directory.cells import MatrixCells
@@ -75,7 +75,7 @@ class Directory(MatrixAccess):
         ]
         left = await self._store_postings(given)
         if left:
-            dialogues = [registration.register(pair, posting, self._sizes.get(pair)) for pair, posting in left]
+            dialogues = [matrix_registration.register(pair, posting, self._sizes.get(pair)) for pair, posting in left]
             self._learn([pair for pair, _ in left], await self._run(run_together(dialogues)))
 
     async def withdraw(self, name: str, pairs: Iterable[AvPair], expires_s: float) -> None:
@@ -89,7 +89,7 @@ class Directory(MatrixAccess):
         stored = {pair for pair, _ in given} - {pair for pair, _ in await self._store_postings(given)}
         left = [pair for pair, _ in given if pair not in stored or self._sizes.get(pair, _ONE).partitions > 1]
         if left:
-            dialogues = [registration.withdraw(pair, posting, self._sizes.get(pair)) for pair in left]
+            dialogues = [matrix_registration.withdraw(pair, posting, self._sizes.get(pair)) for pair in left]
             self._learn(left, await self._run(run_together(dialogues)))
 
     async def find(
@@ -178,7 +178,7 @@ class Directory(MatrixAccess):
             for row in size.rows:
                 by_cell.setdefault(CellAddress(pair, partition, row), []).append(posting)
         assumed = {place.pair: self._sizes.get(place.pair, _ONE) for place in by_cell}
-        puts = [cell.PutPostings(place, pack(own), assumed[place.pair]) for place, own in by_cell.items()]
+        puts = [matrix_cell.PutPostings(place, pack(own), assumed[place.pair]) for place, own in by_cell.items()]
         answers = await self.cells.carry_out(puts)
         self._count(puts, answers)
         left = {
@@ -189,7 +189,7 @@ class Directory(MatrixAccess):
         }
         return [each for each in given if each in left]
 
-    def _is_stored(self, put: cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
+    def _is_stored(self, put: matrix_cell.PutPostings, answer: CellAnswer, assumed: MatrixSize) -> bool:
         """Return whether a command has stored its postings, and the matrix has the assumed size.
 
         ``answer`` is the cell's answer to the command ``put``. ``assumed`` is the size that the command assumed.

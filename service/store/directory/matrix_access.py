@@ -10,10 +10,9 @@ from typing import TypeVar
 import msgspec
 from cachetools import LRUCache
 
-from service.discovery import cell
+from service.discovery import matrix_cell
 from service.discovery.av_pairs import ContentKind
 from service.discovery.av_pairs import Pair as AvPair
-from service.discovery.cell import CellAnswer, CellState, Command
 from service.discovery.cell_rounds import Rounds
 from service.discovery.matrix import (
     CellAddress,
@@ -23,6 +22,7 @@ from service.discovery.matrix import (
     cell_addresses,
     head_address,
 )
+from service.discovery.matrix_cell import CellAnswer, CellState, Command
 from service.discovery.postings import POSTING_BYTES
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient
@@ -78,10 +78,12 @@ class MatrixAccess:
     async def cells_of(self, pair: AvPair) -> list[tuple[CellAddress, CellAnswer]]:
         """Return the address and the state of each cell in the matrix of an AV-pair."""
         key = self.key(pair)
-        (head,) = await self.cells.carry_out([cell.ReadState(head_address(key))])
+        (head,) = await self.cells.carry_out([matrix_cell.ReadState(head_address(key))])
         size = head.matrix.size if head.matrix else MatrixSize()
         places = cell_addresses(key, size)
-        return list(zip(places, await self.cells.carry_out([cell.ReadState(place) for place in places]), strict=True))
+        return list(
+            zip(places, await self.cells.carry_out([matrix_cell.ReadState(place) for place in places]), strict=True)
+        )
 
     def key(self, pair: AvPair) -> PairKey:
         """Return the digest that represents an AV-pair in the records of cells."""
@@ -108,7 +110,7 @@ class MatrixAccess:
             if pair is None or answer.is_in(CellState.CLOSED, CellState.FILLING):
                 continue
             reported = ReportedCell(pair, command.place.partition, command.place.replica)
-            if isinstance(command, cell.PutPostings):
+            if isinstance(command, matrix_cell.PutPostings):
                 self.load_reports.count_registrations(
                     reported, len(command.postings) // POSTING_BYTES, answer.load.names
                 )

@@ -2,7 +2,7 @@
 
 Processes that send queries and registrations only report loads (:mod:`service.store.directory.load_reports`). In each
 pass, the worker that owns a matrix reads the reports, decides on a new size
-(:mod:`service.discovery.replica_placement`), and changes the cells accordingly
+(:mod:`service.discovery.matrix_resize_policy`), and changes the cells accordingly
 (:mod:`service.discovery.matrix_resizing`). An interrupted pass is continued by the next one, in this worker or another.
 If two workers both act as owner of a matrix, no harm is done, because the record at the head node is changed by
 compare-and-set.
@@ -16,9 +16,8 @@ from math import ceil
 import msgspec
 import structlog
 
-from service.discovery import cell
+from service.discovery import matrix_cell
 from service.discovery.av_pairs import Pair
-from service.discovery.cell import CellAnswer
 from service.discovery.cell_rounds import Rounds, find_size
 from service.discovery.matrix import (
     CellAddress,
@@ -33,8 +32,9 @@ from service.discovery.matrix import (
     head_address,
     merge_target,
 )
+from service.discovery.matrix_cell import CellAnswer
+from service.discovery.matrix_resize_policy import Node, RedisNodes, can_request_growth, choose_resize
 from service.discovery.matrix_resizing import reconcile_matrix
-from service.discovery.replica_placement import Node, RedisNodes, can_request_growth, choose_resize
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient
@@ -195,13 +195,13 @@ class MatrixBalancer:
         """Return the load of each cell of a matrix: its number of names, and the reported rates."""
         rates = {CellAddress(key, at.partition, at.row): load for at, load in reported.items()}
         places = cell_addresses(key, size)
-        answers = await self._directory.cells.run(_run_once([cell.ReadState(place) for place in places]))
+        answers = await self._directory.cells.run(_run_once([matrix_cell.ReadState(place) for place in places]))
         names = {place: answer.load.names for place, answer in zip(places, answers, strict=True)}
         last = [place for place in places if place.partition == size.partitions - 1 > 0]
         if last and all(names[place] < self._limits.low * self._limits.names for place in last):
             # It may be removed: expired names would count in the partition that takes over the others.
             both = [*last, *(CellAddress(key, merge_target(place.partition), place.replica) for place in last)]
-            swept = await self._directory.cells.run(_run_once([cell.ExpireNames(place) for place in both]))
+            swept = await self._directory.cells.run(_run_once([matrix_cell.ExpireNames(place) for place in both]))
             names |= {place: answer.load.names for place, answer in zip(both, swept, strict=True)}
         return {
             place: msgspec.structs.replace(rates.get(place, CellLoad()), names=count) for place, count in names.items()
@@ -232,11 +232,11 @@ class MatrixBalancer:
         if after == before:
             return False
         await self._directory.list_size(pair, after.size)
-        update = cell.UpdateMatrix(head_address(self._directory.key(pair)), before, after)
+        update = matrix_cell.UpdateMatrix(head_address(self._directory.key(pair)), before, after)
         (answer,) = await self._directory.cells.run(_run_once([update]))
         return answer.done
 
 
-def _run_once(commands: Iterable[cell.Command]) -> Rounds[list[CellAnswer]]:
+def _run_once(commands: Iterable[matrix_cell.Command]) -> Rounds[list[CellAnswer]]:
     """Return a protocol of one round, whose result are the answers to ``commands``."""
     return list((yield list(commands)))

@@ -24,7 +24,7 @@ The seq is the number of the user's change. A tombstone is the record of a subsc
 the 20 bytes of channel and user as Latin-1 characters, so that ids sort like the bytes.
 
 The worker that balances a keyspace measures its loads, which may be lost. A rate is stored by key group, not by leaf,
-with the time of its measurement, and decays from then on (:class:`service.clash.load_policy.DeliveryRate`).
+with the time of its measurement, and decays from then on (:class:`service.clash.split_merge_policy.DeliveryRate`).
 """
 
 import asyncio
@@ -39,10 +39,10 @@ import msgspec
 from service.clash import move_steps
 from service.clash.group_search import Probe
 from service.clash.key_groups import KeyGroup, Keyspace, Keyspaces, check_key
-from service.clash.load_policy import DeliveryRate, HalfLives, leaf_loads, split_rates
 from service.clash.move_steps import Finish, MergeGroup, MoveStarted, Step, next_step
 from service.clash.prefix_query import Page, Position, ReadDonor, ReadLeaf, Record
 from service.clash.server_table import LEAF_STATES, Move, ServerTable, empty_table, from_fields, root_table, to_fields
+from service.clash.split_merge_policy import DeliveryRate, HalfLives, leaf_loads, split_rates
 from service.clash.table_transitions import (
     Accepted,
     AcceptObjectReply,

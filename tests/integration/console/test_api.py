@@ -10,8 +10,13 @@ import pytest_asyncio
 from aiohttp import web
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from service.discovery.partial.strategies import Fixed, strategy_name
-from service.discovery.partial.strategy_choice import DirectoryChoice, DirectoryMeasurements, StrategyChoice, choose
+from service.discovery.partial_lookup.strategies import Fixed, strategy_name
+from service.discovery.partial_lookup.strategy_choice import (
+    DirectoryChoice,
+    DirectoryMeasurements,
+    StrategyChoice,
+    choose,
+)
 from service.model import Entry, FeedLink, PollingHints, PollResult
 from service.store import Store
 from service.store.client import keys

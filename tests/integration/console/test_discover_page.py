@@ -5,7 +5,7 @@ import time
 from msgspec import json
 
 from service.console.pages.discover import Discovered, DiscoveredChannel
-from service.discovery.discover import Facet
+from service.discovery.discover_listings import Facet
 from service.model import Channel
 from service.store import Store
 from tests.support.channels import make_channel, register_names

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from service.discovery.visibility import is_public
+from service.discovery.channel_visibility import is_public
 from service.errors import AddressRefused
 from service.settings import Settings
 from service.store import open_store

@@ -27,7 +27,7 @@ from service.corona.events import (
     VersionPublished,
 )
 from service.corona.fleet_policy import DEFAULT_POLICY
-from service.corona.protocol import NodeProtocol
+from service.corona.node_protocol import NodeProtocol
 from service.errors import BadStatus, HostNotFound, NotAFeed, StaleVersion
 from service.model import Channel, NodeId, PollResult
 from service.overlay.ring import RingView
@@ -35,9 +35,9 @@ from service.store import Store
 from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
 from tests.support.ring_strategies import ring
+from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller, PollOutcome
-from workers.polling.scheduler import PollScheduler
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3_600.0, 86_400.0
 TICK_S = 900.0

@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from service.clock import SystemClock
-from service.discovery.candidates import require_all
 from service.discovery.queries.query_parser import parse_query
+from service.discovery.search_candidates import require_all
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, FeedMetadata
 from service.search import Searcher

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from service.discovery.discover import Facet
+from service.discovery.discover_listings import Facet
 from service.model import Channel
 from service.search import Searcher
 from service.store import Store

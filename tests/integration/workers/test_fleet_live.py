@@ -209,7 +209,7 @@ async def test_when_a_node_dies_the_others_take_over_without_loss(
 async def test_a_channel_without_subscribers_becomes_dormant_and_wakes_up_silently(
     store: Store, publisher: SamplePublisher, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.ownership.channel_ownership._EXPECTED_FOR_S", 0.0)
+    monkeypatch.setattr("workers.ownership.dormancy._EXPECTED_FOR_S", 0.0)
     await start_worker()
     await nodes_in_the_ring(store, 1)
     channel = await subscribed(store, publisher.feed_url())

@@ -6,9 +6,9 @@ import pytest
 import pytest_asyncio
 
 from service.clash.key_groups import KeyGroup
-from service.clash.load_policy import HalfLives, LoadLimits
 from service.clash.move_steps import Outcome, SplitGroup, Step
 from service.clash.server_table import GroupState, Move
+from service.clash.split_merge_policy import HalfLives, LoadLimits
 from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store

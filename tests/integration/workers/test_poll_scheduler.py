@@ -20,9 +20,9 @@ from service.store.channels.websub import Push
 from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
+from workers.polling.poll_scheduler import PollScheduler
 from workers.polling.poll_state import DetectedUpdate, PollState
 from workers.polling.poller import Poller, PollOutcome
-from workers.polling.scheduler import PollScheduler
 
 US = "a" * 40
 INTERVAL_S = 100.0
@@ -288,7 +288,7 @@ async def test_a_push_does_not_wake_a_dormant_channel(store: Store, polling: Pol
     channel = await make_channel(store)
     await store.channels.mark_dormant(channel.id)
     await store.websub.queue_push(channel.id, Push(b"news", "application/rss+xml"))
-    await polling.process_pushes(channel.id)
+    await polling.pushes.process(channel.id)
     assert await store.websub.take_pushes(channel.id) == []
 
 

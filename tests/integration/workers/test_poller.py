@@ -15,14 +15,14 @@ from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.request_budgets import RateLimit
-from tests.support.content_locators import store_only_locator
+from tests.support.baseline_lookups import store_only_lookup
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 from tests.support.waiting import until_so
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets, publisher_of
 from workers.polling.politeness import Politeness
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
-from workers.polling.prober import Prober
+from workers.request_handlers.prober import Prober
 
 US = "a" * 40
 BUSY = b"HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 0\r\n\r\n"
@@ -55,7 +55,7 @@ def lanes(fast: ParserClient | None = None) -> ConcurrencyLanes:
 
 
 def poller(store: Store, fetcher: Fetcher, *, fast: ParserClient | None = None) -> Poller:
-    return Poller(fetcher, politeness(store), lanes(fast), store_only_locator(store), SystemClock())
+    return Poller(fetcher, politeness(store), lanes(fast), store_only_lookup(store), SystemClock())
 
 
 def fetcher() -> Fetcher:
@@ -96,7 +96,7 @@ async def test_redirects_are_charged_to_their_target_host(store: Store, monkeypa
         leads_there = answering(redirect(victim.url(host="localhost")), then_close=False)
         async with raw_publisher(leads_there) as publisher, fetcher() as reach:
             limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
-            polls = Poller(reach, limited, lanes(), store_only_locator(store), SystemClock())
+            polls = Poller(reach, limited, lanes(), store_only_lookup(store), SystemClock())
             for _ in range(4):
                 await polls.poll(private_state(publisher.url()), US)
             with pytest.raises(LimitReached):
@@ -112,7 +112,7 @@ async def test_a_redirect_within_a_host_is_charged_too(store: Store, monkeypatch
 
     async with raw_publisher(lead_to_the_feed) as publisher, fetcher() as reach:
         limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, limited, lanes(), store_only_locator(store), SystemClock())
+        polls = Poller(reach, limited, lanes(), store_only_lookup(store), SystemClock())
         for _ in range(4):
             await polls.poll(private_state(publisher.url("/moved")), US)
         with pytest.raises(LimitReached):
@@ -127,7 +127,7 @@ async def test_a_token_expires_while_a_poll_waits_for_a_slot(store: Store, monke
         own_lanes, url = lanes(), publisher.url()
         slots = own_lanes.choose_for_poll(private_state(url)).slots = asyncio.Semaphore(0)
         limited = Politeness(store.request_budgets, Settings(host_requests_per_s=0.01))
-        polls = Poller(reach, limited, own_lanes, store_only_locator(store), SystemClock())
+        polls = Poller(reach, limited, own_lanes, store_only_lookup(store), SystemClock())
         poll = asyncio.create_task(polls.poll(PollState(Channel(channel_id(url), url), Validators(), 1), US))
         await until_so(lambda: slots._waiters, "the poll is granted and waits for a slot")
         while await store.request_budgets.take_site(RateLimit("127.0.0.1", 0.01, 4)) == 0.0:
@@ -143,7 +143,7 @@ async def test_a_poll_without_a_slot_before_the_next_of_its_set_is_skipped(store
     async with raw_publisher(answering(ok(b"feed"))) as publisher, fetcher() as reach:
         own_lanes, clock = lanes(), SystemClock()
         slots = own_lanes.choose_for_poll(private_state(publisher.url())).slots = asyncio.Semaphore(0)
-        polls = Poller(reach, politeness(store), own_lanes, store_only_locator(store), clock)
+        polls = Poller(reach, politeness(store), own_lanes, store_only_lookup(store), clock)
         state, now_s = private_state(publisher.url()), clock.wall_s()
         late, early = (asyncio.create_task(polls.poll(state, US, before_s)) for before_s in (now_s, now_s + 1000.0))
         await until_so(lambda: len(slots._waiters or ()) == 2, "both waits for a slot")

@@ -21,8 +21,8 @@ from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
 from tests.integration.workers.test_poller import US, fetcher, politeness
+from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import restate
-from tests.support.content_locators import store_only_locator
 from tests.support.feed_documents import item, rss
 from tests.support.raw_http import ok, raw_publisher
 from tests.support.waiting import until_so
@@ -72,7 +72,7 @@ async def reach() -> AsyncIterator[Fetcher]:
 
 def poller(store: Store, reach: Fetcher, parser: ParserClient) -> Poller:
     lanes = ConcurrencyLanes(POLL_LIMITS, parser, parser, ParserTimeBudgets())
-    return Poller(reach, politeness(store), lanes, store_only_locator(store), SystemClock())
+    return Poller(reach, politeness(store), lanes, store_only_lookup(store), SystemClock())
 
 
 def feed(*names: str, more: str = "") -> bytes:
@@ -144,7 +144,7 @@ async def test_bytes_saved_by_located_baselines_are_counted(store: Store, reach:
 async def test_an_unreadable_archive_does_not_affect_the_document(
     store: Store, reach: Fetcher, monkeypatch: pytest.MonkeyPatch, archive: str
 ) -> None:
-    monkeypatch.setattr("workers.polling.poller._ARCHIVES_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("workers.polling.feed_archives._ARCHIVES_TIMEOUT_S", 0.5)
     server = Publisher(**({"old": archive.encode()} if archive else {}))
     async with raw_publisher(server.answer) as publisher:
         server.pages["feed"] = feed("new", more=archive_link(publisher.url("/old")))

@@ -11,7 +11,7 @@ import pytest
 
 from service.clock import SystemClock
 from service.discovery.av_pairs import ContentKind
-from service.discovery.discover import DiscoverAnswer
+from service.discovery.discover_listings import DiscoverAnswer
 from service.discovery.queries.query import SearchAnswer
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.query_expansion import ExpandedQuery

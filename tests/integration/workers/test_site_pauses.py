@@ -24,15 +24,15 @@ from service.store.client import keys
 from tests.integration.workers.conftest import StartWorker
 from tests.integration.workers.test_fleet_live import nodes_in_the_ring
 from tests.integration.workers.test_poller import Parser, fetcher, lanes, politeness
+from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import make_channel, polled
-from tests.support.content_locators import store_only_locator
 from tests.support.http_server import serving_locally
 from tests.support.waiting import until
 from workers.polling.concurrency_limits import POLL_LIMITS, ConcurrencyLanes, ParserTimeBudgets
 from workers.polling.politeness import BURST, Politeness, pausable_site
 from workers.polling.poll_state import PollState
 from workers.polling.poller import Poller
-from workers.polling.prober import Prober
+from workers.request_handlers.prober import Prober
 
 NODE = "a" * 40
 CHANNELS = 50
@@ -98,7 +98,7 @@ async def workers(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
                 fetcher,
                 Politeness(store.request_budgets, Settings()),
                 ConcurrencyLanes(POLL_LIMITS, Parser(), Parser(), ParserTimeBudgets()),
-                store_only_locator(store),
+                store_only_lookup(store),
                 SystemClock(),
             )
             for _ in range(WORKERS)

@@ -13,7 +13,7 @@ from bots.dialogue.request_handler import MessageReferences, Requests, subscribe
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
-from service.discovery.discover import (
+from service.discovery.discover_listings import (
     DiscoverAnswer,
     DiscoverCandidate,
     DiscoverOrder,

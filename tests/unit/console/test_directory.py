@@ -3,8 +3,8 @@
 import pytest
 
 from service.console.pages.directory import compute_metrics
-from service.discovery.partial.strategies import Fixed, FullReplication, RoundRobin
-from service.discovery.partial.strategy_choice import DirectoryChoice, DirectoryMeasurements, StrategyChoice
+from service.discovery.partial_lookup.strategies import Fixed, FullReplication, RoundRobin
+from service.discovery.partial_lookup.strategy_choice import DirectoryChoice, DirectoryMeasurements, StrategyChoice
 
 
 def test_full_replication_tolerates_all_failures_but_one_and_is_fair() -> None:

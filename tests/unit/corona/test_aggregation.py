@@ -7,7 +7,7 @@ import pytest
 from service.corona.aggregation import EMPTY_AGGREGATE, Aggregation
 from service.corona.events import Send
 from service.corona.messages import Aggregate, Summary
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.model import NodeId
 from tests.support.ring_strategies import ring

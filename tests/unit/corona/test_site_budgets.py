@@ -8,7 +8,7 @@ import pytest
 from service.corona.events import ChannelsListed, ListedChannel, ObjectiveLoaded, OwnershipTaken, RingChanged, Tick
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
 from service.corona.messages import SiteScale, SiteScales, SiteShare, SiteShares
-from service.corona.optimizer.honeycomb import UNBOUNDED_SCALE, AllocationProblem, sizes
+from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, AllocationProblem, sizes
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.corona.optimizer.tradeoff_clusters import encode, summarise
 from service.corona.site_budgets import POLL_BUDGET_SHARE, SiteBudgets

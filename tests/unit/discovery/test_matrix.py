@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.cell import CellAnswer, CellState, Membership
 from service.discovery.cell_rounds import latest_size
 from service.discovery.matrix import (
     CellAddress,
@@ -24,6 +23,7 @@ from service.discovery.matrix import (
     recover_matrix,
     resize_requests,
 )
+from service.discovery.matrix_cell import CellAnswer, CellState, Membership
 
 LIMITS = MatrixLimits(partitions=8, replicas=4)
 

@@ -7,7 +7,15 @@ from random import Random
 import pytest
 
 from service.location.bloom_filters import FilterShape, width_for
-from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbourhood, NeighbourLimits, Offer, SendOffer
+from service.location.neighbour_choice import (
+    Effect,
+    LinkAdded,
+    LinkRemoved,
+    Neighbourhood,
+    NeighbourLimits,
+    Offer,
+    SendOffer,
+)
 from tests.support.overlay_network import Network, name
 from workers.peers.neighbour_overlay import (
     DEPTH,

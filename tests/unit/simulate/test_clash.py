@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from service.clash.key_groups import KeyGroup, Keyspaces
-from service.clash.load_policy import LoadLimits
+from service.clash.split_merge_policy import LoadLimits
 from service.simulate.clash.experiment import LENGTHS, STEPS, ClashOutcome, FixedLengthDht, random_servers, run
 from service.simulate.clash.report import JOBS, SETUPS, page, plot, plot_run, table
 from service.simulate.clash.servers import (

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal
-from service.corona.optimizer import node_optimizer
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer import node_allocation
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.tradeoff_clusters import TradeoffClusters
 from service.corona.polling_schedule import PollingSchedule
 from service.simulate.corona import experiment as corona
@@ -159,7 +159,7 @@ def test_fast_reaches_its_target_delay() -> None:
 @pytest.mark.parametrize("goal", list(Goal))
 @pytest.mark.parametrize("wait_s", [inf, 120.0])
 def test_owners_make_the_same_decisions_as_production(goal: Goal, wait_s: float) -> None:
-    """Summaries, scale and sizes equal those of ``service.corona.optimizer.node_optimizer``."""
+    """Summaries, scale and sizes equal those of ``service.corona.optimizer.node_allocation``."""
     setup = msgspec.structs.replace(SMALL, goal=goal, longest_wait_s=wait_s, target_delay_s=60.0)
     aims = FleetObjective(goal=goal, demand_factor=1.0, delay_s=60.0, longest_wait_s=wait_s)
     policy = FleetPolicy(setup.poll_interval_s, inf, setup.maintenance_s, aims)
@@ -167,15 +167,15 @@ def test_owners_make_the_same_decisions_as_production(goal: Goal, wait_s: float)
     trie, everything = NodeTrie(initial_nodes(setup, np.random.default_rng(1))), np.arange(setup.channels)
     people = zip(channels.subscribers.tolist(), channels.update_interval_s.tolist(), strict=True)
     factors = [
-        node_optimizer.ChannelFactors(subscribers, interval_s, private=True) for subscribers, interval_s in people
+        node_allocation.ChannelFactors(subscribers, interval_s, private=True) for subscribers, interval_s in people
     ]
-    table = node_optimizer.factor_table(factors, len(factors))
+    table = node_allocation.factor_table(factors, len(factors))
     owners = OwnerDecisions(setup, channels)
     owners.on_ring_changed(trie)
     part = owners.aggregate(everything)
-    assert part == node_optimizer.own_aggregate(policy, setup.nodes, table)
-    expected = node_optimizer.channel_sizes(
-        policy, setup.nodes, table, node_optimizer.solve_scale(policy, setup.nodes, part)
+    assert part == node_allocation.own_aggregate(policy, setup.nodes, table)
+    expected = node_allocation.channel_sizes(
+        policy, setup.nodes, table, node_allocation.solve_scale(policy, setup.nodes, part)
     )
     assert owners.sizes(everything, part) == pytest.approx(expected, rel=1e-5)
 

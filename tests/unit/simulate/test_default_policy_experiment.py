@@ -8,7 +8,7 @@ import pytest
 
 from service import settings
 from service.corona.fleet_policy import DEFAULT_POLICY
-from service.corona.optimizer import node_optimizer
+from service.corona.optimizer import node_allocation
 from service.corona.optimizer.objectives import mean_delay_s
 from service.simulate.corona import default_policy_experiment
 from service.simulate.corona.default_policy_experiment import share_at_one_bound, with_uniform_delay
@@ -44,8 +44,8 @@ def test_the_default_policy_halves_the_delay_of_notifications_or_makes_a_third_o
     def outcome(demand_factor: float) -> tuple[float, float, float]:
         objective = msgspec.structs.replace(DEFAULT_POLICY.objective, demand_factor=demand_factor)
         policy = msgspec.structs.replace(DEFAULT_POLICY, objective=objective)
-        fleet = msgspec.structs.replace(node_optimizer.own_aggregate(policy, nodes, table), nodes=nodes)
-        sizes = node_optimizer.channel_sizes(policy, nodes, table, node_optimizer.solve_scale(policy, nodes, fleet))
+        fleet = msgspec.structs.replace(node_allocation.own_aggregate(policy, nodes, table), nodes=nodes)
+        sizes = node_allocation.channel_sizes(policy, nodes, table, node_allocation.solve_scale(policy, nodes, fleet))
         return float(sizes.mean()), mean_delay_s(notifications, sizes, TAU_S), TAU_S / 2 / float(sizes.min())
 
     load, delay_s, longest_s = outcome(DEFAULT_POLICY.objective.demand_factor)
@@ -77,10 +77,10 @@ def test_owners_decide_by_the_policy_as_in_production() -> None:
     owners, table = OwnerDecisions(setup, channels), channels.factors()
     owners.on_ring_changed(trie)
     part = owners.aggregate(everything)
-    assert part == node_optimizer.own_aggregate(DEFAULT_POLICY, setup.nodes, table)
+    assert part == node_allocation.own_aggregate(DEFAULT_POLICY, setup.nodes, table)
     fleet = msgspec.structs.replace(part, nodes=setup.nodes)
-    scale = node_optimizer.solve_scale(DEFAULT_POLICY, setup.nodes, fleet)
-    expected = node_optimizer.channel_sizes(DEFAULT_POLICY, setup.nodes, table, scale)
+    scale = node_allocation.solve_scale(DEFAULT_POLICY, setup.nodes, fleet)
+    expected = node_allocation.channel_sizes(DEFAULT_POLICY, setup.nodes, table, scale)
     assert owners.sizes(everything, fleet) == pytest.approx(expected, rel=1e-5)
 
 

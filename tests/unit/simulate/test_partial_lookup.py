@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from service.discovery.partial.servers import Add
+from service.discovery.partial_lookup.servers import Add
 from service.simulate.cli import run
 from service.simulate.partial_lookup import placement_experiment, update_experiment
 from service.simulate.partial_lookup.default_choice_experiment import run_default_choices

@@ -16,10 +16,10 @@ from workers.polling.poll_state import (
     build_poll_state,
     build_update,
     channel_day,
-    conditional_validators,
     documents_to_compare,
     keep_unversioned,
 )
+from workers.polling.publisher_requests import conditional_validators
 
 URL = "https://example.org/feed"
 NOW_S = 1_700_000_000.0

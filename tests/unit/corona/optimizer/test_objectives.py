@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from service.corona.fleet_policy import Goal
-from service.corona.optimizer.honeycomb import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
+from service.corona.optimizer.allocation_solver import AllocationProblem, load, scale_for_budget, scale_for_delay, sizes
 from service.corona.optimizer.objectives import detection_s, mean_delay_s, size_for_wait, weights
 from service.simulate.corona.paper_levels import level_sizes, levels_for_budget
 from tests.support.allocation_problems import BUDGET_PER_CHANNEL, NODES, POLL_INTERVAL_S, corona_fleet

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.fleet_policy import FleetObjective, FleetPolicy, Goal, Levels
-from service.corona.optimizer.node_optimizer import ChannelFactors, allocation_problem, channel_sizes, factor_table
+from service.corona.optimizer.node_allocation import ChannelFactors, allocation_problem, channel_sizes, factor_table
 from service.corona.optimizer.poll_explanation import (
     BindingConstraint,
     PollExplanation,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from service.corona.optimizer.honeycomb import AllocationProblem
+from service.corona.optimizer.allocation_solver import AllocationProblem
 from service.corona.optimizer.polling_levels import LevelChoices, RingLevels, highest_level, level_of
 from tests.support.ring_strategies import ring
 

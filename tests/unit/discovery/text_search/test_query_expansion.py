@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from service.discovery.names import DeclaredMetadata, entry_pairs, entry_text
+from service.discovery.content_names import DeclaredMetadata, entry_pairs, entry_text
 from service.discovery.queries.query import Correction
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.query_expansion import MAX_PREFIX_STEMS, MAX_SIMILAR_STEMS, ExpandedQuery, expand

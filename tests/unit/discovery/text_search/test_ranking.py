@@ -1,6 +1,6 @@
 """The order of search results."""
 
-from service.discovery.candidates import CandidateName, Clause, WeightedPair
+from service.discovery.search_candidates import CandidateName, Clause, WeightedPair
 from service.discovery.text_search.ranking import RankingSignals, clause_importance, score
 
 NOTHING = RankingSignals(as_written=0.0, is_in_askers_language=False, subscribers=0, age_s=None)

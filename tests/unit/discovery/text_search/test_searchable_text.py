@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.discovery.names import entry_text
+from service.discovery.content_names import entry_text
 from service.discovery.queries.query import WordCondition
 from service.discovery.text_search.searchable_text import MAX_TEXT_STEMS, MAX_TITLE_STEMS, SearchableText
 from service.discovery.word_analysis import fold

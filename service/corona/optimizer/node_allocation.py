@@ -1,0 +1,240 @@
+"""A node's part in the optimisation: its own channels as a problem, and the scale c from the fleet's aggregate (§3.2).
+
+The scale c follows from the tradeoff clusters of the whole fleet. A channel's number n of polls per τ follows from c
+and the channel's exact factors. Nodes therefore have to agree on one number only, and coarse clusters cause only small
+errors.
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from service.corona.fleet_policy import SECONDS_PER_HOUR, SECONDS_PER_MINUTE, FleetPolicy, Goal, Levels
+from service.corona.messages import CONTINUOUS, Aggregate
+from service.corona.optimizer.allocation_solver import UNBOUNDED_SCALE, AllocationProblem, apply_site_scales, sizes
+from service.corona.optimizer.objectives import Floats, size_for_wait, weights
+from service.corona.optimizer.polling_levels import LevelChoices, LevelSteps, below_first_step, decode_steps
+from service.corona.optimizer.tradeoff_clusters import decode, encode, summarise
+
+POLL_COST = 1.0
+"""Cost of a poll, equal for all channels: publishers count requests, and most responses have no body."""
+
+LONGEST_WAIT_SHARE = 0.25
+"""Most of a budget in polls per minute that longest waits may take; the rest is spent where updates are expected."""
+
+DIGITS = 6
+"""Decimals to which sizes are rounded, so that a rounding error above three polls does not become a fourth node."""
+
+
+FactorTable = NDArray[Any]
+"""Factors of many channels as rows of an array; see :func:`factor_table`."""
+
+
+class ChannelFactors(NamedTuple):
+    """The properties of one channel that determine its number of polls per τ.
+
+    ``subscribers`` is at least 1 if an admin has listed the channel or a subscription is pending. ``private`` channels
+    are exempt from the limit on polls of public ones.
+    """
+
+    subscribers: int
+    update_interval_s: float
+    private: bool
+    site_scale: float = UNBOUNDED_SCALE
+    """The scale of the channel's site; see ``allocation_solver.apply_site_scales``."""
+    longest_wait_s: float = 0.0
+    """The longest wait that admins set for this channel; 0 for the objective's."""
+    shortest_interval_s: float = 0.0
+    """The shortest interval that admins set for this channel; 0 for none."""
+    publisher_interval_s: float = 0.0
+    """The shortest interval that the publisher, or the failures of polls, allow now; 0 for none."""
+    weight_factor: float = 1.0
+    """The factor of the channel's mean delay due to polls that follow its rhythm (``weight_factors``)."""
+    present_speed: float = 1.0
+    """The channel's polls per time relative to their mean over the week, if the problem is that of the present hour."""
+
+
+FACTORS_ROW = np.dtype(
+    [(name, {int: "<u4", float: "<f8", bool: "?"}[kind]) for name, kind in ChannelFactors.__annotations__.items()]
+)
+"""The columns of a :data:`FactorTable`: the fields of :class:`ChannelFactors`."""
+
+
+def factor_table(channels: Iterable[ChannelFactors], count: int) -> FactorTable:
+    """Return the factors of ``count`` channels as rows of an array, which needs a tenth of the memory of objects."""
+    return np.fromiter(channels, dtype=FACTORS_ROW, count=count)
+
+
+def allocation_problem(policy: FleetPolicy, nodes: int, channels: FactorTable) -> AllocationProblem:
+    """Return the optimisation problem of these channels on a ring of ``nodes`` nodes, within their sites' budgets.
+
+    Sizes are polls per τ as the mean over a week. Costs are those of the present hour, in which a channel that follows
+    its rhythm is polled ``present_speed`` times as often. The weights have this factor too, so that it changes no size.
+    """
+    found = weights(
+        policy.objective.goal, _subscribers(channels), channels["update_interval_s"], policy.poll_interval_s
+    )
+    speed = channels["present_speed"]
+    least, most = size_bounds(policy, nodes, channels)
+    problem = AllocationProblem.of(found * channels["weight_factor"] * speed, POLL_COST * speed, least=least, most=most)
+    return apply_site_scales(problem, channels["site_scale"])
+
+
+class UpperBounds(NamedTuple):
+    """The upper bounds of the polls per τ of M channels, without the request budgets of sites; each has shape (M,).
+
+    ``channel_interval`` follows from the shortest intervals that admins have set for the channels, ``publisher`` from
+    the present limits of publishers and failed polls, ``channel_budget`` from the limit on polls of a public channel
+    (:meth:`FleetPolicy.most_polls_per_hour`), and ``nodes`` from the number of nodes: a node polls a channel at most
+    ``FleetPolicy.most_polls_per_node`` times per τ, unless the longest wait requires more polls.
+    """
+
+    channel_interval: Floats
+    publisher: Floats
+    channel_budget: Floats
+    nodes: Floats
+
+
+def upper_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> UpperBounds:
+    """Return the upper bounds of the polls per τ of these channels on a ring of ``nodes`` nodes."""
+    with np.errstate(divide="ignore"):
+        return UpperBounds(
+            policy.poll_interval_s / channels["shortest_interval_s"],
+            policy.poll_interval_s / channels["publisher_interval_s"],
+            np.where(channels["private"], inf, polite_sizes(policy, channels)),
+            np.maximum(policy.most_polls_per_node * nodes, least_sizes(policy, channels)),
+        )
+
+
+def least_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
+    """Return the polls per τ at which each channel's mean wait is its longest allowed wait, shape (M,)."""
+    waits_s = channels["longest_wait_s"]
+    return size_for_wait(1.0, policy.poll_interval_s) / np.where(waits_s > 0, waits_s, policy.longest_wait_s)
+
+
+def size_bounds(policy: FleetPolicy, nodes: int, channels: FactorTable) -> tuple[Floats, Floats]:
+    """Return two arrays of shape (M,): the least and the most polls per τ of each channel on a ring of ``nodes`` nodes.
+
+    The bounds do not include the request budgets of sites.
+    """
+    return least_sizes(policy, channels), np.minimum.reduce(upper_bounds(policy, nodes, channels))
+
+
+def channel_demands(policy: FleetPolicy, nodes: int, channels: FactorTable) -> Floats:
+    """Return the demand of each channel: the cost per τ of the polls that its subscribers justify, shape (M,).
+
+    Each subscriber justifies one poll per τ, as their own reader would make (§3.2). The demand of a public channel is
+    bounded by politeness (:meth:`FleetPolicy.most_polls_per_hour`) and by the number of ``nodes``. The demand of a
+    private channel has no upper bound, and is at least the number of polls that one node makes. Sites' budgets and
+    bounds of single channels do not change the demand, so that other channels get the polls that these withhold.
+    """
+    subscribers = _subscribers(channels)
+    private = np.maximum(subscribers, policy.most_polls_per_node)
+    polite = np.minimum(polite_sizes(policy, channels), policy.most_polls_per_node * nodes)
+    return np.where(channels["private"], private, np.minimum(subscribers, polite)) * POLL_COST
+
+
+def _subscribers(channels: FactorTable) -> Floats:
+    found: Floats = np.maximum(channels["subscribers"], 1).astype(np.float64)
+    return found
+
+
+def polite_sizes(policy: FleetPolicy, channels: FactorTable) -> Floats:
+    """Return the most polls per τ that politeness allows for each channel (:meth:`FleetPolicy.most_polls_per_hour`).
+
+    Private channels are treated as public ones.
+    """
+    growing = policy.polls_per_hour_for_one_subscriber * np.sqrt(_subscribers(channels))
+    return np.minimum(growing, policy.max_polls_per_hour) * (policy.poll_interval_s / SECONDS_PER_HOUR)
+
+
+def own_aggregate(
+    policy: FleetPolicy, nodes: int, channels: FactorTable, choices: LevelChoices | None = None
+) -> Aggregate:
+    """Return the summary (aggregate) of one node's ``channels``, on a ring of ``nodes`` nodes.
+
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous.
+    """
+    base = aggregate_base(policy.objective.levels)
+    if not len(channels):
+        return Aggregate(1, 0.0, b"", base)
+    problem, demand = allocation_problem(policy, nodes, channels), float(channel_demands(policy, nodes, channels).sum())
+    if choices is None:
+        return Aggregate(1, demand, encode(summarise(problem)), base, channels=len(channels))
+    steps = LevelSteps.of(problem, choices)
+    return Aggregate(1, demand, encode(summarise(below_first_step(problem))), base, steps.encode(), len(channels))
+
+
+def affordable_policy(policy: FleetPolicy, channels: int) -> FleetPolicy:
+    """Return the policy with a longest wait for which its budget suffices, for a fleet of ``channels`` channels.
+
+    The polls that the longest wait requires may take at most ``LONGEST_WAIT_SHARE`` of a budget in polls per minute. If
+    they take more, the shortest wait that satisfies this condition replaces the objective's longest wait. Longest waits
+    that admins have set for single channels do not change.
+    """
+    objective = policy.objective
+    if objective.budget_polls_per_minute is None:
+        return msgspec.structs.replace(policy, affordable_wait_s=0.0)
+    usable_per_s = LONGEST_WAIT_SHARE * objective.budget_polls_per_minute / SECONDS_PER_MINUTE
+    # A channel that is polled every t seconds has a mean wait of t/2.
+    return msgspec.structs.replace(policy, affordable_wait_s=channels / (2 * usable_per_s))
+
+
+def aggregate_base(levels: Levels) -> int:
+    """Return the value of ``Aggregate.base`` for these polling levels: their number base, or ``CONTINUOUS``."""
+    return CONTINUOUS if levels is Levels.CONTINUOUS else levels.base
+
+
+def solve_scale(policy: FleetPolicy, nodes: int, fleet: Aggregate) -> float | None:
+    """Return the scale at which the fleet's channels reach the objective; None if there are no channels.
+
+    ``fleet`` summarises the channels of the nodes that it covers, and ``nodes`` is the number of nodes on the ring. If
+    ``fleet`` covers fewer nodes, the channels get the covered nodes' share of the objective's budget. Polls that
+    longest waits require are made although they exceed the demand, but not beyond the objective's budget.
+    """
+    clusters, steps = decode(fleet.clusters), decode_steps(fleet.steps)
+    if clusters is None or steps is None or not len(clusters.rise):
+        return None
+    objective = policy.objective
+    cap = inf
+    if objective.budget_polls_per_minute is not None:
+        known = min(1.0, fleet.nodes / nodes)
+        cap = objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE * known
+    if objective.goal is not Goal.FAST:
+        longest_waits = float(clusters.least_cost.sum())
+        return steps.scale_for_budget(clusters, min(max(fleet.demand * objective.demand_factor, longest_waits), cap))
+    fast = steps.scale_for_delay(clusters, objective.delay_s, policy.poll_interval_s)
+    return min(fast, steps.scale_for_budget(clusters, cap)) if cap < inf else fast
+
+
+def channel_sizes(
+    policy: FleetPolicy,
+    nodes: int,
+    channels: FactorTable,
+    scale: float | None,
+    choices: LevelChoices | None = None,
+    *,
+    owned: int = 1,
+) -> Floats:
+    """Return each channel's number of polls per τ at this scale, on a ring of ``nodes`` nodes.
+
+    ``choices`` are the channels' polling levels; None if numbers of polls are continuous. While the scale is unknown
+    (None), a channel gets ``demand_factor`` times its own demand, but at most budget/(``nodes``·``owned``) if the fleet
+    has a budget; ``owned`` is the number of channels that this node owns. The channel's bounds take precedence.
+    """
+    bounds = allocation_problem(policy, nodes, channels)
+    share = channel_demands(policy, nodes, channels) * policy.objective.demand_factor
+    if policy.objective.budget_polls_per_minute is not None:
+        budget = policy.objective.budget_polls_per_minute * policy.poll_interval_s / SECONDS_PER_MINUTE
+        share = np.minimum(share, budget / (nodes * max(1, owned)))
+    if choices is not None and (scale is None or scale >= 0):
+        found = choices.rates(bounds, share if scale is None else scale * bounds.slopes())
+    elif scale is None:
+        found = np.minimum(np.maximum(share, bounds.least), bounds.most)
+    else:
+        found = sizes(bounds, scale)
+    return np.where(found > 1, np.round(found, DIGITS), found)

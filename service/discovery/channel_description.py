@@ -1,0 +1,79 @@
+"""The description of a channel by which searches find it: its content name, and the text by whose words it is found."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+import msgspec
+
+from service.discovery.av_pairs import Pair
+from service.discovery.content_names import (
+    MAX_AUTHORS,
+    MAX_TAGS,
+    MAX_TITLE_CHARS,
+    DeclaredMetadata,
+    channel_pairs,
+    channel_text,
+)
+from service.discovery.discover_listings import NEW, novelty_weight
+from service.discovery.text_search.searchable_text import SearchableText, TextField
+from service.model import Channel, Entry, FeedMetadata
+
+_MAX_FEED_TAGS = MAX_TAGS // 2
+"""Maximum number of the feed's own tags, which come first; the others are those of its entries."""
+
+
+class ChannelDescription(msgspec.Struct, frozen=True):
+    """A channel's content name (its AV-pairs with their weights), and the text by whose words it is found."""
+
+    pairs: dict[Pair, int]
+    text: SearchableText
+
+
+def describe_channel(
+    channel: Channel, latest: Sequence[Entry], metadata: FeedMetadata, domain: str, interval_s: float, *, now_s: float
+) -> ChannelDescription:
+    """Return the description of a channel, whether or not it is public.
+
+    ``latest`` are its latest entries, and ``metadata`` is its feed's metadata. ``domain`` is the registrable domain of
+    its URL, and ``interval_s`` its update interval in seconds. ``now_s`` is Unix time.
+    """
+    often = _most_common((tag for entry in latest for tag in entry.tags), MAX_TAGS)
+    traits = DeclaredMetadata(
+        channel.language,
+        tags=(*metadata.tags[:_MAX_FEED_TAGS], *often),
+        generator=metadata.generator,
+        authors=_most_common((author for entry in latest for author in entry.authors), MAX_AUTHORS),
+    )
+    titles = [entry.title for entry in latest]
+    text, pairs = (
+        channel_text(channel, traits, domain, titles),
+        channel_pairs(channel, traits, domain, interval_s, titles),
+    )
+    if novelty := novelty_weight(now_s - channel.created_s):
+        pairs[NEW] = novelty
+    return ChannelDescription(pairs, text)
+
+
+def text_of_named_channel(
+    channel: Channel, pairs: Iterable[Pair], domain_of: Callable[[Channel], str]
+) -> SearchableText:
+    """Return the searchable text of a channel whose content name is known to have ``pairs``.
+
+    Tags and authors are taken from the pairs; words of the channel's latest entries are left out. ``domain_of`` returns
+    the registrable domain of a channel's URL.
+    """
+
+    def analyse() -> Sequence[TextField]:
+        tags, authors = (
+            tuple(pair.partition("=")[2] for pair in pairs if pair.startswith(prefix)) for prefix in ("tag=", "author=")
+        )
+        return channel_text(channel, DeclaredMetadata(channel.language, tags, authors), domain_of(channel)).fields
+
+    host = channel.url.partition("//")[2].partition("/")[0]
+    listed = (pair.partition("=")[2] for pair in pairs if pair.startswith(("tag=", "author=")))
+    return SearchableText(analyse, channel.language, chain((channel.title[:MAX_TITLE_CHARS], host), listed))
+
+
+def _most_common(texts: Iterable[str], most: int) -> tuple[str, ...]:
+    return tuple(text for text, _ in Counter(texts).most_common(most))

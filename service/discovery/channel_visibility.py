@@ -1,0 +1,133 @@
+"""Visibility of channels: the decision whether people who are not subscribed to a channel may find and see it.
+
+A URL can be a secret that grants access. A URL that appears to contain one therefore keeps its channel out of the
+directory, even if an admin lists it and however many people subscribe: hiding a public channel is a nuisance, showing a
+private one does harm (guarantee I10).
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from service.feeds.urls import host_of, is_loopback, without_selector
+from service.model import Channel, ChannelId
+
+_KEY_NAMES: Final = re.compile(
+    r"(?:^|[^a-z])(?:access|api_?key|auth\w*|bearer|code|credential\w*|hash|hmac|jwt|key|login|member|o?auth|pass\w*|"
+    r"pin|private|pw|pwd|secret|j?session\w*|sid|sig|sign\w*|ticket|token|user|username|uid|uuid)(?:[^a-z]|$)"
+)
+# Parameters whose values look like tokens but are public on their sites.
+_PUBLIC_NAMES: Final = frozenset({"channel_id", "playlist_id"})
+_UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
+_HEX = re.compile(r"(?=.*[0-9].*[0-9])(?=.*[a-f])[0-9a-f]{12,}", re.IGNORECASE)
+_MAILBOX = re.compile(r"[^@]@[^@]")
+_EXTENSION = re.compile(r"(?:\.(?:xml|rss|atom|json|rdf|html?|php|aspx?|cgi))+$", re.IGNORECASE)
+_PARTS = re.compile(r"[^A-Za-z0-9]+")
+_CHUNK = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+# Each first letter with the letters that often follow it in European languages: 19 of 20 letter pairs within words are
+# among these, 7 of 20 in random text.
+_FOLLOWERS: Final = (
+    "abcdgiklmnprstuvy baeilorsu cacehiklorstu dadeiorsuy eacdefgilmnpqrstvwxy faefiloru gaehinorsu haeiortu "
+    "iabcdefglmnoprstvz jaou keinos ladeilostuvy mabeimopsu nacdefgiknostu oabcdfgilmnoprstuvw paehiloprstu qu "
+    "racdefgiklmnorstuvy sacehiklopstuy tacehilorstuyz uabcdegilmnprst vaeio waehios xp yes zeiu"
+)
+_USUAL_PAIRS: Final = frozenset(each[0] + second for each in _FOLLOWERS.split() for second in each[1:])
+
+_MIN_TOKEN_CHARS = 12
+_MIN_CHUNK_CHARS = 3.0
+"""Mean length of runs of one character class: 1.6 in random letters and digits, 5 in names."""
+_MAX_NUMBER_DIGITS = 14
+_MIN_USUAL_SHARE = 0.65
+_MAX_INCONCLUSIVE_PAIRS = 3
+_MAX_QUERY_VALUE_CHARS = 200
+_CACHED_URLS = 20_000
+
+
+def is_public(channel: Channel, subscribers: int, least_subscribers: int) -> bool:
+    """Return whether people who are not subscribed to a channel may find and see it.
+
+    Either an admin must have listed it, or at least ``least_subscribers`` people must have subscribed. In both cases
+    its URL must not look like a secret, and it must not be in a private network (the setting ``allowed_networks``).
+    Channels at loopback addresses exist only in trials, where they can be public.
+    """
+    is_internal = channel.private and not is_loopback(host_of(channel.url))
+    return (channel.listed or subscribers >= least_subscribers) and not is_internal and not looks_secret(channel.url)
+
+
+def public_channels(
+    channels: Iterable[Channel | None], counts: Iterable[int], least_subscribers: int
+) -> dict[ChannelId, Channel]:
+    """Return the public channels among ``channels``, by id.
+
+    ``channels`` may contain None for a channel that does not exist. ``counts`` has each channel's number of
+    subscribers. Channels that have moved are left out. The conditions are those of
+    :func:`is_public`: among others, an admin has listed the channel, or it has at least
+    ``least_subscribers`` subscribers.
+    """
+    return {
+        channel.id: channel
+        for channel, count in zip(channels, counts, strict=True)
+        if channel is not None and not channel.moved_to and is_public(channel, count, least_subscribers)
+    }
+
+
+@lru_cache(_CACHED_URLS)
+def looks_secret(url: str) -> bool:
+    """Return whether a canonical URL appears to contain a secret: a user name, or a token in its path or query."""
+    parts = urlsplit(without_selector(url))
+    if "@" in parts.netloc or any(_is_token(label) for label in (parts.hostname or "").split(".")):
+        return True
+    # Path parameters (``;jsessionid=…``) and assignments within a segment are treated like query parameters.
+    segments = [unquote(segment) for segment in re.split(r"[/;]", parts.path)]
+    fields = [*(unquote(field.replace("+", " ")) for field in re.split(r"[&;]", parts.query))]
+    return any(_segment_is_secret(segment) for segment in segments) or any(_field_is_secret(field) for field in fields)
+
+
+def _segment_is_secret(segment: str) -> bool:
+    name, assigned, value = segment.partition("=")
+    return _field_is_secret(segment) if assigned and value else _is_token(_EXTENSION.sub("", name))
+
+
+def _field_is_secret(field: str) -> bool:
+    name, _, value = field.partition("=")
+    if not value:
+        return _is_token(name)
+    if name.lower() in _PUBLIC_NAMES:
+        return False
+    named = re.sub(r"([a-z])([A-Z])", r"\1_\2", name).lower()
+    return (
+        bool(_KEY_NAMES.search(named)) or len(value) > _MAX_QUERY_VALUE_CHARS or any(map(_is_token, value.split("/")))
+    )
+
+
+@lru_cache(_CACHED_URLS)
+def _is_token(text: str) -> bool:
+    """Return whether a text looks like a random token rather than text written by a person."""
+    if len(text) < _MIN_TOKEN_CHARS and "@" not in text:
+        return False
+    if _UUID.search(text) or _MAILBOX.search(text):
+        return True
+    parts = [part for part in _PARTS.split(text) if part]
+    # A token may itself contain dashes and underscores; slugs have words between them.
+    length = sum(map(len, parts))
+    chunks = [chunk for part in parts for chunk in _CHUNK.findall(part)]
+    if length >= _MIN_TOKEN_CHARS + len(parts) and length < (_MIN_CHUNK_CHARS - 0.5) * len(chunks):
+        return True
+    return any(_is_random_part(part) for part in parts)
+
+
+def _is_random_part(part: str) -> bool:
+    if part.isdigit():
+        return len(part) > _MAX_NUMBER_DIGITS
+    if len(part) < _MIN_TOKEN_CHARS:
+        return False
+    chunks = _CHUNK.findall(part)
+    if len(part) < _MIN_CHUNK_CHARS * len(chunks) or _HEX.fullmatch(part):
+        return True
+    pairs = [first + second for chunk in chunks if chunk.isalpha() for first, second in pairwise(chunk.lower())]
+    return len(pairs) > _MAX_INCONCLUSIVE_PAIRS and sum(map(_USUAL_PAIRS.__contains__, pairs)) < _MIN_USUAL_SHARE * len(
+        pairs
+    )

@@ -1,0 +1,128 @@
+"""Browsing without a query: the most popular and the newest public channels, by language and topic.
+
+Every working channel has the AV-pair ``WORKING``, and every channel that was added within the last ``NEW_S`` seconds
+has ``NEW``. The weight of an attribute's pair grows with the channel's number of subscribers, and that of ``NEW`` with
+its novelty. The names with the greatest weights of these pairs are therefore the most popular and the newest channels.
+A listing reads more names than it shows, checks each channel again, and sorts the remaining ones by exact values.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from math import log2
+from typing import Final, Literal
+
+import msgspec
+
+from service.discovery.av_pairs import Pair, attribute_of, make_pair
+from service.discovery.content_names import language_pairs
+from service.discovery.queries.query import SearchHit
+from service.model import Channel
+
+DiscoverOrder = Literal["popular", "new"]
+"""The two orders: most subscribers first, or newest first."""
+
+WORKING: Final[Pair] = "status=ok"
+"""The AV-pair of channels that work."""
+NEW: Final[Pair] = "age=new"
+"""The AV-pair of channels that were added within the last ``NEW_S`` seconds."""
+NEW_S: Final = 30 * 86_400.0
+MAX_CANDIDATES: Final = 200
+"""Channels that are examined for one listing."""
+MAX_ATTRIBUTE_WEIGHT: Final = 64
+"""Greatest weight of an attribute's pair; words of a title weigh more."""
+
+_MAX_LANGUAGES: Final = 8
+_MAX_TOPICS: Final = 12
+_WEIGHT_STEPS: Final = 3
+"""Weights for each doubling of the number of subscribers."""
+
+
+class Facet(msgspec.Struct, frozen=True):
+    """A language or topic by which a listing can be narrowed, and the number of examined channels that have it."""
+
+    value: str
+    channels: int
+
+
+class DiscoverAnswer(msgspec.Struct, frozen=True):
+    """A listing of public channels, and the most frequent languages and topics among the channels examined for it.
+
+    ``has_more`` states whether a listing with a greater limit has more channels.
+    """
+
+    hits: tuple[SearchHit, ...]
+    languages: tuple[Facet, ...]
+    topics: tuple[Facet, ...]
+    has_more: bool
+
+
+class DiscoverCandidate(msgspec.Struct, frozen=True):
+    """A public channel with its number of subscribers, and the AV-pairs of its content name."""
+
+    channel: Channel
+    subscribers: int
+    pairs: frozenset[Pair]
+
+
+def popularity_weight(subscribers: int) -> int:
+    """Return the weight of a channel's attributes, from 1 to ``MAX_ATTRIBUTE_WEIGHT``, by its number of subscribers."""
+    return min(1 + int(_WEIGHT_STEPS * log2(1 + max(subscribers, 0))), MAX_ATTRIBUTE_WEIGHT)
+
+
+def novelty_weight(age_s: float) -> int:
+    """Return the weight of the AV-pair ``NEW`` for a channel that was added ``age_s`` seconds ago.
+
+    The weight is from 1 to ``MAX_ATTRIBUTE_WEIGHT``; it is 0 if the channel is older than ``NEW_S``.
+    """
+    if age_s >= NEW_S:
+        return 0
+    return 1 + int((MAX_ATTRIBUTE_WEIGHT - 1) * (1 - max(age_s, 0.0) / NEW_S))
+
+
+def attribute_weights(pairs: Iterable[Pair], subscribers: int, age_s: float) -> dict[Pair, int]:
+    """Return the weights of a channel's AV-pairs, except those of words, for listings of popular and new channels.
+
+    ``pairs`` are all pairs of the channel, ``subscribers`` is its number of subscribers, and ``age_s`` the time in
+    seconds since it was added.
+    """
+    popularity, novelty = popularity_weight(subscribers), max(novelty_weight(age_s), 1)
+    return {pair: novelty if pair == NEW else popularity for pair in pairs if attribute_of(pair) != "word"}
+
+
+def discover_pairs(order: DiscoverOrder, language: str = "", topic: str = "") -> tuple[Pair, ...]:
+    """Return the AV-pairs that channels in a listing in this order must have, for a language and topic unless empty.
+
+    Raises :class:`service.errors.BadQuery` if the language or the topic is invalid.
+    """
+    pairs = [WORKING]
+    if order == "new":
+        pairs.append(NEW)
+    if language:
+        pairs += language_pairs(language) or [make_pair("lang", language)]
+    if topic:
+        pairs.append(make_pair("tag", topic))
+    return tuple(pairs)
+
+
+def arrange_listing(
+    order: DiscoverOrder, pairs: Iterable[Pair], candidates: Iterable[DiscoverCandidate], limit: int
+) -> DiscoverAnswer:
+    """Return a listing in the given order of up to ``limit`` candidates that have all these AV-pairs.
+
+    Channels of equal rank are in the order of their ids.
+    """
+    required = frozenset(pairs)
+    listed = sorted((each for each in candidates if required <= each.pairs), key=lambda each: each.channel.id)
+    listed.sort(key=lambda each: each.channel.created_s if order == "new" else each.subscribers, reverse=True)
+    return DiscoverAnswer(
+        tuple(SearchHit(each.channel, subscribers=each.subscribers) for each in listed[:limit]),
+        _facets("lang=", listed, _MAX_LANGUAGES),
+        _facets("tag=", listed, _MAX_TOPICS),
+        len(listed) > limit,
+    )
+
+
+def _facets(prefix: str, listed: Sequence[DiscoverCandidate], most: int) -> tuple[Facet, ...]:
+    found = Counter(pair.removeprefix(prefix) for each in listed for pair in each.pairs if pair.startswith(prefix))
+    frequent = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Facet(value, channels) for value, channels in frequent[:most])

@@ -1,0 +1,101 @@
+"""The protocols that register a name in the matrices of its AV-pairs, and withdraw it (§IV.B.1).
+
+A name is registered in all replicas of one partition, including replicas that are added during the registration. The
+write to an absent replica is retried once after the writes to the others, because a replica that opens then is filled
+from these. A partition that refuses a name has been removed or is not open yet: the name is then stored in its merge
+target, the partition that takes over its names. Deviation: the paper
+draws a partition for each registration. Here it follows from the name, so that every process refreshes the name in the
+same partition, and no registration is refused while a matrix changes.
+"""
+
+import msgspec
+
+from service.discovery.cell_rounds import Rounds, latest_size, run_together
+from service.discovery.matrix import (
+    CellAddress,
+    MatrixSize,
+    PairKey,
+    head_address,
+    home_partition,
+    merge_target,
+    possible_partitions,
+)
+from service.discovery.matrix_cell import PutPostings, ReadState
+from service.discovery.postings import Posting, pack
+from service.errors import CellsUnavailable
+
+MAX_TRIES = 8
+"""Number of attempts to find a cell that stores a name."""
+
+
+def register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
+    """Store a name's posting in the matrix of the AV-pair ``pair``; return the newest known size of the matrix.
+
+    A posting with a later expiry renews an earlier one. ``cached_size`` is an earlier size of the matrix, or None.
+    Raises :class:`CellsUnavailable` if no cell stores the name.
+    """
+    size, _ = yield from _register(pair, posting, cached_size)
+    return size
+
+
+def withdraw(pair: PairKey, posting: Posting, cached_size: MatrixSize | None = None) -> Rounds[MatrixSize]:
+    """Store a withdrawal in all partitions of an AV-pair's matrix in which the name can be registered.
+
+    ``posting`` is the withdrawal: it has the weight 0. ``cached_size`` is an earlier size of the matrix, or None.
+    Return the newest known size of the matrix. Raises :class:`CellsUnavailable` if no cell stores the withdrawal.
+    """
+    size, first = yield from _register(pair, posting, cached_size)
+    done = {first}
+    while others := [number for number in possible_partitions(posting.name, size.partitions) if number not in done]:
+        results = yield from run_together(
+            [_put_in_replicas(CellAddress(pair, number), posting, size, size) for number in others]
+        )
+        size = max(size, *(found for found, _ in results))
+        done.update(others)
+    return size
+
+
+def _register(pair: PairKey, posting: Posting, cached_size: MatrixSize | None) -> Rounds[tuple[MatrixSize, int]]:
+    size = cached_size if cached_size is not None else (yield from _read_size(pair))
+    for _ in range(MAX_TRIES):
+        partition, assumed = home_partition(posting.name, size.partitions), size
+        while True:
+            size, is_stored = yield from _put_in_replicas(CellAddress(pair, partition), posting, size, assumed)
+            if is_stored:
+                return size, partition
+            if not partition or size.partitions > assumed.partitions:
+                break
+            partition = merge_target(partition)
+        size = max(size, (yield from _read_size(pair)))
+    raise CellsUnavailable(
+        f"The cells of {pair} do not keep names: they are lost as soon as they are there. Try again later."
+    )
+
+
+def _read_size(pair: PairKey) -> Rounds[MatrixSize]:
+    (head,) = yield [ReadState(head_address(pair))]
+    return head.matrix.size if head.matrix is not None else latest_size(MatrixSize(), head)
+
+
+def _put_in_replicas(
+    address: CellAddress, posting: Posting, size: MatrixSize, assumed_size: MatrixSize
+) -> Rounds[tuple[MatrixSize, bool]]:
+    """Store a posting in all replicas of the partition at ``address``.
+
+    Return the newest known size of the matrix, and whether at least one replica stores the posting. ``size`` is the
+    newest size known before; ``assumed_size`` is the size from which the partition was computed.
+    """
+    packed = pack([posting])
+    stored: set[int] = set()
+    asked: set[int] = set()
+    rows = set(size.rows)
+    while rows:
+        order = sorted(rows)
+        asked |= rows
+        puts = [PutPostings(msgspec.structs.replace(address, replica=row), packed, assumed_size) for row in order]
+        answers = yield puts
+        size = latest_size(size, *answers)
+        now = {row for row, answer in zip(order, answers, strict=True) if answer.done}
+        stored |= now
+        rows = set(size.rows) - (stored if now else asked)
+    return size, bool(stored)

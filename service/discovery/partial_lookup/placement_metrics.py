@@ -1,0 +1,170 @@
+"""Metrics (§4) of a *placement*: an array of shape (servers, entries), true where the server stores the entry.
+
+They are exact means over all lookups that clients can make, for up to 14 servers; the paper samples lookups. The sixth
+metric, update overhead (§6.4), is a number of messages; the caller that delivers the messages counts them.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import comb
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from service.discovery.partial_lookup.lookup_client import strided_order
+from service.discovery.partial_lookup.strategies import RoundRobin, Strategy
+
+Bools: TypeAlias = NDArray[np.bool_]
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+
+MAX_SERVERS = 14
+"""Maximum number of servers, because all 2^14 = 16,384 sets of them are enumerated."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookupSteps:
+    """All steps that a lookup can take; in each step, the client queries one more server.
+
+    In each step, the servers queried before are one of ``sets``. For each number of servers queried before, the
+    probabilities (``chance``) of the steps add up to 1.
+    """
+
+    sets: Floats
+    """Sets of servers that can have been queried before, as rows of 0 and 1 by server."""
+    before: Ints
+    """For each step, the index in ``sets`` of the servers queried before."""
+    server: Ints
+    """For each step, the number of the server that is queried."""
+    chance: Floats
+    """For each step, its probability in a lookup that has not finished before."""
+
+
+@cache
+def lookup_steps(strategy: Strategy, servers: int) -> LookupSteps:
+    """Return the steps that lookups can take if the directory uses this strategy.
+
+    ``servers`` is at most ``MAX_SERVERS``. Clients query servers in the order of
+    :func:`service.discovery.partial_lookup.servers.lookup_order`.
+    """
+    if isinstance(strategy, RoundRobin):
+        return _steps_of_orders([strided_order(begin, strategy.y, servers) for begin in range(servers)])
+    return _random_order_steps(servers)
+
+
+@cache
+def subsets(servers: int) -> Floats:
+    """Return all subsets of n servers as an array of shape (2^n, n): 1 for servers in the subset, 0 for others."""
+    if servers > MAX_SERVERS:
+        raise ValueError(f"{servers} servers have too many subsets to go through; {MAX_SERVERS} are the most.")
+    numbers = np.arange(1 << servers)[:, None]
+    return ((numbers >> np.arange(servers)) & 1).astype(np.float64)
+
+
+def _random_order_steps(servers: int) -> LookupSteps:
+    """Return the steps of lookups that query servers in random order.
+
+    All sets of k servers are equally likely to be queried first. Each of the other servers is equally likely to be
+    queried next.
+    """
+    sets = subsets(servers)
+    before, server = np.nonzero(sets == 0)
+    size = sets.sum(axis=1).astype(int)[before]
+    ways = np.array([comb(servers, count) * (servers - count) for count in range(servers)], dtype=np.float64)
+    return LookupSteps(sets, before, server, 1 / ways[size])
+
+
+def _steps_of_orders(orders: Sequence[Sequence[int]]) -> LookupSteps:
+    servers = len(orders[0])
+    before = np.zeros((len(orders), servers, servers))
+    for number, order in enumerate(orders):
+        for place, server in enumerate(order):
+            before[number, place + 1 :, server] = 1
+    count = len(orders) * servers
+    return LookupSteps(
+        before.reshape(count, servers), np.arange(count), np.array(orders).reshape(-1), np.full(count, 1 / len(orders))
+    )
+
+
+def placement(shares: Sequence[Collection[str]], entries: Sequence[str]) -> Bools:
+    """Return the placement: an array of shape (servers, entries), true where the server stores the entry.
+
+    ``shares`` has the stored entries of each server. ``entries`` are the columns; a stored entry that is not among them
+    is ignored.
+    """
+    columns = {entry: column for column, entry in enumerate(entries)}
+    found = np.zeros((len(shares), len(entries)), dtype=np.bool_)
+    for server, share in enumerate(shares):
+        found[server, [columns[entry] for entry in share if entry in columns]] = True
+    return found
+
+
+def storage(placement: Bools) -> int:
+    """Return the number of entries that all servers store together (§4.1); an entry counts once for each server."""
+    return int(placement.sum())
+
+
+def coverage(placement: Bools) -> int:
+    """Return the number of distinct entries on all servers together (§4.3)."""
+    return int(placement.any(axis=0).sum())
+
+
+def lookup_costs(placement: Bools, steps: LookupSteps) -> Floats:
+    """Return the mean number of servers that a lookup queries (§4.2), indexed by target from 0 to the coverage.
+
+    The target is the number of entries that the lookup requests. The coverage is the number of distinct entries that
+    all servers store together. ``steps`` is the result of :func:`lookup_steps`.
+    """
+    known = _union_sizes(placement, steps.sets)[steps.before]
+    # A step is taken by all lookups whose target exceeds the number of entries found before.
+    queried = np.bincount(known, weights=steps.chance, minlength=coverage(placement) + 1)
+    costs: Floats = np.concatenate(([0.0], np.cumsum(queried)))[: coverage(placement) + 1]
+    return costs
+
+
+def fault_tolerances(placement: Bools) -> Ints:
+    """Return the largest number of servers, whichever they are, that can fail without making a lookup fail (§4.4).
+
+    The result is indexed by target, the number of entries that the lookup requests, from 0 to the number of all
+    entries. It is -1 for targets above the number of distinct entries on all servers, because such lookups fail anyway.
+    The paper uses a heuristic; this function enumerates all sets of remaining servers.
+    """
+    servers, entries = placement.shape
+    left = subsets(servers)
+    known, size = _union_sizes(placement, left), left.sum(axis=1).astype(np.int64)
+    # The largest set with at most this many entries; every larger set has more.
+    largest = np.full(entries + 1, -1, dtype=np.int64)
+    np.maximum.at(largest, known, size)
+    tolerances = servers - 1 - np.maximum.accumulate(largest)
+    return np.concatenate(([servers], tolerances[:-1]))
+
+
+def retrieval_chances(placement: Bools, target: int, steps: LookupSteps) -> Floats:
+    """Return, for each entry, the probability p_I(j) that a lookup of ``target`` entries returns the entry (§4.5).
+
+    ``steps`` is the result of :func:`lookup_steps`. A lookup that cannot find ``target`` entries returns all that it
+    finds.
+    """
+    known = steps.sets @ placement > 0
+    missing = (target - known.sum(axis=1))[steps.before]
+    taken = missing > 0
+    fresh = placement[steps.server[taken]] & ~known[steps.before[taken]]
+    share = np.minimum(missing[taken] / np.maximum(fresh.sum(axis=1), 1), 1) * steps.chance[taken]
+    chances: Floats = share @ fresh
+    return chances
+
+
+def unfairness(chances: Floats, target: int) -> float:
+    """Return the relative root-mean-square deviation of the entries' probabilities from equal ones (§4.5, formula 1).
+
+    0 is fair. ``chances`` has, for each entry, the probability that a lookup of ``target`` entries returns the entry.
+    """
+    ideal = target / len(chances)
+    return float(np.sqrt(np.mean((chances - ideal) ** 2)) / ideal)
+
+
+def _union_sizes(placement: Bools, sets: Floats) -> Ints:
+    sizes: Ints = (sets @ placement > 0).sum(axis=1)
+    return sizes

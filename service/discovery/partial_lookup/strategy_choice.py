@@ -1,0 +1,212 @@
+"""The choice of a directory's strategy, and the coordinator that updates its servers from the matrices' content.
+
+The choice applies the paper's rules of thumb (§4.2-4.5, §6.3, §6.4) in order, and records them as reasons.
+
+A coordinator reads all names of its AV-pair from the matrices periodically, and sends the servers the difference. It
+therefore adds only absent entries and deletes only present ones, as all strategies require. Each added and each deleted
+entry counts as one update, as in the paper. If another strategy has become better or a server has lost its share, the
+coordinator *places* the directory: it sends the servers all entries again.
+"""
+
+from collections.abc import Collection
+from enum import StrEnum
+
+import msgspec
+
+from service.discovery.partial_lookup.servers import Add, Delete, Place, Request
+from service.discovery.partial_lookup.strategies import (
+    Fixed,
+    FullReplication,
+    Hash,
+    RandomServer,
+    RoundRobin,
+    Strategy,
+    copies_needed,
+    cushion_needed,
+    expected_overhead,
+)
+
+MIN_ENTRIES = 500
+"""Number of names from which on a pair may have a directory; the matrices find fewer names at less cost."""
+MANY_UPDATES = 0.1
+"""Updates per lookup above which the cost of updates decides, and below which the quality of answers does."""
+MAX_SHARE_ENTRIES = 1000
+"""Maximum entries per server, for strategies whose shares grow with h."""
+
+
+class DirectoryMeasurements(msgspec.Struct, frozen=True):
+    """Measurements of a directory, from which its strategy is chosen.
+
+    ``target`` is the number of entries that a lookup requests, ``entries`` the number of entries, and ``servers`` the
+    number of servers. ``updates_per_lookup`` is the number of adds and deletes divided by the number of lookups.
+    """
+
+    target: int
+    """t: the number of entries that lookups request."""
+    entries: int
+    """h: the number of entries."""
+    servers: int
+    """n: the number of servers."""
+    updates_per_lookup: float
+
+
+class Rule(StrEnum):
+    """The paper's rules of thumb for the choice of a strategy."""
+
+    ALL_NEEDED = "all-needed"
+    """Each server stores all entries, because t·n/h copies of an entry are at least as many as there are servers."""
+    FEW_UPDATES = "few-updates"
+    """Updates are rare: RandomServer-x and Round-Robin-y are fairer and need fewer servers per lookup."""
+    MANY_UPDATES = "many-updates"
+    """Updates are frequent: Fixed-x and Hash-y need fewer messages."""
+    FITS = "fits"
+    """The shares are small enough: Round-Robin-y covers all entries and is fair."""
+    TOO_MANY = "too-many"
+    """The shares would grow too large with h: RandomServer-x bounds them."""
+    FIXED_CHEAPER = "fixed-cheaper"
+    """x·n/h is less than y."""
+    HASH_CHEAPER = "hash-cheaper"
+    """x·n/h is at least y."""
+    CUSHION = "cushion"
+    """The number of entries beyond t, for deletes."""
+
+
+class ChoiceReason(msgspec.Struct, frozen=True):
+    """A rule of thumb that decided the choice of a strategy, by the comparison of ``value`` with ``bound``."""
+
+    rule: Rule
+    value: float
+    bound: float
+
+
+class StrategyChoice(msgspec.Struct, frozen=True):
+    """A strategy and the reasons for it."""
+
+    strategy: Strategy
+    reasons: tuple[ChoiceReason, ...]
+
+
+class DirectoryChoice(msgspec.Struct, frozen=True):
+    """The measurements of a directory and the strategy that its coordinator has chosen.
+
+    ``pair`` is the AV-pair whose names are the directory's entries, ``measured`` are the measurements, and ``choice``
+    is the strategy that follows from them.
+    """
+
+    pair: str
+    measured: DirectoryMeasurements
+    choice: StrategyChoice
+
+
+def choose(measured: DirectoryMeasurements) -> StrategyChoice:
+    """Return the strategy for a directory with the measurements ``measured``, and the reasons for it."""
+    copies = copies_needed(measured.target, measured.entries, measured.servers)
+    if copies >= measured.servers:
+        return StrategyChoice(FullReplication(), (ChoiceReason(Rule.ALL_NEEDED, copies, measured.servers),))
+    cushion = cushion_needed(measured.target, measured.entries)
+    share = measured.target + cushion
+    cushion_reason = ChoiceReason(Rule.CUSHION, cushion, measured.target)
+    if measured.updates_per_lookup > MANY_UPDATES:
+        why = ChoiceReason(Rule.MANY_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
+        return _for_many_updates(measured, share, copies, why, cushion_reason)
+    rare = ChoiceReason(Rule.FEW_UPDATES, measured.updates_per_lookup, MANY_UPDATES)
+    copies = copies_needed(share, measured.entries, measured.servers)
+    per_server = copies * measured.entries / measured.servers
+    if per_server <= MAX_SHARE_ENTRIES:
+        return StrategyChoice(
+            RoundRobin(copies), (rare, ChoiceReason(Rule.FITS, per_server, MAX_SHARE_ENTRIES), cushion_reason)
+        )
+    return StrategyChoice(
+        RandomServer(share), (rare, ChoiceReason(Rule.TOO_MANY, per_server, MAX_SHARE_ENTRIES), cushion_reason)
+    )
+
+
+def _for_many_updates(
+    measured: DirectoryMeasurements, share: int, copies: int, why: ChoiceReason, cushion_reason: ChoiceReason
+) -> StrategyChoice:
+    fixed = expected_overhead(Fixed(share), measured.entries, measured.servers)
+    hashed = expected_overhead(Hash(copies), measured.entries, measured.servers)
+    if fixed < hashed:
+        return StrategyChoice(Fixed(share), (why, ChoiceReason(Rule.FIXED_CHEAPER, fixed, hashed), cushion_reason))
+    return StrategyChoice(Hash(copies), (why, ChoiceReason(Rule.HASH_CHEAPER, fixed, hashed)))
+
+
+FORGETTING = 0.8
+"""Factor by which former lookups and updates count less at each reading, so that about the last five decide."""
+STEADY_READINGS = 3
+"""Readings that must choose another kind of strategy before the entries are placed by it."""
+MAX_EXCESS = 2
+"""A strategy is replaced if its x or y exceeds the needed value by more than this factor."""
+
+
+class Coordinator:
+    """The coordinator of one directory, which runs on one node and is replaced if the set of servers changes."""
+
+    def __init__(self, servers: int) -> None:
+        """Create the coordinator of ``servers`` servers, which store nothing yet."""
+        self.choice: StrategyChoice | None = None
+        """The current strategy and its reasons; None before the first reading."""
+        self.measured: DirectoryMeasurements | None = None
+        """The measurements at the last reading."""
+        self.placed = 0
+        """Number of placements so far."""
+        self.is_placement_due = False
+        """Whether the next update places all entries again, for example because a server has lost its share."""
+        self._servers = servers
+        self._entries: dict[str, None] = {}
+        self._lookups = 0.0
+        self._updates = 0.0
+        self._other_choices = 0
+        """Successive readings that have chosen another kind of strategy."""
+
+    @property
+    def entries(self) -> Collection[str]:
+        """The entries at the last update, in their order."""
+        return self._entries.keys()
+
+    def update(self, entries: Collection[str], lookups: float, target: int) -> tuple[StrategyChoice, list[Request]]:
+        """Return the present strategy, and the requests that change the servers' entries to exactly ``entries``.
+
+        ``entries`` are in the order in which Fixed-x prefers them. ``lookups`` is the number of lookups since the last
+        call, and ``target`` the largest number of entries that a lookup requested. If the requests contain a
+        :class:`Place`, they contain nothing else; the caller then starts new servers with the strategy.
+        """
+        present = dict.fromkeys(entries)
+        deleted = [entry for entry in self._entries if entry not in present]
+        added = [entry for entry in present if entry not in self._entries]
+        updates = len(deleted) + len(added) if self.choice else 0
+        self._entries = present
+        self._lookups = FORGETTING * self._lookups + lookups
+        self._updates = FORGETTING * self._updates + updates
+        rate = self._updates / max(self._lookups, 1.0)
+        self.measured = DirectoryMeasurements(target, len(present), self._servers, rate)
+        better = choose(self.measured)
+        if self.choice is not None and not self._decide_placement(self.choice.strategy, better.strategy):
+            return self.choice, [*map(Delete, deleted), *map(Add, added)]
+        self.choice, self.is_placement_due, self._other_choices = better, False, 0
+        self.placed += 1
+        return better, [Place(tuple(present))]
+
+    def _decide_placement(self, present: Strategy, wanted: Strategy) -> bool:
+        """Return whether all entries have to be placed again.
+
+        They have to be if a server has lost its share, or if ``wanted``, the result of the last reading, is of another
+        kind than ``present`` at several successive readings, or its x or y differs too much.
+        """
+        if type(present) is not type(wanted):
+            self._other_choices += 1
+            return self.is_placement_due or self._other_choices >= STEADY_READINGS
+        self._other_choices = 0
+        size, needed = _parameter(present), _parameter(wanted)
+        return self.is_placement_due or not needed <= size <= MAX_EXCESS * needed
+
+
+def _parameter(strategy: Strategy) -> int:
+    """Return x or y of a strategy; 1 for full replication, which has neither."""
+    match strategy:
+        case Fixed(x) | RandomServer(x):
+            return x
+        case RoundRobin(y) | Hash(y):
+            return y
+        case FullReplication():
+            return 1

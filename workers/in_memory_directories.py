@@ -1,0 +1,351 @@
+"""The lookup directories of a node: partial lookup of channels, with an in-memory directory per popular AV-pair.
+
+An AV-pair is an attribute with its value. A directory lists names that have the pair. All nodes of the ring are the
+servers of each directory, and each holds a *share*, which is a part of the names. The node nearest to the pair is
+server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
+have changed, sends the changes to the other servers (:mod:`service.discovery.partial_lookup`), and announces the
+directory in the store. Bots and the console read the announcements and send their lookups to one server or a few
+(:mod:`service.store.directory.directory_lookups`). They report the numbers of their lookups to the coordinators.
+
+When the ring changes, the new coordinators place their directories on the new servers at the next maintenance; the old
+shares answer until then. Shares are soft state, and messages about them may be lost.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Sequence
+from hashlib import sha1
+from random import Random
+
+import msgspec
+import structlog
+
+from service.discovery.discover_listings import MAX_CANDIDATES, NEW, WORKING
+from service.discovery.partial_lookup.node_shares import (
+    DirectoryAnnouncement,
+    DirectoryMessage,
+    LookupCount,
+    MessagePart,
+    NamesOfPair,
+    NodeShares,
+    PlacementTerm,
+    ShareLost,
+    ShareMatches,
+    ShareUpdate,
+    decode_message,
+    encode_entry,
+    encode_message,
+)
+from service.discovery.partial_lookup.servers import Keep, Message, Place, SendToServer
+from service.discovery.partial_lookup.strategies import Fixed, RandomServer, Strategy
+from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES, Coordinator, DirectoryChoice
+from service.errors import CellsUnavailable, StoreUnavailable
+from service.model import NodeId
+from service.overlay.ring import RingView
+from service.store.directory.directory_lookups import DirectoryAnnouncements
+from service.store.directory.directory_names import DirectoryNames
+
+DISCOVER_PAIRS = (WORKING, NEW)
+"""The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
+MIN_LOOKUPS = 20.0
+"""Number of lookups of an AV-pair, halved at each maintenance, from which on the pair has a directory. A maintenance
+reads the directory's names, which costs about as much as a search in the matrices."""
+_MIN_LOOKUPS_TO_STAY = MIN_LOOKUPS / 4
+MAX_ENTRIES = 50_000
+"""Largest number of names in a directory. If more names have the AV-pair, the directory has the best."""
+NAMES_PER_READING = 10_000
+"""The names of a pair with so many names are read at every maintenance, twice as many at every second, and so on."""
+TARGET_DECAY = 0.98
+"""Factor by which the greatest target (wanted entries) of former lookups decreases at each maintenance."""
+_MAX_COUNTED_PAIRS = 1000
+_MAX_DESCRIBED = 2_000
+"""Largest number of names whose AV-pairs are read in one request."""
+
+log = structlog.get_logger(__name__)
+
+
+SendMessages = Callable[[Sequence[tuple[NodeId, bytes]]], Awaitable[None]]
+"""Sends messages to nodes. May raise :class:`StoreUnavailable`."""
+
+
+class _Demand(msgspec.Struct):
+    lookups: float = 0.0
+    """Halved at each maintenance."""
+    recent: int = 0
+    """Lookups since the last maintenance."""
+    former: int = 0
+    """Lookups between the two last maintenances."""
+    target: float = 0.0
+    """The greatest number of entries requested by one lookup; decreases slowly."""
+
+
+class _Directory(msgspec.Struct):
+    """A directory that this node coordinates."""
+
+    coordinator: Coordinator
+    mark: Hashable = None
+    """A value that differs if the names have changed since the last reading."""
+    total: int = 0
+    """Number of all names with the pair at the last reading."""
+    rounds: int = 0
+    """Maintenance rounds since the last reading."""
+    number: int = 0
+    """Number of the next update to each server since the placement."""
+
+
+class InMemoryDirectories:
+    """One node's shares of all directories, and the directories that this node coordinates.
+
+    A directory lists the channels with an AV-pair (an attribute and its value). A share is the part of a directory that
+    one node holds.
+    """
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        names: DirectoryNames,
+        announcements: DirectoryAnnouncements,
+        send: SendMessages,
+        *,
+        random: Random,
+        interval_s: float,
+    ) -> None:
+        """Create the directories of the node ``node_id``, whose names ``names`` reads from the matrices.
+
+        ``send`` sends messages to other nodes, ``random`` draws random numbers, and :meth:`maintain` is called every
+        ``interval_s`` seconds.
+        """
+        self._node_id = node_id
+        self._names = names
+        self._announcements = announcements
+        self._send = send
+        self._random = random
+        self._lifetime_s = 3 * interval_s
+        self._ring = RingView(-1, ())
+        self._shares = NodeShares()
+        self._demand: dict[str, _Demand] = {}
+        """Lookups of all clients for the pairs that this node coordinates."""
+        self._directories: dict[str, _Directory] = {}
+
+    @property
+    def coordinated(self) -> tuple[DirectoryChoice, ...]:
+        """The directories that this node coordinates: their measurements, strategies, and the reasons for these."""
+        return tuple(
+            DirectoryChoice(pair, own.coordinator.measured, own.coordinator.choice)
+            for pair, own in self._directories.items()
+            if own.coordinator.measured is not None and own.coordinator.choice is not None
+        )
+
+    def share(self, pair: str) -> tuple[str, ...]:
+        """Return the names in this node's share of the directory of an AV-pair; empty if this node has no share."""
+        return self._shares.names(pair)
+
+    def on_ring_changed(self, ring: RingView) -> None:
+        """Set the nodes of ``ring`` as servers of all directories; shares stay until a directory is placed again."""
+        self._ring = ring
+        self._directories = {}
+        self._demand = {pair: demand for pair, demand in self._demand.items() if self.is_coordinator(pair)}
+
+    def is_coordinator(self, pair: str) -> bool:
+        """Return whether this node is the nearest node to an AV-pair's hash and so coordinates the pair's directory."""
+        return self._coordinator_of(pair) == self._node_id
+
+    def find(self, directory: str, pairs: Collection[str], limit: int) -> ShareMatches:
+        """Return up to ``limit`` names with all AV-pairs ``pairs`` from this node's share of the pair ``directory``."""
+        return self._shares.find(directory, pairs, limit)
+
+    async def on_message(self, payload: bytes) -> None:
+        """Apply a message of another process: updates of this node's shares, or reports about its directories.
+
+        Raises :class:`StoreUnavailable`; coordinators repair lost updates at a later maintenance.
+        """
+        outgoing: list[tuple[NodeId, MessagePart]] = []
+        for part in decode_message(payload):
+            match part:
+                case LookupCount():
+                    self._count(part)
+                case ShareLost():
+                    self._place_again(part)
+                case ShareUpdate() if part.term.ring == self._ring.version and self._node_id in self._ring:
+                    outgoing += self._apply(part)
+        await self._send_all(outgoing)
+        await self._read_pairs(reread=False)
+
+    async def maintain(self) -> None:
+        """Update and announce the directories that this node coordinates; read the AV-pairs of names in its shares.
+
+        Raises :class:`StoreUnavailable`; the next maintenance repeats lost updates.
+        """
+        self._shares.expire()
+        if self._node_id not in self._ring:
+            return
+        outgoing: list[tuple[NodeId, MessagePart]] = []
+        for pair in self._needed_pairs():
+            outgoing += await self._update(pair)
+        await self._send_all(outgoing)
+        await self._read_pairs(reread=True)
+        await self._announce()
+
+    def _needed_pairs(self) -> list[str]:
+        """Return the AV-pairs whose directories this node has to coordinate; discard its other directories.
+
+        The numbers of lookups, which determine the pairs, are halved.
+        """
+        for demand in self._demand.values():
+            demand.lookups = demand.lookups / 2 + demand.recent
+            demand.former, demand.recent = demand.recent, 0
+        for pair in DISCOVER_PAIRS:
+            if self.is_coordinator(pair):
+                self._demand.setdefault(pair, _Demand())
+        self._demand = {
+            pair: demand for pair, demand in self._demand.items() if pair in DISCOVER_PAIRS or demand.lookups >= 1
+        }
+        needed = [
+            pair
+            for pair, demand in self._demand.items()
+            if pair in DISCOVER_PAIRS
+            or demand.lookups >= (_MIN_LOOKUPS_TO_STAY if pair in self._directories else MIN_LOOKUPS)
+        ]
+        self._directories = {pair: own for pair, own in self._directories.items() if pair in needed}
+        return needed
+
+    async def _update(self, pair: str) -> list[tuple[NodeId, MessagePart]]:
+        """Read the names of a directory from its matrix, and return one update for each other server.
+
+        A server gets an update even if nothing has changed. The result is empty if the pair has too few names, if the
+        names cannot be read, or if the ring has changed in the meantime.
+        """
+        ring, demand = self._ring, self._demand[pair]
+        own = self._directories.get(pair)
+        try:
+            found = await self._read(pair, own)
+        except (StoreUnavailable, CellsUnavailable) as error:
+            log.warning("directory read failed", pair=pair, error=str(error))
+            return []
+        if ring is not self._ring:
+            return []
+        if found is not None and found.total < (1 if pair in DISCOVER_PAIRS else MIN_ENTRIES):
+            self._directories.pop(pair, None)
+            return []
+        if own is None:
+            own = self._directories[pair] = _Directory(Coordinator(len(ring.ids)))
+        coordinator = own.coordinator
+        entries: Collection[str] = coordinator.entries
+        if found is not None:
+            own.mark, own.total, own.rounds = found.mark, found.total, 0
+            entries = [encode_entry(name, weight) for name, weight in found.best]
+        target = MAX_CANDIDATES if pair in DISCOVER_PAIRS else max(int(demand.target), 1)
+        demand.target *= TARGET_DECAY
+        if self._is_short(pair, min(target, len(entries))):
+            coordinator.is_placement_due = True
+        choice, requests = coordinator.update(entries, demand.former, target)
+        strategy, term = choice.strategy, PlacementTerm(ring.version, coordinator.placed)
+        if any(isinstance(request, Place) for request in requests):
+            self._shares.start(pair, term, strategy, 0, len(ring.ids))
+            own.number = 0
+        messages: dict[int, list[Message]] = {number: [] for number in range(1, len(ring.ids))}
+        for send in self._shares.on_requests(pair, requests, self._random.random()):
+            messages[send.to].append(self._sample(send.message, strategy))
+        number, own.number = own.number, own.number + 1
+        return [
+            (self._server_node(pair, server), ShareUpdate(pair, term, strategy, tuple(parts), number))
+            for server, parts in messages.items()
+        ]
+
+    async def _read(self, pair: str, own: _Directory | None) -> NamesOfPair | None:
+        """Read the names of ``pair``, whose directory is ``own``; None if unchanged, or if the next reading is not due.
+
+        Raises :class:`StoreUnavailable` or :class:`CellsUnavailable`.
+        """
+        if own is not None:
+            own.rounds += 1
+            if own.rounds * NAMES_PER_READING < own.total:
+                return None
+        most = MAX_CANDIDATES if pair in DISCOVER_PAIRS else MAX_ENTRIES
+        return await self._names.names_of(pair, most, own.mark if own else None)
+
+    def _is_short(self, pair: str, target: int) -> bool:
+        """Return whether this node's share has fewer than ``target`` entries because names were deleted, or is missing.
+
+        Only Fixed-x and RandomServer-x limit the entries of a share to x, so that it can become too small.
+        """
+        server, own = self._shares.server(pair), self._directories[pair].coordinator
+        sized = own.choice is not None and isinstance(own.choice.strategy, Fixed | RandomServer)
+        return own.choice is not None and (server is None or (sized and len(server.entries) < target))
+
+    def _sample(self, message: Message, strategy: Strategy) -> Message:
+        """Return ``message`` with x random entries for RandomServer-x, so that it is small; otherwise unchanged."""
+        if isinstance(strategy, RandomServer) and isinstance(message, Keep) and len(message.entries) > strategy.x:
+            return Keep(tuple(self._random.sample(message.entries, strategy.x)), len(message.entries))
+        return message
+
+    def _apply(self, update: ShareUpdate) -> list[tuple[NodeId, MessagePart]]:
+        """Apply an update to this node's share of a directory; return the resulting messages to other nodes."""
+        ids = self._ring.ids
+        first = self._coordinator_of(update.pair) or self._node_id
+        number = (ids.index(self._node_id) - ids.index(first)) % len(ids)
+        sends: Iterable[SendToServer]
+        sends, lost = self._shares.on_update(update, number, len(ids), self._random.random())
+        outgoing: list[tuple[NodeId, MessagePart]] = [
+            (
+                self._server_node(update.pair, send.to),
+                ShareUpdate(update.pair, update.term, update.strategy, (send.message,)),
+            )
+            for send in sends
+        ]
+        if lost is not None and first != self._node_id:
+            outgoing.append((first, lost))
+        return outgoing
+
+    def _place_again(self, lost: ShareLost) -> None:
+        """Mark a directory for placement at the next maintenance, because a server has reported a missed update."""
+        own = self._directories.get(lost.pair)
+        if own is not None and lost.term == PlacementTerm(self._ring.version, own.coordinator.placed):
+            own.coordinator.is_placement_due = True
+
+    def _count(self, count: LookupCount) -> None:
+        """Add the number of lookups of an AV-pair that a client has reported to the demand for the pair's directory.
+
+        The report is ignored if this node does not coordinate the directory.
+        """
+        if not self.is_coordinator(count.pair):
+            return
+        if count.pair in self._demand or len(self._demand) < _MAX_COUNTED_PAIRS:
+            demand = self._demand.setdefault(count.pair, _Demand())
+            demand.recent += count.lookups
+            demand.target = max(demand.target, count.target)
+
+    async def _read_pairs(self, *, reread: bool) -> None:
+        """Read all AV-pairs of names in this node's shares, so that lookups of several pairs can be answered.
+
+        ``reread`` states whether pairs that were read long ago are also read.
+        """
+        wanted = self._shares.unread_names(reread=reread)
+        for first in range(0, len(wanted), _MAX_DESCRIBED):
+            names = wanted[first : first + _MAX_DESCRIBED]
+            self._shares.set_pairs(dict(zip(names, await self._names.pairs_of(names), strict=True)))
+
+    async def _announce(self) -> None:
+        announced = [
+            DirectoryAnnouncement(
+                choice.pair, choice.choice.strategy, choice.measured, own.total <= len(own.coordinator.entries)
+            )
+            for choice in self.coordinated
+            if (own := self._directories[choice.pair]).number > 0
+        ]
+        if announced:
+            await self._announcements.announce(announced, self._lifetime_s)
+
+    def _coordinator_of(self, pair: str) -> NodeId | None:
+        return self._ring.owner(sha1(pair.encode(), usedforsecurity=False).hexdigest())
+
+    def _server_node(self, pair: str, number: int) -> NodeId:
+        """Return the node that is server ``number`` of an AV-pair's directory; server 0 is the coordinator."""
+        ids = self._ring.ids
+        return ids[(ids.index(self._coordinator_of(pair) or self._node_id) + number) % len(ids)]
+
+    async def _send_all(self, outgoing: Iterable[tuple[NodeId, MessagePart]]) -> None:
+        """Send the updates and reports in ``outgoing``, pairs (node, part), with one message for each node."""
+        messages: dict[NodeId, DirectoryMessage] = {}
+        for node, part in outgoing:
+            messages.setdefault(node, []).append(part)
+        if messages:
+            await self._send([(node, encode_message(message)) for node, message in messages.items()])

@@ -1,0 +1,51 @@
+"""Dormancy of channels: a channel that nobody needs any more is no longer polled, but stays in the store.
+
+A channel is needed if it has subscribers, a user is about to subscribe, an admin has listed it, or its move to another
+URL is not complete. The next subscription wakes it up (:mod:`workers.request_handlers.channel_creation`).
+"""
+
+from collections.abc import Sequence
+
+from service.model import ChannelId
+from service.store import Store
+
+_EXPECTED_FOR_S = 60.0
+
+
+class DormancyPolicy:
+    """Decides which channels without subscribers one node keeps, and marks the others as dormant."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._expected_s: dict[ChannelId, float] = {}
+
+    def expect_subscribers(self, channel_id: ChannelId, now_s: float) -> None:
+        """Keep a channel for a minute from ``now_s`` (monotonic time) even if it has no subscribers."""
+        self._expected_s[channel_id] = now_s
+
+    def take_expected(self, now_s: float) -> list[ChannelId]:
+        """Return the channels that are kept for users who are about to subscribe, and forget those whose time is over.
+
+        The latter are part of the result for the last time. ``now_s`` is monotonic time.
+        """
+        expected = list(self._expected_s)
+        self._expected_s = {
+            channel_id: at_s for channel_id, at_s in self._expected_s.items() if now_s - at_s < _EXPECTED_FOR_S
+        }
+        return expected
+
+    async def needed_without_subscribers(self, channel_ids: Sequence[ChannelId]) -> set[ChannelId]:
+        """Return the channels among ``channel_ids`` that are needed without subscribers; mark the others as dormant.
+
+        A channel is needed if a user is about to subscribe, an admin has listed it, or its move is not complete.
+        """
+        needed = set(self._expected_s)
+        for channel in await self._store.channels.get_many(channel_ids):
+            if channel is None or channel.id in needed:
+                continue
+            if channel.listed or (channel.moved_to and not channel.dormant):
+                needed.add(channel.id)
+            elif not channel.dormant:
+                await self._store.channels.mark_dormant(channel.id)
+                await self._store.poll_rate_history.record([(channel.id, 0.0)])
+        return needed

@@ -1,0 +1,208 @@
+"""The transport of messages between nodes: from worker to worker, or through the nodes' inboxes in Redis.
+
+Messages with soft state, which are repeated or confirmed, are sent directly from worker to worker, without load on
+Redis. A worker sends one request at a time to each other worker; messages that are queued meanwhile are sent together
+and in order in the next request. If a worker does not accept a request, messages go through its nodes' inboxes in Redis
+for ``RETRY_S`` seconds.
+
+Urgent messages to other workers always go through the inboxes, because a request to a worker that hangs would delay
+them. Messages over different paths may arrive in another order; their protocols tolerate this.
+"""
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Sequence
+from itertools import groupby
+from math import inf
+from operator import itemgetter
+from typing import Annotated, Any
+
+import msgspec
+import structlog
+
+from service.clock import Clock
+from service.errors import PeerProtocolError, PeerUnreachable, StoreUnavailable
+from service.model import NodeId
+from service.net.peer_client import Peer, PeerClient, peer_of
+from service.observability.metrics import NODE_MESSAGES
+from service.overlay.ring import RingView
+from service.store.coordination.worker_requests import InboxMessage, NodeInboxes
+from service.tasks import BackgroundTasks
+
+NODE_MESSAGES_VERB = "nodes"
+"""The verb of a request with messages for nodes of the receiving worker."""
+RETRY_S = 30.0
+"""Time for which messages go through the inboxes after a worker has not accepted a request."""
+REQUEST_TIMEOUT_S = 2.0
+MAX_BATCH_BYTES = 512 * 1024
+"""Largest size of the messages in one request; a larger message goes through an inbox."""
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
+"""Largest size of the queued messages to one worker; further messages go through the inboxes."""
+_MAX_RESPONSE_BYTES = 64 * 1024
+
+MessageHandler = Callable[[Sequence[InboxMessage]], Coroutine[Any, Any, None]]
+"""Processes messages to one node, in order."""
+
+NodeMessage = tuple[NodeId, InboxMessage]
+"""The id of a node, and a message to it."""
+
+
+class _WireMessage(msgspec.Struct, frozen=True, array_like=True):
+    """A message in a request. ``node`` is the id of its node; the other fields are those of an InboxMessage."""
+
+    node: Annotated[NodeId, msgspec.Meta(max_length=40)]
+    kind: str
+    sender: Annotated[NodeId, msgspec.Meta(max_length=40)]
+    payload: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_batch = msgspec.msgpack.Decoder(list[_WireMessage])
+_absent = msgspec.msgpack.Decoder(list[str])
+
+log = structlog.get_logger(__name__)
+
+
+class _Link(msgspec.Struct, eq=False):
+    """The queue of messages to one other worker, and whether that worker accepts requests."""
+
+    peer: Peer
+    queue: deque[NodeMessage] = msgspec.field(default_factory=deque)
+    queued_bytes: int = 0
+    is_sending: bool = False
+    retry_s: float = -inf
+    """The monotonic time before which messages go through the inboxes."""
+
+    def take_batch(self) -> list[NodeMessage]:
+        """Remove and return the messages of the next request."""
+        batch: list[NodeMessage] = []
+        size = 0
+        while self.queue and (not batch or size + len(self.queue[0][1].payload) <= MAX_BATCH_BYTES):
+            batch.append(self.queue.popleft())
+            size += len(batch[-1][1].payload)
+        self.queued_bytes -= size
+        return batch
+
+
+class NodeMessageTransport:
+    """Sends messages of this worker's nodes to other nodes, and receives messages for this worker's nodes."""
+
+    def __init__(self, inboxes: NodeInboxes, client: PeerClient, clock: Clock, tasks: BackgroundTasks) -> None:
+        """Create the transport, which sends messages through inboxes until :meth:`on_ring_changed` is called."""
+        self._inboxes = inboxes
+        self._client = client
+        self._clock = clock
+        self._tasks = tasks
+        self._handlers: dict[NodeId, MessageHandler] = {}
+        self._peers: dict[NodeId, Peer] = {}
+        """The worker of each node of the ring."""
+        self._links: dict[NodeId, _Link] = {}
+        """The links to other workers, by the worker's id."""
+
+    @contextlib.contextmanager
+    def receive(self, node: NodeId, handler: MessageHandler) -> Iterator[None]:
+        """Pass messages to ``node``, a node of this worker, to ``handler`` while the context is open."""
+        self._handlers[node] = handler
+        try:
+            yield
+        finally:
+            del self._handlers[node]
+
+    def on_ring_changed(self, ring: RingView) -> None:
+        """Set the workers of all nodes; discard links to workers that have left the ring."""
+        self._peers = {info.id: peer for info in ring.nodes if (peer := peer_of(info)) is not None}
+        present = {peer.id for peer in self._peers.values()}
+        self._links = {worker: link for worker, link in self._links.items() if worker in present or link.is_sending}
+
+    def post(self, messages: Iterable[NodeMessage], *, is_urgent: bool = False) -> list[NodeMessage]:
+        """Send messages in the background; return the messages that the caller has to send to node inboxes.
+
+        The returned messages are those to nodes of workers that cannot be reached, and with ``is_urgent`` those to all
+        other workers.
+        """
+        rest: list[NodeMessage] = []
+        for node, some in groupby(messages, key=itemgetter(0)):
+            if handler := self._handlers.get(node):
+                received = [message for _, message in some]
+                NODE_MESSAGES.labels("process").inc(len(received))
+                self._tasks.start(handler(received))
+            else:
+                link = None if is_urgent else self._link(node)
+                rest += [each for each in some if link is None or not self._enqueue(link, each)]
+        NODE_MESSAGES.labels("inbox").inc(len(rest))
+        return rest
+
+    def on_request(self, sender: NodeId, body: bytes) -> bytes:
+        """Process the messages in a request of the worker ``sender``.
+
+        Returns the encoded ids of the addressed nodes that this worker does not run.
+        """
+        try:
+            messages = _batch.decode(body)
+        except msgspec.MsgspecError as error:
+            raise PeerProtocolError(f"Messages of {sender[:8]} are malformed: {error}.", reason="malformed") from error
+        by_node: dict[NodeId, list[InboxMessage]] = {}
+        for each in messages:
+            by_node.setdefault(each.node, []).append(InboxMessage(each.kind, each.sender, each.payload))
+        for node, received in by_node.items():
+            if handler := self._handlers.get(node):
+                self._tasks.start(handler(received))
+        return _encoder.encode(sorted(by_node.keys() - self._handlers.keys()))
+
+    def _link(self, node: NodeId) -> _Link | None:
+        """Return the link to a node's worker; None if messages to the node go through its inbox."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return None
+        link = self._links.get(peer.id)
+        if link is None:
+            link = self._links[peer.id] = _Link(peer)
+        return link if self._clock.monotonic_s() >= link.retry_s else None
+
+    def _enqueue(self, link: _Link, message: NodeMessage) -> bool:
+        """Queue a message to a worker; return False if the message is too large or the queue is full."""
+        size = len(message[1].payload)
+        if size > MAX_BATCH_BYTES or link.queued_bytes + size > MAX_QUEUED_BYTES:
+            return False
+        link.queue.append(message)
+        link.queued_bytes += size
+        if not link.is_sending:
+            link.is_sending = True
+            self._tasks.start(self._send_queue(link))
+        return True
+
+    async def _send_queue(self, link: _Link) -> None:
+        try:
+            while link.queue:
+                messages = link.take_batch()
+                absent = await self._send(link, messages)
+                rest = [message for message in messages if message[0] in absent]
+                NODE_MESSAGES.labels("peer").inc(len(messages) - len(rest))
+                NODE_MESSAGES.labels("inbox").inc(len(rest))
+                try:
+                    await self._inboxes.send(rest)
+                except StoreUnavailable as error:
+                    log.warning("node messages lost, will retry", messages=len(rest), error=str(error))
+        finally:
+            link.is_sending = False
+
+    async def _send(self, link: _Link, messages: list[NodeMessage]) -> Collection[NodeId]:
+        """Send messages to a worker in one request; return the ids of the nodes that have not received theirs."""
+        nodes = {node for node, _ in messages}
+        if self._clock.monotonic_s() < link.retry_s:
+            return nodes
+        body = _encoder.encode([_WireMessage(node, each.kind, each.sender, each.payload) for node, each in messages])
+        try:
+            response = await self._client.request(
+                link.peer, NODE_MESSAGES_VERB, body, timeout_s=REQUEST_TIMEOUT_S, max_bytes=_MAX_RESPONSE_BYTES
+            )
+            absent = _absent.decode(response)
+        except (PeerUnreachable, PeerProtocolError, msgspec.MsgspecError) as error:
+            if link.retry_s == -inf:
+                log.warning("worker unreachable, inboxes used", worker=link.peer.id[:8], error=str(error))
+            link.retry_s = self._clock.monotonic_s() + RETRY_S
+            return nodes
+        if link.retry_s != -inf:
+            link.retry_s = -inf
+            log.info("worker connection restored", worker=link.peer.id[:8])
+        return absent

@@ -1,0 +1,56 @@
+"""Archive documents of feeds (RFC 5005), which have the entries that a feed has dropped since the last poll.
+
+If a feed no longer contains any entry that is known, entries may be missing between those known and those in the
+document. The poll then also reads the documents with older entries to which the feed links.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from service.errors import PublisherError, UserError
+from service.feeds.sandbox.protocol import DetectionResult, Document
+from service.feeds.urls import host_of
+from service.model import Channel
+from service.net.fetcher import Fetcher
+from workers.polling.politeness import Politeness
+from workers.polling.publisher_requests import document_of, must_be_public
+
+_MAX_ARCHIVES = 3
+"""Documents with older entries that one poll reads after polls were missed."""
+_ARCHIVES_TIMEOUT_S = 20.0
+
+Detect = Callable[[tuple[Document, ...]], Awaitable[DetectionResult]]
+"""Compares documents with the channel's baseline. May raise :class:`PublisherError`."""
+
+
+class FeedArchives:
+    """Fetches archive documents, within the politeness limits."""
+
+    def __init__(self, fetcher: Fetcher, politeness: Politeness) -> None:
+        self._fetcher = fetcher
+        self._politeness = politeness
+
+    async def add_archives(
+        self, channel: Channel, documents: tuple[Document, ...], findings: DetectionResult, detect: Detect
+    ) -> tuple[tuple[Document, ...], DetectionResult]:
+        """Fetch up to 3 archive documents of a channel's feed, as long as its findings name an older document.
+
+        Returns the archives followed by ``documents``, and the findings of ``detect`` for all of them. ``findings`` are
+        the findings for ``documents`` alone; they are returned if no archive can be read.
+        """
+        # An error in an archive does not invalidate the documents at hand.
+        with contextlib.suppress(PublisherError, UserError, TimeoutError):
+            async with asyncio.timeout(_ARCHIVES_TIMEOUT_S):
+                for _ in range(_MAX_ARCHIVES):
+                    if not findings.older_url:
+                        break
+                    more = (await self._fetch(findings.older_url, channel), *documents)
+                    findings = await detect(more)
+                    documents = more
+        return documents, findings
+
+    async def _fetch(self, url: str, channel: Channel) -> Document:
+        await self._politeness.acquire_redirect(host_of(url))
+        on_redirect, public_only = self._politeness.acquire_redirect, must_be_public(channel)
+        return document_of(await self._fetcher.fetch(url, None, 0, on_redirect, public_only=public_only))

@@ -1,0 +1,60 @@
+"""Requests for channels' documents to publishers: conditional, and within the politeness limits."""
+
+from math import inf
+
+from service.errors import BadStatus
+from service.feeds.sandbox.protocol import Document
+from service.model import Channel, Validators
+from service.net.fetcher import Fetcher, FetchResult
+from workers.polling.politeness import Politeness
+from workers.polling.poll_state import PollState, channel_day
+
+_PARSING_HEADERS = ("content-type", "content-language")
+
+
+def conditional_validators(state: PollState, now_s: float) -> Validators:
+    """Return the validators for the next request at ``now_s`` (Unix s).
+
+    Once a day they have only the hash of the body, so that a server whose own validators are wrong sends the document.
+    """
+    if channel_day(state.channel, now_s) == state.full_day:
+        return state.validators
+    return Validators(body_sha256=state.validators.body_sha256)
+
+
+async def fetch_politely(
+    fetcher: Fetcher, politeness: Politeness, state: PollState, validators: Validators, within_s: float = inf
+) -> FetchResult:
+    """Fetch a channel's document within ``within_s`` seconds; the caller has taken the tokens for the request.
+
+    The network that responds is charged, and stored in ``state``. Pauses that an error response requests are applied.
+    Raises :class:`PublisherError`, or :class:`UserError` if a redirect is not allowed.
+    """
+    try:
+        fetched = await fetcher.fetch(
+            state.channel.url,
+            validators,
+            state.subscribers,
+            politeness.acquire_redirect,
+            within_s=within_s,
+            public_only=must_be_public(state.channel),
+        )
+    except BadStatus as error:
+        await politeness.on_refused(state.channel, error)
+        raise
+    state.address_group = await politeness.charge_network(fetched.address, state.address_group)
+    return fetched
+
+
+def document_of(fetched: FetchResult) -> Document:
+    """Return the body of a response as a document for the parser."""
+    headers = {name: fetched.headers[name] for name in _PARSING_HEADERS if name in fetched.headers}
+    return Document(fetched.body or b"", fetched.url, headers, fetched.partial)
+
+
+def must_be_public(channel: Channel) -> bool:
+    """Return whether a channel must be fetched from public addresses only: it exists, and was created as public.
+
+    Otherwise a publisher could redirect to the operator's networks and expose their contents to subscribers.
+    """
+    return bool(channel.created_s) and not channel.private

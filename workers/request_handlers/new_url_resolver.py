@@ -1,0 +1,308 @@
+"""The resolver of new URLs: to a feed, to the feeds to which a page links, or to the page itself."""
+
+import asyncio
+import contextlib
+import time
+from typing import Final, NamedTuple
+
+import msgspec
+from cachetools import TTLCache
+
+from service.errors import (
+    BadUrl,
+    EmptyBody,
+    FeedError,
+    LimitReached,
+    NotAFeed,
+    PublisherError,
+    UserError,
+)
+from service.feeds.feed_url_guesses import likely_feeds
+from service.feeds.sandbox.protocol import DetectionResult, Document
+from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
+from service.model import Channel, FeedLink
+from service.net.fetcher import FetchResult
+from service.store import Store
+from service.store.channels.channel_records import ChannelState
+from service.store.coordination.worker_requests import ProbeReply, ProbeRequest
+from workers.node import Node
+from workers.polling.publisher_requests import document_of
+from workers.request_handlers.channel_creation import ChannelCreator
+from workers.request_handlers.prober import Prober
+
+_MAX_LATEST = 10
+_SECOND_FETCH_DELAY_S = 1.5
+
+_FETCHED_BY_S = 6.5
+_PARSED_BY_S = 8.5
+"""Deadlines for fetching and for parsing all documents, in seconds after the start of a probe, while a user waits."""
+_MIN_FETCH_TIMEOUT_S = 1.0
+_TLS_TIMEOUT_S = 2.0
+
+_MAX_CACHED: Final = 16
+"""Largest number of cached results; small, because the baseline of a page may be as large as the page."""
+_CACHE_TTL_S: Final = 600.0
+
+
+class ResolvedUrl(msgspec.Struct, frozen=True):
+    """The channel at a URL.
+
+    ``fetched`` is the response of the publisher without the body, and ``findings`` are the parser's results; both are
+    None if the channel is polled already. ``exists`` states that the channel exists, though it may be dormant.
+    ``discovered`` states that the feed was found through another URL.
+    """
+
+    channel: Channel
+    fetched: FetchResult | None = None
+    findings: DetectionResult | None = None
+    exists: bool = False
+    discovered: bool = False
+
+
+ResolutionCache = TTLCache[tuple[str, bool], ResolvedUrl]
+"""Channels that probes found but did not create, by URL and whether it was resolved as a page."""
+
+
+def create_resolution_cache() -> ResolutionCache:
+    """Return an empty cache of resolved URLs.
+
+    It saves requests if a URL is first previewed, and shortly afterwards probed again to create its channel.
+    """
+    return TTLCache(_MAX_CACHED, _CACHE_TTL_S)
+
+
+class _Page(NamedTuple):
+    """A page that was found instead of a feed, and the feeds to which the page links."""
+
+    document: Document
+    channel: Channel
+    links: tuple[FeedLink, ...] = ()
+    error: NotAFeed | None = None
+
+
+class NewUrlResolver:
+    """Resolves one URL to a channel, on behalf of the node that received the request."""
+
+    def __init__(self, store: Store, prober: Prober, node: Node, cache: ResolutionCache) -> None:
+        """Create the resolver of one probe on ``node``; ``cache`` has the results of recent probes."""
+        self._store = store
+        self._prober = prober
+        self._node = node
+        self._creator = ChannelCreator(store, node)
+        self._began_s = time.monotonic()
+        self._cache = cache
+        self._address = ""
+        """The IP address that sent the last response."""
+        self._slot = contextlib.AsyncExitStack()
+        self._has_slot = False
+
+    async def probe(self, request: ProbeRequest) -> ProbeReply:
+        """Return the channel at the URL in ``request``: a feed, or with ``request.as_page`` the page itself.
+
+        If no single feed is found, the reply offers several feeds or the page instead. With ``request.keep``, the
+        channel is created if necessary and polled from then on. Otherwise no channel is created or woken up, and the
+        result is cached, so that a repeated request with ``keep`` can use it.
+
+        Raises errors with a text for the user.
+        """
+        key = request.url, request.as_page
+        cached = self._cache.pop(key, None) if request.keep else None
+        if cached is not None and await self._is_new(cached.channel):
+            return await self._keep(cached)
+        try:
+            async with self._slot:
+                found = await (
+                    self._resolve_page(request.url, afresh=request.afresh)
+                    if request.as_page
+                    else self._resolve(request.url)
+                )
+        except LimitReached:
+            # A user can subscribe to a known channel without a request: its next poll wakes it up.
+            known = await self._store.channels.resolve(channel_id(request.url))
+            if known is None or (request.as_page and known.kind != "page"):
+                raise
+            found = ResolvedUrl(known)
+        if isinstance(found, ProbeReply):
+            return found
+        return await (self._keep(found) if request.keep else self._preview(found, key))
+
+    async def _keep(self, found: ResolvedUrl) -> ProbeReply:
+        """Create the channel in ``found``, or wake it up if it is dormant; return it with its latest entries."""
+        if found.fetched is not None and found.findings is not None:
+            await self._creator.create_or_wake(found.channel, found.fetched, found.findings, exists=found.exists)
+        # The channel has an owner from now on, so that polls have begun by the time the user subscribes.
+        await self._node.owner.expect_subscribers(found.channel.id)
+        latest = await self._store.channels.latest(found.channel.id, _MAX_LATEST)
+        return ProbeReply(await self._store.channels.get(found.channel.id), latest, discovered=found.discovered)
+
+    async def _preview(self, found: ResolvedUrl, key: tuple[str, bool]) -> ProbeReply:
+        """Return the channel in ``found`` with its latest entries; cache it under ``key`` if it does not exist yet."""
+        channel, findings = found.channel, found.findings
+        if findings is None:
+            latest = await self._store.channels.latest(channel.id, _MAX_LATEST)
+        else:
+            latest = findings.latest[:_MAX_LATEST]
+            channel = msgspec.structs.replace(channel, title=findings.title or channel.title, link=findings.link)
+            if await self._is_new(channel):
+                self._cache[key] = msgspec.structs.replace(found, channel=channel)
+        return ProbeReply(channel, latest, discovered=found.discovered)
+
+    async def _is_new(self, channel: Channel) -> bool:
+        return await self._store.channels.get(channel.id) is None
+
+    def _left_s(self, by_s: float) -> float:
+        """Return the number of seconds left until ``by_s`` seconds after the start of the probe."""
+        return self._began_s + by_s - time.monotonic()
+
+    async def _resolve(self, url: str) -> ResolvedUrl | ProbeReply:
+        """Return the feed at ``url``, or the feed to which the page links, or a feed at a common URL of the site.
+
+        If the page links to several feeds, they are returned as choices. If no feed is found, the page is offered.
+        """
+        page = await self._resolve_feed(url)
+        if isinstance(page, ResolvedUrl):
+            return page
+        if len(page.links) > 1:
+            return ProbeReply(choices=page.links)
+        if page.links:
+            return await self._resolve_discovered(canonical_url(page.links[0].url))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._left_s(_FETCHED_BY_S)):
+                for likely in likely_feeds(url):
+                    # Errors at a guessed URL are of no interest to the user.
+                    with contextlib.suppress(PublisherError, UserError):
+                        return await self._resolve_discovered(likely)
+        # If the page cannot be watched, this raises the error.
+        await self._detect_changes((page.document,), msgspec.structs.replace(page.channel, kind="page"), b"")
+        return ProbeReply(page=True)
+
+    async def _resolve_discovered(self, url: str) -> ResolvedUrl:
+        """Return the feed at a URL that the user has not entered, for example because a page links to it.
+
+        Raises :class:`NotAFeed` if there is no feed.
+        """
+        feed = await self._resolve_feed(url)
+        if isinstance(feed, _Page):
+            raise feed.error or NotAFeed(f"{url} is a page that is no feed.")
+        return msgspec.structs.replace(feed, discovered=True)
+
+    async def _resolve_feed(self, url: str) -> ResolvedUrl | _Page:
+        """Return the feed at ``url``, or the page if the document is a page."""
+        state, baseline = await self._load(url)
+        if state is not None and not state.channel.dormant:
+            return ResolvedUrl(state.channel)
+        channel = state.channel if state else Channel(channel_id(url), url)
+        fetched = await self._fetch(channel)
+        arrived = document_of(fetched)
+        try:
+            channel, findings = await self._parse(arrived, channel, baseline)
+        except NotAFeed as error:
+            if not arrived.is_page:
+                raise
+            return _Page(arrived, channel, error=error)
+        if findings.links:
+            return _Page(arrived, channel, findings.links)
+        if state is None and (variant := await self._find_tls_variant(channel, findings)):
+            return variant
+        return _resolved(channel, fetched, findings, state)
+
+    async def _find_tls_variant(self, plain: Channel, findings: DetectionResult) -> ResolvedUrl | None:
+        """Return the channel at the https URL if it has the same feed as ``plain``, the channel at the http URL.
+
+        Otherwise return None. ``findings`` are the parser's results for the http URL.
+        """
+        url = https_variant(plain.url)
+        if not url:
+            return None
+        with contextlib.suppress(PublisherError, UserError, TimeoutError):
+            async with asyncio.timeout(min(_TLS_TIMEOUT_S, self._left_s(_FETCHED_BY_S))):
+                state, baseline = await self._load(url)
+                variant = state.channel if state else Channel(channel_id(url), url)
+                again = await self._fetch(variant)
+            same = await self._detect_changes((document_of(again),), msgspec.structs.replace(plain, url=url), b"")
+            if same.latest and _keys(same) == _keys(findings):
+                if state is not None and not variant.dormant:
+                    return ResolvedUrl(variant)
+                if state is not None:
+                    variant, same = await self._parse(document_of(again), variant, baseline)
+                return _resolved(variant, again, same, state)
+        return None
+
+    async def _resolve_page(self, url: str, *, afresh: bool) -> ResolvedUrl:
+        """Return the channel that watches the page at ``url``.
+
+        A page without a channel is fetched twice, to learn which lines change by themselves (clocks, ads). If
+        ``afresh``, an existing channel is used only if it is active and has exactly this URL.
+        """
+        state, baseline = await self._load(url)
+        if state is not None and not state.channel.dormant and (state.channel.url == url or not afresh):
+            return ResolvedUrl(state.channel)
+        if afresh:
+            state, baseline = None, b""
+        channel = state.channel if state else Channel(channel_id(url), url, kind="page")
+        if channel.kind == "feed" and not await self._store.subscriptions.count(channel.id):
+            channel, baseline = msgspec.structs.replace(channel, kind="page"), b""
+        fetched = await self._fetch(channel)
+        first = document_of(fetched)
+        documents = (first,) if baseline else (first, await self._fetch_again(channel) or first)
+        try:
+            findings = await self._detect_changes(documents, channel, baseline)
+        except EmptyBody as error:
+            if not selector_of(channel.url):
+                raise
+            raise BadUrl(error.sentence, **error.values) from error
+        return _resolved(channel, fetched, findings, state)
+
+    async def _parse(self, arrived: Document, channel: Channel, baseline: bytes) -> tuple[Channel, DetectionResult]:
+        """Return the channel of a fetched document, and the changes that the parser finds compared with ``baseline``.
+
+        If a page without subscribers has become a feed, the returned channel is a feed.
+        """
+        if channel.kind == "page" and not arrived.is_page and not await self._store.subscriptions.count(channel.id):
+            feed = msgspec.structs.replace(channel, kind="feed")
+            with contextlib.suppress(FeedError):
+                return feed, await self._detect_changes((arrived,), feed, b"")
+        return channel, await self._detect_changes((arrived,), channel, baseline)
+
+    async def _fetch_again(self, channel: Channel) -> Document | None:
+        await asyncio.sleep(_SECOND_FETCH_DELAY_S)
+        with contextlib.suppress(PublisherError, UserError):
+            return document_of(await self._fetch(channel))
+        return None
+
+    async def _fetch(self, channel: Channel) -> FetchResult:
+        if not self._has_slot:  # a probe without a request needs no slot
+            await self._slot.enter_async_context(self._prober.hold_slot(channel))
+            self._has_slot = True
+        fetched = await self._prober.fetch(channel, max(self._left_s(_FETCHED_BY_S), _MIN_FETCH_TIMEOUT_S))
+        self._address = fetched.address
+        return fetched
+
+    async def _load(self, url: str) -> tuple[ChannelState | None, bytes]:
+        """Return the stored state of the channel at ``url``, and its baseline, by which changes are detected.
+
+        If the channel has moved, the state and the baseline of the new channel are returned. The state is None if there
+        is no channel.
+        """
+        channel = await self._store.channels.resolve(channel_id(url))
+        if channel is None:
+            return None, b""
+        (state,) = await self._store.channels.states([channel.id])
+        return state, (await self._store.channels.content(channel.id))[2].memory
+
+    async def _detect_changes(
+        self, documents: tuple[Document, ...], channel: Channel, baseline: bytes
+    ) -> DetectionResult:
+        return await self._prober.detect_changes(
+            channel, documents, baseline, address=self._address, timeout_s=self._left_s(_PARSED_BY_S)
+        )
+
+
+def _resolved(
+    channel: Channel, fetched: FetchResult, findings: DetectionResult, state: ChannelState | None
+) -> ResolvedUrl:
+    return ResolvedUrl(channel, msgspec.structs.replace(fetched, body=None), findings, exists=state is not None)
+
+
+def _keys(findings: DetectionResult) -> list[str]:
+    return [entry.key for entry in findings.latest]

@@ -1,0 +1,71 @@
+"""The prober, which requests URLs that are not polled yet while a user waits: previews, new channels and OPML."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from service.clock import Clock
+from service.errors import LimitReached
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
+from service.feeds.urls import host_of
+from service.model import Channel, Validators
+from service.net.fetcher import Fetcher, FetchResult
+from workers.polling.concurrency_limits import ConcurrencyLanes
+from workers.polling.politeness import Politeness, charged_site, public_address_group
+from workers.polling.poll_state import PollState
+from workers.polling.publisher_requests import fetch_politely
+
+
+class Prober:
+    """Fetches and parses documents of channels that are not polled yet, within the politeness limits.
+
+    ``lanes`` limit the number of concurrent probes; they are separate from the limits on polls, so that users do not
+    wait for polls.
+    """
+
+    def __init__(self, fetcher: Fetcher, politeness: Politeness, lanes: ConcurrencyLanes, clock: Clock) -> None:
+        self._fetcher = fetcher
+        self._politeness = politeness
+        self._lanes = lanes
+        self._clock = clock
+
+    @contextlib.asynccontextmanager
+    async def hold_slot(self, channel: Channel) -> AsyncIterator[None]:
+        """Hold a slot for the publisher of a channel inside this context.
+
+        Raises :class:`PublisherError` if the publisher's host is not found, and :class:`LimitReached` if no slot is
+        free within 5 s.
+        """
+        host, group = host_of(channel.url), ""
+        if charged_site(channel):
+            group = public_address_group(await self._fetcher.address_of(host))
+        async with self._lanes.hold_slot(PollState(channel, Validators(), 0, address_group=group)):
+            yield
+
+    async def fetch(self, channel: Channel, timeout_s: float) -> FetchResult:
+        """Fetch the document of a channel, for whose publisher the caller holds a slot.
+
+        Raises a :class:`PublisherError`, or :class:`LimitReached` if no request is allowed within ``timeout_s``.
+        """
+        until_s = self._clock.monotonic_s() + timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._politeness.acquire_request(channel)
+        except TimeoutError:
+            raise LimitReached(
+                f"Other requests to {host_of(channel.url)} are waiting. Try again in a minute."
+            ) from None
+        state, left_s = PollState(channel, Validators(), 0), until_s - self._clock.monotonic_s()
+        return await fetch_politely(self._fetcher, self._politeness, state, Validators(), left_s)
+
+    async def detect_changes(
+        self, channel: Channel, documents: tuple[Document, ...], baseline: bytes, *, address: str, timeout_s: float
+    ) -> DetectionResult:
+        """Return the changes in ``documents`` of a channel since ``baseline``; b"" means that there is no baseline.
+
+        ``address`` is the IP address that sent the documents. Raises the errors of :meth:`ParserClient.detect_changes`,
+        for example if parsing takes longer than ``timeout_s`` seconds.
+        """
+        job = DetectChanges(documents, baseline, channel.url, channel.kind, self._clock.wall_s())
+        state = PollState(channel, Validators(), 0, address_group=public_address_group(address))
+        return await self._lanes.detect_changes(job, state, timeout_s)

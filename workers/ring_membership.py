@@ -1,0 +1,86 @@
+"""Membership of nodes in the ring: joining, renewal of the lease, and joining again after the lease was lost.
+
+A node is a member as long as it renews its lease. If a worker is frozen or cut off from the store for longer than the
+lease, other nodes take over its channels, and the former member joins again as a new member with a new id.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from service.clock import FleetClock
+from service.errors import LeaseLost, StoreIdentityMismatch, StoreUnavailable
+from service.model import NodeInfo
+from service.observability.metrics import LEASES_LOST
+from service.overlay.ring import RingView, balanced_id
+from service.store import Store
+
+_RETRY_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class RingMembership:
+    """The membership of one node of a worker, under one id after the other."""
+
+    def __init__(self, worker: NodeInfo, store: Store, ttl_s: float) -> None:
+        """Create the membership of a node of the process ``worker``, whose lease is valid for ``ttl_s`` seconds."""
+        self._worker = worker
+        self._store = store
+        self._ttl_s = ttl_s
+
+    async def run(self, on_member: Callable[[NodeInfo], Awaitable[None]], on_ready: Callable[[], None]) -> None:
+        """Keep the node in the ring until cancelled, unless an admin has drained the worker.
+
+        ``on_member`` runs the node under the id and address in its argument, until it raises :class:`LeaseLost`; the
+        node then joins the ring again under a new id. ``on_ready`` is called when the node has joined or is drained.
+        """
+        store, worker = self._store, self._worker
+        last_error = ""
+        while True:
+            try:
+                if await store.ring.record_if_drained(worker.name):
+                    on_ready()
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                info = await store.ring.join(worker.name, worker.metrics_url, self._ttl_s, balanced_id, worker.process)
+            except (StoreUnavailable, LeaseLost) as error:
+                if str(error) != last_error:
+                    last_error = str(error)
+                    log.warning("ring join failed, will retry", error=last_error)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            last_error = ""
+            on_ready()
+            log.info("ring joined", node=info.id[:8], epoch=info.epoch)
+            try:
+                await on_member(info)
+            except LeaseLost as error:
+                LEASES_LOST.labels("worker").inc()
+                log.warning("ring lease lost, will join again", node=info.id[:8], error=str(error))
+            finally:
+                with contextlib.suppress(StoreUnavailable):
+                    await store.ring.leave(info)
+
+
+async def renew_lease(
+    store: Store, clock: FleetClock, node: NodeInfo, ttl_s: float, ring_version: int
+) -> RingView | None:
+    """Renew the lease of ``node`` for ``ttl_s`` seconds, and set ``clock`` to the fleet's common time.
+
+    Returns the ring if it has changed since the version ``ring_version``, otherwise None. Inboxes of nodes whose leases
+    have expired are deleted. Raises :class:`LeaseLost` if the lease has expired, or if the store has other data than
+    before, and :class:`StoreUnavailable`.
+    """
+    sent_s = clock.monotonic_s()
+    try:
+        heartbeat = await store.ring.heartbeat(node, ttl_s, ring_version)
+        await store.node_inboxes.delete(heartbeat.expired)
+    except StoreIdentityMismatch as error:
+        # The node's state belongs to other data than the store has now.
+        raise LeaseLost(str(error)) from error
+    at_s = (sent_s + clock.monotonic_s()) / 2
+    clock.set_wall(heartbeat.time_s, at_s)
+    return heartbeat.ring
