@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from bots.i18n.translator import Translator
-from bots.replies.conversation import ACCESS_DENIED, too_many_commands_text
+from bots.replies.greetings_and_refusals import ACCESS_DENIED, too_many_commands_text
 from bots.xmpp.events import MessageReceived
 from service.model import UserId
 from service.settings import Settings

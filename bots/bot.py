@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
+from bots.cluster.takeover import Takeover
 from bots.dialogue.bot_services import BotServices
 from bots.inbound.intake import Intake
 from bots.pubsub.node_publisher import NodePublisher
@@ -13,11 +14,10 @@ from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
 from bots.sessions.dry_run_service import DryRunService
 from bots.sessions.reply_sender import ReplySender
-from bots.takeover import Takeover
 from bots.xmpp import events
 from bots.xmpp.connection import Connection
 from bots.xmpp.interface import XmppSessionLost
-from bots.xmpp.presence import PresenceTracker
+from bots.xmpp.presence_tracker import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
 from service.settings import Settings

@@ -1,10 +1,10 @@
-"""The program ``coronet bot``: one :mod:`bots.process` and the periodic maintenance."""
+"""The program ``coronet bot``: one :mod:`bots.cluster.process` and the periodic maintenance."""
 
 import asyncio
 import contextlib
 import time
 
-from bots.process import create_process
+from bots.cluster.process import create_process
 from bots.retries import retry_while_unavailable
 from service.clock import SystemClock
 from service.errors import StoreUnavailable

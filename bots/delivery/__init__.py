@@ -3,9 +3,9 @@
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
 - ``scheduler``: decides about the order of users, rate limits, back-off, and resends, without I/O
 - ``batch_sender``: takes the steps of a burst: recover, select, defer, claim, correct, render, send, record
-- ``suppression``: applies mutes, filters and notification intervals
-- ``delivery_window``: applies quiet hours, digests and presence
+- ``mutes_and_filters``: selects the queued items that may be sent: mutes, filters, unwanted edits
+- ``recipient_availability``: applies quiet hours, digests and presence
 - ``recipient_cache``, ``receipt_tracker``: keep users' settings, and track receipts of their clients (XEP-0184)
 - ``corrections``: finds the earlier message that a batch of edits replaces (XEP-0308)
-- ``message_bodies``, ``notification_text``: write the content of messages, and its text
+- ``batch_renderer``, ``notification_text``: write the content of messages, and its text
 """

@@ -3,7 +3,7 @@
 import msgspec
 
 from bots.access_control import AccessControl
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.dialogue.opml_import import OpmlImporter
 from bots.i18n.translator import supported_language

@@ -25,37 +25,39 @@ from bots.commands.parser import (
     is_read_only,
     parse,
 )
-from bots.dialogue import conversation, searches, settings, subscriptions
+from bots.dialogue import account_commands, search_commands, settings_commands, subscription_commands
 from bots.dialogue.reply import CommandOutcome, Option, Reply, failure, misunderstanding, suggestion
 from bots.dialogue.request_handler import MessageReferences, Requests
-from bots.replies.conversation import ACCESS_DENIED
-from bots.replies.errors import error_text
+from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, clip, fit_rows, title
-from bots.replies.search import NO_MORE_RESULTS
+from bots.replies.greetings_and_refusals import ACCESS_DENIED
+from bots.replies.search_texts import NO_MORE_RESULTS
 from service.errors import CoronetError
 from service.store.delivery.outbox import ANNOUNCEMENTS
 
 _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply]]]] = {
-    "unsubscribe": subscriptions.unsubscribe,
-    "list": subscriptions.list_all,
-    "show": subscriptions.show,
-    "why": subscriptions.why,
-    "status": subscriptions.status,
-    "export": subscriptions.export,
-    "import": subscriptions.import_list,
-    "pause": settings.pause,
-    "resume": settings.resume,
-    "set": settings.change_preferences,
-    "filter": settings.edit_filters,
-    **dict.fromkeys(("quiet", "digest", "timezone", "language", "announcements"), settings.change_user_settings),
-    "find": searches.find,
-    "discover": searches.discover,
-    "watch": searches.watch,
-    "unwatch": searches.unwatch,
-    "help": conversation.show_help,
-    "hello": conversation.welcome,
-    "invite": conversation.accept_invitation,
-    "forget": conversation.forget,
+    "unsubscribe": subscription_commands.unsubscribe,
+    "list": subscription_commands.list_all,
+    "show": subscription_commands.show,
+    "why": subscription_commands.why,
+    "status": subscription_commands.status,
+    "export": subscription_commands.export,
+    "import": subscription_commands.import_list,
+    "pause": settings_commands.pause,
+    "resume": settings_commands.resume,
+    "set": settings_commands.change_preferences,
+    "filter": settings_commands.edit_filters,
+    **dict.fromkeys(
+        ("quiet", "digest", "timezone", "language", "announcements"), settings_commands.change_user_settings
+    ),
+    "find": search_commands.find,
+    "discover": search_commands.discover,
+    "watch": search_commands.watch,
+    "unwatch": search_commands.unwatch,
+    "help": account_commands.show_help,
+    "hello": account_commands.welcome,
+    "invite": account_commands.accept_invitation,
+    "forget": account_commands.forget,
 }
 """The function that executes each verb; :func:`_answer` executes the verbs that depend on the last question."""
 
@@ -109,7 +111,7 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
     translator, options = requests.translator, question.options if question is not None else {}
     match command:
         case SubscribeCommand():
-            return await subscriptions.subscribe(requests, command)
+            return await subscription_commands.subscribe(requests, command)
         case VerbCommand("more"):
             more = options.get("more")
             return await more.execute(requests) if more else misunderstanding(translator.gettext(NO_MORE_RESULTS))
@@ -145,7 +147,7 @@ async def _answer_question(requests: Requests, answer: str, question: Reply | No
     if answer.isdecimal():
         if question is not None and "yes" not in question.options:
             return question
-        return await subscriptions.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
+        return await subscription_commands.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
     if question is not None:
         return Reply(requests.translator.gettext("All right, nothing was changed."))
     return misunderstanding(
@@ -176,7 +178,7 @@ async def _answer_reference(
     if not commands and (command := _command_about_no_channel(template, references)) is not None:
         commands.append(command)
     if not commands:
-        return subscriptions.no_such_subscription(translator)
+        return subscription_commands.no_such_subscription(translator)
     if len(commands) == 1:
         return await _answer(requests, commands[0])
     rows = [f"#{each.number} {title(each.channel)}" for each in candidates]

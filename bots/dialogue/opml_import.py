@@ -8,9 +8,9 @@ from typing import Final
 
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
 from bots.i18n.translator import get_translator
-from bots.replies.subscriptions import import_result_text
+from bots.replies.subscription_texts import import_result_text
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id

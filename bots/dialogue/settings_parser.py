@@ -14,8 +14,8 @@ from bots.commands.parser import MAX_ENTRY_COUNT, InitialSettings
 from bots.dialogue.reply import Reply, failure, missing_argument
 from bots.i18n.translator import LANGUAGES, Translator, find_language, normalize_words
 from bots.replies import entry_templates
-from bots.replies.help import help_text
-from bots.replies.settings import invalid_setting_text, languages_text, unknown_variables_text
+from bots.replies.help_texts import help_text
+from bots.replies.settings_texts import invalid_setting_text, languages_text, unknown_variables_text
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import (
     FOR_ALL,

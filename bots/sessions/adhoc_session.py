@@ -24,11 +24,11 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply, failure
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.conversation import ACCESS_DENIED, INTERNAL_ERROR
-from bots.replies.errors import error_text
-from bots.sessions import forms
-from bots.xmpp import adhoc, service_discovery, stanzas
-from bots.xmpp.adhoc import Form
+from bots.replies.error_texts import error_text
+from bots.replies.greetings_and_refusals import ACCESS_DENIED, INTERNAL_ERROR
+from bots.sessions import adhoc_forms
+from bots.xmpp import adhoc_stanzas, service_discovery, stanzas
+from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.events import AdhocCommandReceived
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
@@ -133,7 +133,7 @@ class AdhocSessions:
         elif (state := self._sessions.pop(_key(command, command.session), None)) is None:
             self._refuse(command, "cancel", "not-allowed", "session-expired")
         elif command.action == "cancel":
-            self._respond(command, adhoc.response(command.node, command.session, "canceled"))
+            self._respond(command, adhoc_stanzas.response(command.node, command.session, "canceled"))
         elif command.action not in _ACTIONS:
             self._sessions[_key(command, command.session)] = state
             self._refuse(command, "modify", "bad-request", "bad-action")
@@ -148,7 +148,7 @@ class AdhocSessions:
         if refusal:
             self._complete(command, secrets.token_hex(8), refusal, is_failed=True)
             return
-        form = await forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
+        form = await adhoc_forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
         state = _Session(form, None)
         if form.fields:
             self._store_session(command, secrets.token_hex(8), state)
@@ -162,9 +162,9 @@ class AdhocSessions:
         """
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
-            lines = forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
+            lines = adhoc_forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
         else:
-            lines = [forms.form_to_answer(state.pending_question, command.values)]
+            lines = [adhoc_forms.form_to_answer(state.pending_question, command.values)]
         replies: list[Reply] = []
         executed_count = 0
         for count, line in enumerate(lines):
@@ -180,10 +180,12 @@ class AdhocSessions:
         text = "\n".join(part for reply in replies for part in (reply.text, *reply.further_texts))
         last = replies[-1]
         if last.options:
-            self._store_session(command, session, _Session(forms.question_form(last, text, translator), last))
+            self._store_session(command, session, _Session(adhoc_forms.question_form(last, text, translator), last))
         elif is_failed and state.pending_question is None and state.form.fields:
-            values = forms.remaining_values(command.node, command.values, executed_count)
-            self._store_session(command, session, _Session(forms.repeated_form(state.form, values, text), None), text)
+            values = adhoc_forms.remaining_values(command.node, command.values, executed_count)
+            self._store_session(
+                command, session, _Session(adhoc_forms.repeated_form(state.form, values, text), None), text
+            )
         else:
             self._complete(command, session, text, is_failed=is_failed)
 
@@ -193,11 +195,14 @@ class AdhocSessions:
             self._sessions.pop(old, None)
         self._sessions[_key(command, session)] = state
         self._respond(
-            command, adhoc.response(command.node, session, "executing", form=state.form, note=note, is_failed=True)
+            command,
+            adhoc_stanzas.response(command.node, session, "executing", form=state.form, note=note, is_failed=True),
         )
 
     def _complete(self, command: AdhocCommandReceived, session: str, text: str, *, is_failed: bool = False) -> None:
-        self._respond(command, adhoc.response(command.node, session, "completed", note=text, is_failed=is_failed))
+        self._respond(
+            command, adhoc_stanzas.response(command.node, session, "completed", note=text, is_failed=is_failed)
+        )
 
     def _refuse(self, command: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
         details = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""

@@ -19,9 +19,9 @@ from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
-from bots.replies.errors import error_text
+from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
+from bots.replies.greetings_and_refusals import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived

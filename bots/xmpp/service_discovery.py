@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from bots.commands.parser import VERBS
 from bots.i18n.translator import Translator
-from bots.replies.help import command_title
+from bots.replies.help_texts import command_title
 from bots.xmpp.interface import XmppClient
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from bots.xmpp.stanzas import data_form

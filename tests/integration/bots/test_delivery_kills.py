@@ -10,7 +10,7 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
+from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
 from bots.delivery import batch_sender, scheduler
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt

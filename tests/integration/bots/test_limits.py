@@ -14,7 +14,7 @@ from bots import access_control
 from bots.bot import Bot
 from bots.sessions import adhoc_session
 from bots.sessions.chat_session import MAX_MISUNDERSTOOD
-from bots.xmpp import presence
+from bots.xmpp import presence_tracker
 from service.feeds import opml
 from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml import OpmlSubscription
@@ -227,7 +227,7 @@ async def test_presences_of_unknown_users_are_not_tracked(
     others: tuple[Strangers, Bot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, bot = others
-    monkeypatch.setattr(presence, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(presence_tracker, "MAX_CLIENTS", 3)
     for number in range(300):
         theirs.send(f"<presence from='p{number}@{STRANGERS}/x' to='{bot.connection.address}'/>")
     theirs.say(f"eve@{STRANGERS}", bot.connection.address, "list")

@@ -1,4 +1,4 @@
-"""Delivery windows: the times at which a user may be sent messages, by quiet hours, digests and presence."""
+"""The availability of recipients: when each user may be sent messages, by quiet hours, digests and presence."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -7,7 +7,7 @@ from cachetools import FIFOCache
 
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender
-from bots.xmpp.presence import MAX_USERS
+from bots.xmpp.presence_tracker import MAX_USERS
 from service.clock import Clock
 from service.model import UserId
 from service.store import Store
@@ -19,11 +19,11 @@ PRESENCE_TIMEOUT_S: Final = 30.0
 """Time without a response to a presence probe after which the user counts as not sharing presence."""
 
 
-class DeliveryWindows:
-    """The delivery windows of the users of one process. Presences are kept for one XMPP session."""
+class RecipientAvailability:
+    """The availability of the users of one process. Presences are kept for one XMPP session."""
 
     def __init__(self, store: Store, xmpp: XmppSender, clock: Clock) -> None:
-        """Create the windows; ``store`` has the users' queues, and ``xmpp`` sends presence probes."""
+        """Create the object without presences; ``store`` has the users' queues, and ``xmpp`` sends presence probes."""
         self._store = store
         self._xmpp = xmpp
         self._clock = clock

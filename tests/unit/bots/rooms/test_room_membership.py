@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.rooms.room_state import (
+from bots.rooms.room_membership import (
     INVITATION_TIMEOUT_S,
     MAX_GUESTS,
     MAX_MANAGERS,
@@ -21,7 +21,7 @@ from bots.rooms.room_state import (
     LeaveRoom,
     NotifyInviter,
     ReleaseAddress,
-    RoomStates,
+    RoomMemberships,
     can_vouch,
 )
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
@@ -73,32 +73,32 @@ def room_message(
     )  # fmt: skip
 
 
-def private_message(states: RoomStates, nick: str) -> MessageReceived | None:
+def private_message(states: RoomMemberships, nick: str) -> MessageReceived | None:
     """Return a private message of an occupant as the bot handles it."""
     return states.private_command(MessageReceived(ROOM, f"{ROOM}/{nick}", "id", "list", "", wants_receipt=False))
 
 
-def is_manager(states: RoomStates, nick: str) -> bool:
+def is_manager(states: RoomMemberships, nick: str) -> bool:
     """Return whether the bot lets an occupant change the subscriptions of the room."""
     message = private_message(states, nick)
     return message is not None and message.can_manage
 
 
-def occupant_user_id(states: RoomStates, nick: str) -> str:
+def occupant_user_id(states: RoomMemberships, nick: str) -> str:
     """Return the user id of an occupant, "" if the bot does not know it."""
     message = private_message(states, nick)
     return message.occupant_user_id if message is not None else ""
 
 
-def joining() -> RoomStates:
+def joining() -> RoomMemberships:
     """Return the states after an invitation and the request to join."""
-    states = RoomStates()
+    states = RoomMemberships()
     states.on_invitation(invitation(password="secret"), 0.0)
     states.on_address_checked(ROOM, is_group_chat=True)
     return states
 
 
-def inside() -> RoomStates:
+def inside() -> RoomMemberships:
     """Return the states with a confirmed room."""
     states = joining()
     states.on_occupant_presence(joined(), 1.0)
@@ -106,13 +106,13 @@ def inside() -> RoomStates:
     return states
 
 
-def is_established(states: RoomStates, room: str) -> bool:
+def is_established(states: RoomMemberships, room: str) -> bool:
     """Return whether the room has admitted the bot before and has not removed it since."""
     return room in states._rooms and states._rooms[room].is_established
 
 
 def test_a_room_is_established_once_it_admits_the_bot() -> None:
-    states = RoomStates()
+    states = RoomMemberships()
     assert states.on_invitation(invitation(password="secret"), 0.0) == [CheckAddress(ROOM)]
     assert states.on_address_checked(ROOM, is_group_chat=True) == [JoinRoom(ROOM, "Coronet", "secret")]
     assert not is_established(states, ROOM), "an invitation alone must not turn an address into a room"
@@ -124,7 +124,7 @@ def test_a_room_is_established_once_it_admits_the_bot() -> None:
 
 @pytest.mark.parametrize("answer", [False, None])
 def test_an_address_that_is_no_group_chat_is_not_joined(*, answer: bool | None) -> None:
-    states = RoomStates()
+    states = RoomMemberships()
     states.on_invitation(invitation(), 0.0)
     assert states.on_occupant_presence(joined(), 0.5) == [], "the bot has not requested to join"
     assert states.on_address_checked(ROOM, is_group_chat=answer) == [
@@ -137,7 +137,7 @@ def test_an_address_that_is_no_group_chat_is_not_joined(*, answer: bool | None) 
 
 
 def test_an_established_room_is_checked_before_each_join() -> None:
-    states = RoomStates()
+    states = RoomMemberships()
     states.load({ROOM: Room("Coronet"), "bob@example": Room("Coronet")}, {}, 0.0)
     assert states.due_actions(0.0) == [CheckAddress(ROOM), CheckAddress("bob@example")]
     assert states.on_address_checked(ROOM, is_group_chat=None) == [], "the server may be unavailable for now"
@@ -207,7 +207,7 @@ def test_tracked_occupants_are_limited() -> None:
 
 
 def test_a_reply_to_a_message_sent_before_a_restart_is_recognised() -> None:
-    states = RoomStates()
+    states = RoomMemberships()
     states.load({ROOM: Room("Coronet")}, {ROOM: {"theirs": "ours", "other": "another"}}, 0.0)
     states.on_address_checked(ROOM, is_group_chat=True)
     states.on_occupant_presence(joined(), 1.0)
@@ -246,7 +246,7 @@ def test_a_room_that_the_join_created_is_left() -> None:
         ReleaseAddress(ROOM),
     ]
     assert not is_established(states, ROOM)
-    states = RoomStates()
+    states = RoomMemberships()
     states.load({ROOM: Room("Coronet")}, {}, 0.0)
     states.on_address_checked(ROOM, is_group_chat=True)
     assert states.on_occupant_presence(joined(ROOM, "Coronet", STATUS_CREATED), 1.0) == [LeaveRoom(ROOM, "Coronet")]
@@ -340,7 +340,7 @@ EVENTS = ("invitation", "checked", "joined", "left", "refused", "due", "session"
 
 @given(st.lists(st.tuples(st.sampled_from(EVENTS), st.integers(0, 3))))
 def test_rooms_are_established_from_confirmation_to_deletion(events: list[tuple[str, int]]) -> None:
-    states, established = RoomStates(), set[str]()
+    states, established = RoomMemberships(), set[str]()
     for now_s, (event, number) in enumerate(events):
         room = f"{number}@rooms.example"
         match event:
@@ -369,7 +369,7 @@ def test_rooms_are_established_from_confirmation_to_deletion(events: list[tuple[
 
 
 def test_the_number_of_rooms_is_limited() -> None:
-    states = RoomStates()
+    states = RoomMemberships()
     for number in range(MAX_ROOMS + 10):
         states.on_invitation(invitation(f"{number}@rooms.{number}.example", f"{number}@{number}.example"), 0.0)
     assert states.on_invitation(invitation(), 0.0) == [NotifyInviter("alice@example", ROOM, "too many rooms")]
@@ -386,7 +386,7 @@ def test_the_number_of_rooms_is_limited() -> None:
     ],
 )
 def test_rooms_are_limited_per_site_and_per_inviter(room: str, by: str, limit: int) -> None:
-    states = RoomStates()
+    states = RoomMemberships()
     for number in range(limit + 10):
         states.on_invitation(invitation(room.format(number), by.format(number), is_vouched=bool(by)), 0.0)
     assert [states.is_known(room.format(number)) for number in (limit - 1, limit)] == [True, False]

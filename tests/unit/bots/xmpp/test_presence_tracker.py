@@ -7,9 +7,9 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from bots.xmpp import presence
+from bots.xmpp import presence_tracker
 from bots.xmpp.events import PresenceChanged, UserPresence
-from bots.xmpp.presence import PresenceTracker
+from bots.xmpp.presence_tracker import PresenceTracker
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.client.keys import user_id
@@ -92,9 +92,9 @@ async def test_presences_of_unknown_senders_are_dropped(harness: Harness) -> Non
 async def test_users_clients_and_pending_presences_are_limited(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "MAX_USERS", 3)
-    monkeypatch.setattr(presence, "MAX_CLIENTS", 2)
-    monkeypatch.setattr(presence, "_MAX_PENDING", 20)
+    monkeypatch.setattr(presence_tracker, "MAX_USERS", 3)
+    monkeypatch.setattr(presence_tracker, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(presence_tracker, "_MAX_PENDING", 20)
     harness.users.may_respond.clear()
     for number in range(30):
         harness.online(f"p{number % 5}", str(number))

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache
 
-from bots.delivery.message_bodies import load_versions
+from bots.delivery.batch_renderer import load_versions
 from bots.delivery.recipient_cache import Recipient
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.model import ChannelId, Delta, UserId

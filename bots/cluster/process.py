@@ -15,8 +15,7 @@ from typing import Any, Final
 import structlog
 
 from bots.bot import Bot
-from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers
-from bots.cluster.partitions import Partitions, PartitionState
+from bots.cluster.partitions import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers, Partitions, PartitionState
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import Clock
 from service.errors import StoreUnavailable

@@ -14,8 +14,8 @@ from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings
 from bots.i18n.translator import Translator
-from bots.replies import subscriptions as texts
-from bots.replies.errors import error_text
+from bots.replies import subscription_texts as texts
+from bots.replies.error_texts import error_text
 from bots.replies.formatting import MAX_MESSAGE_BYTES, SubscribedChannel
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, CoronetError, ListOfFeeds, UploadRefused

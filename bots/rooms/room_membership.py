@@ -17,7 +17,7 @@ from typing import Final, Literal
 import msgspec
 from cachetools import FIFOCache
 
-from bots.replies.conversation import NICK_SEPARATORS
+from bots.replies.greetings_and_refusals import NICK_SEPARATORS
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
@@ -50,7 +50,7 @@ _MANAGER_AFFILIATIONS: Final = ("owner", "admin")
 
 
 class CheckAddress(msgspec.Struct, frozen=True):
-    """Action: query whether the address is a group chat, and call :meth:`RoomStates.on_address_checked`."""
+    """Action: query whether the address is a group chat, and call :meth:`RoomMemberships.on_address_checked`."""
 
     room: str
 
@@ -73,9 +73,9 @@ class LeaveRoom(msgspec.Struct, frozen=True):
 class ConfirmRoom(msgspec.Struct, frozen=True):
     """Action: check that no user responsible for a room is suspended; the room has admitted the bot.
 
-    If none is suspended, store the room and call :meth:`RoomStates.confirm`; otherwise call
-    :meth:`RoomStates.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, as far as
-    their JIDs are known. ``is_new`` states that the room was not established before.
+    If none is suspended, store the room and call :meth:`RoomMemberships.confirm`; otherwise call
+    :meth:`RoomMemberships.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, as far
+    as their JIDs are known. ``is_new`` states that the room was not established before.
     """
 
     room: str
@@ -123,7 +123,7 @@ class RoomPhase(Enum):
     """The room is confirmed; messages in it count."""
 
 
-class _RoomState:
+class _RoomMembership:
     """The state of one room. Occupants are stored under hashes of their nicks, because nicks can be long."""
 
     def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
@@ -178,7 +178,7 @@ class _RoomState:
         return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
 
 
-class RoomStates:
+class RoomMemberships:
     """The states of all rooms of one bot. Event handlers return the actions to execute, in order.
 
     Rooms are identified by their bare JIDs. Times are monotonic s.
@@ -186,9 +186,9 @@ class RoomStates:
 
     def __init__(self) -> None:
         """Create the states without any room."""
-        self._rooms: dict[str, _RoomState] = {}
+        self._rooms: dict[str, _RoomMembership] = {}
 
-    def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomState | None:
+    def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomMembership | None:
         """Return the state of a room if it is in one of these phases, else None."""
         state = self._rooms.get(room)
         return state if state is not None and state.phase in phases else None
@@ -242,7 +242,7 @@ class RoomStates:
         gave a message to the id that the bot gave it.
         """
         for room, record in rooms.items():
-            state = self._rooms.setdefault(room, _RoomState(record, now_s, is_established=True))
+            state = self._rooms.setdefault(room, _RoomMembership(record, now_s, is_established=True))
             latest = {**message_ids.get(room, {}), **state.message_ids}
             state.message_ids.clear()
             state.message_ids.update(latest)
@@ -269,7 +269,7 @@ class RoomStates:
         if not self._has_space(event.room, inviter):
             return [NotifyInviter(inviter, event.room, "too many rooms")] if inviter else []
         record = Room(_nick(0), event.password, inviter)
-        self._rooms[event.room] = _RoomState(record, now_s + INVITATION_TIMEOUT_S, is_established=False)
+        self._rooms[event.room] = _RoomMembership(record, now_s + INVITATION_TIMEOUT_S, is_established=False)
         return [CheckAddress(event.room)]
 
     def _has_space(self, room: str, inviter: str) -> bool:
@@ -352,7 +352,7 @@ class RoomStates:
         state.update_occupant(event)
         return []
 
-    def _on_own_presence(self, event: OccupantPresence, state: _RoomState, now_s: float) -> list[RoomAction]:
+    def _on_own_presence(self, event: OccupantPresence, state: _RoomMembership, now_s: float) -> list[RoomAction]:
         if not event.is_present:
             if event.is_destroyed or event.statuses & REMOVAL_STATUSES:
                 return self._end(event.room)

@@ -4,8 +4,8 @@ from math import inf
 
 import pytest
 
+from bots.delivery.mutes_and_filters import MAX_DUE_ITEMS, Selection
 from bots.delivery.recipient_cache import Recipient
-from bots.delivery.suppression import MAX_DUE_ITEMS, Selection
 from service.model import ChannelId
 from service.store.delivery.outbox import MatchedSearch, OutboxItem, QueuedItem
 from service.users.preferences import FOR_ALL, Preferences

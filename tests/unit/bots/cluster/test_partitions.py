@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers, partition_of
+from bots.cluster.partitions import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers, partition_of
 from service.clock import Clock
 from service.model import UserId
 from service.store.client.keys import user_id

@@ -11,9 +11,9 @@ from bots.commands import parser as commands
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import SubscribedChannel
-from bots.sessions import forms
-from bots.xmpp import adhoc
-from bots.xmpp.adhoc import Form
+from bots.sessions import adhoc_forms
+from bots.xmpp import adhoc_stanzas
+from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.service_discovery import NS_COMMANDS
 from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
 from tests.unit.bots.sample_web import BLOG, NEWS, visitor
@@ -28,7 +28,7 @@ MINE = (
 def opened(verb: str) -> Form:
     """The form with which a command begins, for somebody with two subscriptions."""
     person = Person(follows={one.number: one.channel for one in MINE})
-    return at_once(forms.command_form(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
+    return at_once(adhoc_forms.command_form(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
 
 
 @pytest.mark.parametrize(
@@ -46,16 +46,16 @@ def opened(verb: str) -> Form:
         ("timezone", {"words": ("Berlin",), "nonsense": ("x",)}, ["timezone Berlin"]),
     ],
 )
-def test_a_form_says_what_a_person_would_write(verb: str, values: forms.Values, lines: list[str]) -> None:
-    assert forms.form_to_commands(verb, values) == lines
+def test_a_form_says_what_a_person_would_write(verb: str, values: adhoc_forms.Values, lines: list[str]) -> None:
+    assert adhoc_forms.form_to_commands(verb, values) == lines
 
 
 @given(
     st.sampled_from(commands.VERBS),
     st.dictionaries(st.sampled_from(["url", "words", "channel", "hours", "x"]), st.lists(st.text()).map(tuple)),
 )
-def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, values: forms.Values) -> None:
-    for line in forms.form_to_commands(verb, values):
+def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, values: adhoc_forms.Values) -> None:
+    for line in adhoc_forms.form_to_commands(verb, values):
         assert line.split(maxsplit=1)[0] == verb
         assert "\n" not in line
 
@@ -63,7 +63,7 @@ def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, 
 @pytest.mark.parametrize("verb", commands.VERBS)
 def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
     form = opened(verb)
-    element = XML(adhoc.response(verb, "s", "executing", form=form, note="a <note>"))
+    element = XML(adhoc_stanzas.response(verb, "s", "executing", form=form, note="a <note>"))
     assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
 
 
@@ -75,25 +75,25 @@ def test_a_choice_among_subscriptions_names_them() -> None:
 def test_questions_are_answered_as_in_chat() -> None:
     person = visitor()
     choose = person.hear("many.example")
-    assert forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
-    assert forms.form_to_answer(choose, {}) == "no"
-    (answers,) = forms.question_form(choose, choose.text, SPEAKER).fields
+    assert adhoc_forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
+    assert adhoc_forms.form_to_answer(choose, {}) == "no"
+    (answers,) = adhoc_forms.question_form(choose, choose.text, SPEAKER).fields
     assert answers.options == (("1", f"News: {NEWS}"), ("2", f"Blog: {BLOG}"))
     confirm = person.hear("forget me")
-    assert forms.form_to_answer(confirm, {"answer": ("true",)}) == "yes"
-    assert forms.form_to_answer(confirm, {"answer": ("0",)}) == "no"
-    (answers,) = forms.question_form(person.hear("find type=entry news"), "", SPEAKER).fields
+    assert adhoc_forms.form_to_answer(confirm, {"answer": ("true",)}) == "yes"
+    assert adhoc_forms.form_to_answer(confirm, {"answer": ("0",)}) == "no"
+    (answers,) = adhoc_forms.question_form(person.hear("find type=entry news"), "", SPEAKER).fields
     assert [value for value, _ in answers.options] == ["1", "2", "3", "4", "5", "more"]
-    assert "more" not in dict(forms.question_form(person.hear("find rust"), "", SPEAKER).fields[0].options)
+    assert "more" not in dict(adhoc_forms.question_form(person.hear("find rust"), "", SPEAKER).fields[0].options)
 
 
 def test_too_many_or_too_long_values_are_not_read() -> None:
     field = "<field var='f{}'><value>{}</value></field>"
     many = "".join(field.format(number, "x") for number in range(1_000))
     order = "<iq from='a@b/c' id='1'><command xmlns='{}' node='n'><x xmlns='jabber:x:data'>{}</x></command></iq>"
-    read = adhoc.parse_command(XML(order.format(NS_COMMANDS, many)))
+    read = adhoc_stanzas.parse_command(XML(order.format(NS_COMMANDS, many)))
     assert read is not None
-    assert len(read.values) == adhoc.MAX_FORM_VALUES
-    long = adhoc.parse_command(XML(order.format(NS_COMMANDS, field.format("f", "x" * 300_000))))
+    assert len(read.values) == adhoc_stanzas.MAX_FORM_VALUES
+    long = adhoc_stanzas.parse_command(XML(order.format(NS_COMMANDS, field.format("f", "x" * 300_000))))
     assert long is not None
     assert long.values == {}

@@ -13,8 +13,8 @@ from bots.dialogue.reply import Reply
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import title
-from bots.replies.help import command_title
-from bots.xmpp.adhoc import Field, Form, Options
+from bots.replies.help_texts import command_title
+from bots.xmpp.adhoc_stanzas import Field, Form, Options
 from service.feeds.parsing.html_text import one_line
 
 Values = Mapping[str, tuple[str, ...]]

@@ -3,8 +3,8 @@
 from bots.commands.parser import VerbCommand
 from bots.dialogue.reply import CommandOutcome, Option, Reply, misunderstanding
 from bots.dialogue.request_handler import Requests
-from bots.replies.conversation import WELCOME
-from bots.replies.help import help_list
+from bots.replies.greetings_and_refusals import WELCOME
+from bots.replies.help_texts import help_list
 
 
 async def show_help(requests: Requests, command: VerbCommand) -> Reply:

@@ -7,7 +7,7 @@ from bots.commands.parser import MAX_ENTRY_COUNT
 from bots.i18n.translator import LANGUAGES, Translator, get_translator
 from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
 from bots.replies.formatting import SubscribedChannel, fit_rows, title
-from bots.replies.help import help_text
+from bots.replies.help_texts import help_text
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import (
     DEFAULT_PROOF,

@@ -9,9 +9,9 @@ from bots.commands.parser import SubscriptionTarget, VerbCommand
 from bots.dialogue import settings_parser
 from bots.dialogue.reply import Reply, failure
 from bots.dialogue.request_handler import Requests
-from bots.dialogue.subscriptions import find_targets, no_such_subscription
+from bots.dialogue.subscription_commands import find_targets, no_such_subscription
 from bots.i18n.translator import Translator
-from bots.replies import settings as texts
+from bots.replies import settings_texts as texts
 from bots.replies.formatting import SubscribedChannel
 from service.errors import CoronetError
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bots.i18n.translator import Translator, gettext_noop
-from bots.replies.errors import error_text, outcome_text
+from bots.replies.error_texts import error_text, outcome_text
 from bots.replies.formatting import (
     MAX_MESSAGE_BYTES,
     SubscribedChannel,
@@ -14,7 +14,7 @@ from bots.replies.formatting import (
     join_lines,
     title,
 )
-from bots.replies.settings import changed_settings
+from bots.replies.settings_texts import changed_settings
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import CoronetError
 from service.feeds.parsing.html_text import one_line

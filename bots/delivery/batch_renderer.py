@@ -98,7 +98,7 @@ class Body(msgspec.Struct, frozen=True):
     traces: tuple[str, ...]
 
 
-class BodyRenderer:
+class BatchRenderer:
     """Renders the bodies of messages from the store, and caches them. Every method may raise StoreUnavailable."""
 
     def __init__(self, store: Store) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import fit_rows, more_line, title
-from bots.replies.help import help_text
+from bots.replies.help_texts import help_text
 from service.discovery.discover import DiscoverOrder
 from service.discovery.queries.query import Correction, Query, SearchHit
 from service.discovery.queries.query_parser import saved_search_text

@@ -11,9 +11,9 @@ import msgspec
 from bots.commands.parser import SubscribeCommand, VerbCommand
 from bots.dialogue.reply import Option, Reply, failure, missing_argument, suggestion
 from bots.dialogue.request_handler import Requests
-from bots.dialogue.subscriptions import subscribe
+from bots.dialogue.subscription_commands import subscribe
 from bots.i18n.translator import Translator, find_language, normalize_words
-from bots.replies import search as texts
+from bots.replies import search_texts as texts
 from bots.replies.formatting import title
 from service.discovery.av_pairs import ATTRIBUTES, attribute_of
 from service.discovery.discover import DiscoverOrder
