@@ -124,7 +124,7 @@ class Process(abc.ABC):
         taken_over = self._partitions.in_state(PartitionState.SERVED) - heartbeat.partitions
         if taken_over:
             LEASES_LOST.labels("bot").inc()
-            _log.warning("user partitions taken over by other processes", partitions=len(taken_over))
+            _log.warning("user partitions lost, taken over by other processes", partitions=len(taken_over))
         await self._change_partitions(
             self._partitions.after_heartbeat(heartbeat.partitions, heartbeat.max_partitions, returned)
         )
@@ -149,7 +149,7 @@ class Process(abc.ABC):
                 async with asyncio.timeout(DRAIN_TIMEOUT_S):
                     await finish
             except TimeoutError:
-                _log.warning("partition drain timed out", partitions=len(numbers))
+                _log.warning("user partition drain timed out", partitions=len(numbers))
             finally:
                 self._partitions = self._partitions.after_draining(numbers)
 

@@ -49,16 +49,16 @@ class Takeover:
             since_s = failed.lease_ended_s - lease_ttl_s - MAX_CLOCK_SKEW_S
             await self._intake.store_archived(self._apply_archive(since_s))
         except (StoreUnavailable, XmppSessionLost, TimeoutError) as error:
-            _log.warning("takeover of failed process failed, will retry", session=failed.holder, reason=str(error))
+            _log.warning("takeover failed, will retry", session=failed.holder, reason=str(error))
             return False
-        _log.info("takeover of failed process completed", session=failed.holder)
+        _log.info("takeover completed", session=failed.holder)
         return True
 
     async def _terminate_session(self, session: str) -> None:
         try:
             await self._xmpp.terminate_session(session)
         except TimeoutError:
-            _log.warning("session termination of failed process failed", session=session)
+            _log.warning("session termination failed", session=session)
 
     async def _apply_archive(self, since_s: float) -> AsyncIterator[Sequence[MessageReceived]]:
         """Update batches and replies from the archive since ``since_s`` (Unix s).

@@ -322,7 +322,7 @@ class RoomClient:
         elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
             inviter, MAX_INVITATIONS_PER_HOUR
         ):
-            _log.info("room invitation accepted", room=invitation.room, inviter=inviter, is_vouched_for=is_vouched)
+            _log.info("room invitation accepted", room=invitation.room, inviter=inviter, vouched=is_vouched)
             await self._accept(invitation)
 
     async def _accept(self, invitation: events.RoomInvitation) -> None:

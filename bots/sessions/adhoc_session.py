@@ -121,7 +121,7 @@ class AdhocSessions:
                 [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]
             )
         except StoreUnavailable:
-            _log.info("ad-hoc command not forwarded, store unavailable", user=uid)
+            _log.info("ad-hoc command forwarding failed", user=uid, reason="store unavailable")
             return False
         return True
 
