@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from bots.commands.parser import (
-    LEAVE,
     AnswerCommand,
     Command,
     SubscribeCommand,
@@ -25,6 +24,7 @@ from bots.commands.parser import (
     is_read_only,
     parse,
 )
+from bots.commands.verb_synonyms import LEAVE
 from bots.dialogue import account_commands, search_commands, settings_commands, subscription_commands
 from bots.dialogue.reply import CommandOutcome, Option, Reply, failure, misunderstanding, suggestion
 from bots.dialogue.request_handler import MessageReferences, Requests

@@ -9,7 +9,13 @@ from functools import partial
 
 import msgspec
 
-from bots.commands.parser import InitialSettings, SubscribeCommand, SubscriptionTarget, VerbCommand, parse_entry_count
+from bots.commands.parser import (
+    InitialSettings,
+    SubscribeCommand,
+    SubscriptionTarget,
+    VerbCommand,
+    parse_entry_count,
+)
 from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from bots.commands.parser import LEAVE, VERB_OF
+from bots.commands.verb_synonyms import LEAVE, VERB_OF
 from bots.i18n.translator import Translator, gettext_noop
 from service.feeds.parsing.html_text import one_line
 

@@ -20,7 +20,7 @@ from xml.sax.saxutils import escape
 import msgspec
 import structlog
 
-from bots.commands.parser import LEAVE
+from bots.commands.verb_synonyms import LEAVE
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator

@@ -18,7 +18,7 @@ import structlog
 from cachetools import TTLCache
 
 from bots.access_control import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
-from bots.commands.parser import VERBS
+from bots.commands.verb_synonyms import VERBS
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply, failure

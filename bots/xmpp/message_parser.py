@@ -16,7 +16,8 @@ from xml.etree.ElementTree import Element
 
 import msgspec
 
-from bots.commands.parser import VERB_OF, command_of_reaction, truncate_input
+from bots.commands.parser import command_of_reaction, truncate_input
+from bots.commands.verb_synonyms import VERB_OF
 from bots.xmpp import events, stanzas
 
 MAX_AGE_S: Final = 86_400.0

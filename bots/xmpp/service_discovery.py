@@ -14,7 +14,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
-from bots.commands.parser import VERBS
+from bots.commands.verb_synonyms import VERBS
 from bots.i18n.translator import Translator
 from bots.replies.help_texts import command_title
 from bots.xmpp.interface import XmppClient

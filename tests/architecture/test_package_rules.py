@@ -17,7 +17,7 @@ PURE = (
     "service/location",
     "service/feeds",
     "service/simulate",
-    "bots/commands/parser",
+    "bots/commands",
     "bots/dialogue/settings_parser",
     "bots/replies",
     "service/users/preferences",

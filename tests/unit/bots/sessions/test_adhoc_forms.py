@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.commands import parser as commands
+from bots.commands import verb_synonyms as commands
 from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import SubscribedChannel

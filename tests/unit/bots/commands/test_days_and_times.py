@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.dialogue import settings_parser
+from bots.commands import days_and_times
 from service.users.quiet_hours import EVERY_DAY, DigestSchedule, QuietHours
 
 NIGHT = (22 * 60, 7 * 60)
@@ -40,7 +40,7 @@ NIGHT = (22 * 60, 7 * 60)
     ],
 )
 def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
-    assert settings_parser.parse_quiet_hours(words) == meant
+    assert days_and_times.parse_quiet_hours(words) == meant
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_quiet_hours(words: str, meant: QuietHours | None) -> None:
     ],
 )
 def test_digests(words: str, meant: DigestSchedule | None) -> None:
-    assert settings_parser.parse_digest(words) == meant
+    assert days_and_times.parse_digest(words) == meant
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_digests(words: str, meant: DigestSchedule | None) -> None:
     ],
 )  # fmt: skip
 def test_intervals(words: str, meant_s: int | None) -> None:
-    assert settings_parser.parse_interval_s(words) == meant_s
+    assert days_and_times.parse_interval_s(words) == meant_s
 
 
 @given(st.text(max_size=40))
 def test_whatever_is_written_is_understood_or_not(words: str) -> None:
     quiet, digest, interval_s = (
-        settings_parser.parse_quiet_hours(words),
-        settings_parser.parse_digest(words),
-        settings_parser.parse_interval_s(words),
+        days_and_times.parse_quiet_hours(words),
+        days_and_times.parse_digest(words),
+        days_and_times.parse_interval_s(words),
     )
     assert interval_s is None or interval_s >= 0
     assert quiet is None or set(quiet.days) <= set(EVERY_DAY)
@@ -100,13 +100,13 @@ def test_whatever_is_written_is_understood_or_not(words: str) -> None:
 
 def test_no_two_languages_mean_different_days_by_one_word() -> None:
     for first, second in combinations(range(7), 2):
-        for name, other in product(settings_parser._DAYS[first], settings_parser._DAYS[second]):
+        for name, other in product(days_and_times._DAYS[first], days_and_times._DAYS[second]):
             assert name[:3] != other[:3]
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "read", [settings_parser.parse_quiet_hours, settings_parser.parse_digest, settings_parser.parse_interval_s]
+    "read", [days_and_times.parse_quiet_hours, days_and_times.parse_digest, days_and_times.parse_interval_s]
 )
 @pytest.mark.parametrize("words", ["22:00{}7:00", "1h{}x", "daily at{}x", "every{}x"])
 @pytest.mark.parametrize("space", [" ", "\t", "\u00a0", "\u3000"])
