@@ -20,6 +20,7 @@ from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_availability import RecipientAvailability
 from bots.delivery.recipient_cache import Recipient, RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
+from bots.delivery.unreachable_users import suspend_unreachable_user
 from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, XmppSessionLost
@@ -141,7 +142,7 @@ class BatchSender:
                 self._scheduler.is_undeliverable(user_id, batch.claimed_s, wall_s) for batch in batches
             )
             if is_undeliverable and user_id not in remaining_s:
-                await self._suspend(user_id, batches)
+                await suspend_unreachable_user(self._store, user_id, batches)
                 batches = []  # noqa: PLW2901 - they are dead letters now
             self.receipts.reset(user_id, [batch.message_id for batch in batches if batch.acked])
             if user_id in remaining_s:
@@ -167,20 +168,6 @@ class BatchSender:
             if acked and own.has_delivery_delays and self._scheduler.needs_full_recovery(user_id):
                 user_settings[user_id], since_s[user_id] = own, acked[0].claimed_s
         return await self.availability.remaining_s(user_settings, since_s)
-
-    async def _suspend(self, user_id: UserId, batches: Sequence[Batch]) -> None:
-        """Suspend all subscriptions of a user whose messages have bounced for 14 days.
-
-        The suspension ends when the user writes to the bot. Batches in flight become dead letters; their items count as
-        withheld, and are summarized after the suspension.
-        """
-        (jid,) = await self._store.users.jids([user_id])
-        if jid:
-            subscriptions = await self._store.subscriptions.of_user(jid)
-            await self._store.pauses.suspend_unreachable(jid, [subscription.channel for subscription in subscriptions])
-            _log.info("user suspended", user=user_id, reason="messages bounced for 14 days")
-        for batch in batches:
-            await self._store.outbox.move_to_dead_letters(user_id, batch.message_id, "bounced for 14 days")
 
     # New batches.
 

@@ -5,12 +5,11 @@ It performs no I/O, and times (monotonic s) are arguments.
 Work for one user is serialized by a lock: at most one burst sends to a user, or one command changes what may be sent.
 Besides the lock, each user has
 
-- a rate limit (GCRA, a token bucket). Items beyond the rate wait and are coalesced into one message; a message of many
-  items delays the next message longer;
+- a rate limit (:mod:`bots.delivery.message_rate_limit`);
 - a *next item time*: an item that is too early now, because of a notification interval, is due then;
 - a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
   in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
-- a *back-off* after a bounce, twice as long each time, until the user is seen online;
+- a *back-off* after a bounce (:mod:`bots.delivery.bounce_backoff`), until the user is seen online;
 - a pending :class:`Recovery` while it is unknown whether batches in flight have arrived: after a start, a lost session,
   a bounce. No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
   acknowledged are sent again at once. Batches that it has acknowledged may be lost in the server: without a receipt
@@ -27,6 +26,9 @@ from typing import Final
 
 import msgspec
 
+from bots.delivery.bounce_backoff import back_off_s
+from bots.delivery.message_rate_limit import MessageRateLimit
+from bots.delivery.unreachable_users import GIVE_UP_AFTER_S
 from service.model import UserId
 from service.store.delivery.outbox import Batch
 
@@ -38,25 +40,6 @@ RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
 RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
 """The same time after a user came online with an additional client. The client gets the messages that its server has
 stored at once, so that only the receipts have to travel."""
-GIVE_UP_AFTER_S: Final = 14 * 86_400.0
-"""Age of a batch from which on a further bounce makes it undeliverable."""
-BURST: Final = 5
-"""Maximum number of messages to one user that the rate limit allows at once."""
-ITEMS_AT_USUAL_RATE: Final = 3
-MAX_SLOWDOWN: Final = 6
-"""A message of more than ``ITEMS_AT_USUAL_RATE`` items delays the next one longer, up to ``MAX_SLOWDOWN`` times the
-usual interval."""
-
-_NO_RECIPIENT: Final = frozenset(
-    {
-        *("item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed"),
-        *("not-authorized", "not-acceptable"),  # the last is the answer to a blocked sender (XEP-0191)
-    }
-)
-"""Stanza error conditions (RFC 6120 §8.3.3) that a later attempt is unlikely to change."""
-_BACK_OFF_S: Final = (30.0, 3_600.0)
-_BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
-"""The first and the longest back-off after a bounce with such a condition; each is twice the one before."""
 
 
 class Recovery(IntEnum):
@@ -98,7 +81,7 @@ class DeliveryScheduler:
         A user is sent ``messages_per_s`` messages per second on average, and up to ``BURST`` messages at once.
         ``is_assigned`` returns whether this process serves a user.
         """
-        self._interval_s = 1 / messages_per_s
+        self._rate_limit = MessageRateLimit(1 / messages_per_s)
         self._is_assigned = is_assigned
         self._users: dict[UserId, _UserState] = {}
         self._heap: list[tuple[float, UserId]] = []  # an entry that differs from the user's heap_s is stale
@@ -142,8 +125,7 @@ class DeliveryScheduler:
     def on_sending(self, user_id: UserId, item_count: int, now_s: float) -> None:
         """Charge one message of ``item_count`` items to the user's rate limit."""
         user = self._state(user_id)
-        slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
-        user.rate_s = max(user.rate_s, now_s) + slowdown * self._interval_s
+        user.rate_s = self._rate_limit.after_message(user.rate_s, item_count, now_s)
 
     def on_accepted(self, user_id: UserId) -> None:
         """Reset the user's count of bounces, because the server acknowledged a message that did not bounce."""
@@ -159,12 +141,11 @@ class DeliveryScheduler:
     def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
         """Start a back-off after a bounce, longer each time; then the batches in flight are sent again.
 
-        ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``jitter``, in [0, 1), is random, and spreads
-        retries over the second half of the wait.
+        ``condition`` is the name of the stanza error, and ``jitter`` a random number in [0, 1), as for
+        :func:`~bots.delivery.bounce_backoff.back_off_s`.
         """
         user = self._state(user_id)
-        first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
-        user.back_off_until_s = now_s + min(first_s * 2**user.bounces, longest_s) * (1 + jitter) / 2
+        user.back_off_until_s = now_s + back_off_s(condition, user.bounces, jitter)
         user.bounces = min(user.bounces + 1, 20)
         self._require_full_recovery(user, user.back_off_until_s)
         self._schedule(user_id, user, now_s)
@@ -315,7 +296,7 @@ class DeliveryScheduler:
         user.ready, user.recovery, user.awaiting_receipts, user.resend_s = True, Recovery.ALL, False, resend_s
 
     def _due_s(self, user: _UserState) -> float:
-        rate_s = user.rate_s - (BURST - 1) * self._interval_s
+        rate_s = self._rate_limit.next_message_s(user.rate_s)
         ready_s = -math.inf if user.ready else user.next_item_s
         resend_s = user.resend_s if user.awaiting_receipts else -math.inf
         return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, resend_s)

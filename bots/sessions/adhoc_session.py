@@ -17,7 +17,7 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access_control import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
+from bots.command_rate_limits import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
 from bots.commands.verb_synonyms import VERBS
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
@@ -64,7 +64,7 @@ class AdhocSessions:
         self._services = services
         self._store = services.store
         self._xmpp = services.xmpp
-        self._access = services.access
+        self._rate_limiter = services.rate_limiter
         self._sessions: TTLCache[tuple[str, str, str], _Session]
         """By bare JID, command and session id."""
         self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, services.clock.monotonic_s)
@@ -141,7 +141,7 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _begin(self, command: AdhocCommandReceived, translator: Translator) -> None:
-        permission = await self._access.count_command(command.jid, FORM_LIMITS)
+        permission = await self._rate_limiter.count_command(command.jid, FORM_LIMITS)
         refusal = permission.text(translator) if isinstance(permission, CommandRefused) else ""
         if isinstance(permission, CommandPermission) and not permission.is_admitted:
             refusal = translator.gettext(ACCESS_DENIED)
@@ -168,7 +168,7 @@ class AdhocSessions:
         replies: list[Reply] = []
         executed_count = 0
         for count, line in enumerate(lines):
-            permission = await self._access.count_command(command.jid, COMMAND_LIMITS)
+            permission = await self._rate_limiter.count_command(command.jid, COMMAND_LIMITS)
             if isinstance(permission, CommandRefused):
                 replies.append(failure(permission.text(translator)))
                 executed_count = count
