@@ -1,4 +1,4 @@
-"""Dialogues about pauses, preferences and filters of subscriptions, delivery times, language and announcements."""
+"""Dialogues about preferences and filters of subscriptions, delivery times, language and announcements."""
 
 from collections.abc import Callable
 from typing import Final
@@ -27,35 +27,6 @@ _PARSERS: Final[dict[str, _Parser]] = {
 }
 _TEXTS: Final = {"language": texts.language_text, "announcements": texts.announcements_text}
 """By verb, the text that shows the setting; all other verbs show the delivery times."""
-
-
-async def pause(requests: Requests, command: VerbCommand) -> Reply:
-    """Pause the delivery of the subscriptions that the command names. If it names all, pause saved searches, too."""
-    everything = command.target.everything
-    targets = await find_targets(requests, command.target)
-    if not targets and not everything:
-        return no_such_subscription(requests.translator)
-    newly_paused = await requests.pause(tuple(each.channel.id for each in targets), watches=everything)
-    target = None if everything else targets[0]
-    return Reply(texts.paused_text(target, requests.translator, is_new=bool(newly_paused)))
-
-
-async def resume(requests: Requests, command: VerbCommand) -> Reply:
-    """Resume the delivery of the subscriptions that the command names. If it names all, resume saved searches, too."""
-    everything = command.target.everything
-    targets = await find_targets(requests, command.target)
-    if not targets and not everything:
-        return no_such_subscription(requests.translator)
-    result = await requests.resume(tuple(each.channel.id for each in targets), watches=everything)
-    return Reply(
-        texts.resumed_text(
-            None if everything else targets[0],
-            sum(result.withheld.values()),
-            result.missed_matches,
-            requests.translator,
-            is_resumed=bool(result.withheld) or result.saved_searches_resumed,
-        )
-    )
 
 
 async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:

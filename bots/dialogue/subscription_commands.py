@@ -1,8 +1,4 @@
-"""Dialogues about subscriptions: subscribe, unsubscribe, list, show, status, and export and import as OPML.
-
-A list that is too long for one message is exported as a file if the XMPP server accepts uploads, and otherwise as
-several messages.
-"""
+"""Dialogues about subscriptions: subscribe, unsubscribe, pause, resume, list, show, and the status of channels."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -16,19 +12,19 @@ from bots.commands.parser import (
     VerbCommand,
     parse_entry_count,
 )
+from bots.dialogue.opml_commands import start_import
 from bots.dialogue.reply import Option, Reply, failure, missing_argument
 from bots.dialogue.request_handler import Requests
 from bots.dialogue.settings_parser import apply_settings
+from bots.dialogue.subscription_limits import refuse_further_subscription, refuse_new_url
 from bots.i18n.translator import Translator
 from bots.replies import subscription_texts as texts
 from bots.replies.error_texts import error_text
-from bots.replies.formatting import MAX_MESSAGE_BYTES, SubscribedChannel
+from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import BindingConstraint
-from service.errors import BadUrl, CoronetError, ListOfFeeds, UploadRefused
-from service.feeds import opml
-from service.feeds.opml import OpmlDocument
+from service.errors import BadUrl, CoronetError, ListOfFeeds
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import canonical_url, channel_id, page_url
+from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 
@@ -56,42 +52,21 @@ async def _subscribe(requests: Requests, command: SubscribeCommand, url: str) ->
     channel = await requests.channel(channel_id(url))
     url, moved = (channel.url, channel.url != url) if channel is not None else (url, False)
     is_subscribed = any(each.channel.id == channel_id(url) for each in subscribed)
-    if len(subscribed) >= requests.max_subscriptions and not is_subscribed:
-        return failure(
-            translator.ngettext(
-                "You've reached the maximum of {count} subscription. `unsubscribe #n` makes room.",
-                "You've reached the maximum of {count} subscriptions. `unsubscribe #n` makes room.",
-                requests.max_subscriptions,
-            )
-        )
+    if not is_subscribed and (refusal := refuse_further_subscription(requests, len(subscribed))) is not None:
+        return refusal
     if channel is not None and not channel.dormant:
         return await _begin(requests, channel, None, settings, moved=moved)
     # A page that was offered has been counted.
-    if not command.as_page and (refusal := await _refuse_new_url(requests)) is not None:
+    if not command.as_page and (refusal := await refuse_new_url(requests)) is not None:
         return refusal
     as_page = command.as_page or bool(command.selector) or (channel is not None and channel.kind == "page")
     try:
         found = await requests.probe(url, as_page=as_page)
     except ListOfFeeds:
-        return await _import(requests, await requests.read_list(url))
+        return await start_import(requests, await requests.read_list(url))
     if found.channel is not None:
         return await _begin(requests, found.channel, found.latest, settings, discovered=found.discovered, moved=moved)
     return _offer_page(url, settings, translator) if found.page else _offer_feeds(found.choices, settings, translator)
-
-
-async def _refuse_new_url(requests: Requests) -> Reply | None:
-    """Count a new URL; return the reply that refuses it if the user has reached the hourly limit, otherwise None."""
-    if await requests.use_new_url_allowance():
-        return None
-    return failure(
-        requests.translator.ngettext(
-            "You've reached the limit of {count} new URL an hour. Please try again later; everything else works as "
-            "usual.",
-            "You've reached the limit of {count} new URLs an hour. Please try again later; everything else works as "
-            "usual.",
-            requests.settings.max_new_urls_per_hour,
-        )
-    )
 
 
 def _offer_page(url: str, settings: InitialSettings, translator: Translator) -> Reply:
@@ -267,82 +242,30 @@ async def status(requests: Requests, _command: VerbCommand) -> Reply:
     return Reply(texts.status_text(len(subscribed), workers, failing, requests.now_s(), requests.translator))
 
 
-async def export(requests: Requests, _command: VerbCommand) -> Reply:
-    """Export the user's subscriptions as OPML: as a file if the XMPP server accepts one, otherwise as messages.
+async def pause(requests: Requests, command: VerbCommand) -> Reply:
+    """Pause the delivery of the subscriptions that the command names. If it names all, pause saved searches, too."""
+    everything = command.target.everything
+    targets = await find_targets(requests, command.target)
+    if not targets and not everything:
+        return no_such_subscription(requests.translator)
+    newly_paused = await requests.pause(tuple(each.channel.id for each in targets), watches=everything)
+    target = None if everything else targets[0]
+    return Reply(texts.paused_text(target, requests.translator, is_new=bool(newly_paused)))
 
-    Each message is a document without other text, so that the user can save it unchanged.
-    """
-    translator, subscribed = requests.translator, await requests.subscriptions()
-    feeds = [
-        opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
-        for each in subscribed
-    ]
-    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
-    if not further:
-        return Reply(first)
-    try:
-        url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
-    except UploadRefused as error:
-        url = None
-        further.append(
-            translator.gettext(
-                "Your list comes in {count} messages, each of which can be imported on its own, because the server "
-                "didn't accept a file. {detail}",
-                count=1 + len(further),
-                detail=one_line(str(error), 300),
-            )
+
+async def resume(requests: Requests, command: VerbCommand) -> Reply:
+    """Resume the delivery of the subscriptions that the command names. If it names all, resume saved searches, too."""
+    everything = command.target.everything
+    targets = await find_targets(requests, command.target)
+    if not targets and not everything:
+        return no_such_subscription(requests.translator)
+    result = await requests.resume(tuple(each.channel.id for each in targets), watches=everything)
+    return Reply(
+        texts.resumed_text(
+            None if everything else targets[0],
+            sum(result.withheld.values()),
+            result.missed_matches,
+            requests.translator,
+            is_resumed=bool(result.withheld) or result.saved_searches_resumed,
         )
-    if url is None:
-        return Reply(first, further_texts=tuple(further))
-    text = translator.ngettext(
-        "Here's your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for "
-        "a while:",
-        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for "
-        "a while:",
-        len(subscribed),
     )
-    return Reply(text, further_texts=(url,), is_file=True)
-
-
-async def import_list(requests: Requests, command: VerbCommand) -> Reply:
-    """Import an OPML list: the words of the command are its URL, or the OPML document. Raises CoronetError.
-
-    A URL counts towards the user's hourly limit on new URLs.
-    """
-    words = command.words.strip()
-    if not words:
-        return missing_argument("import", requests.translator)
-    if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
-        return await _import(requests, await requests.read_list_text(words))
-    url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
-    return await _refuse_new_url(requests) or await _import(requests, await requests.read_list(url))
-
-
-async def _import(requests: Requests, outline: OpmlDocument) -> Reply:
-    if outline.feeds:
-        await requests.import_feeds(outline.feeds)
-    return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
-
-
-def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:
-    """Return complete OPML documents, each of at most ``max_bytes``, which contain the feeds in order.
-
-    A feed is left out if its URL is too long to fit into a document.
-    """
-    empty_bytes = len(_document([]).strip())
-    parts: list[list[opml.OpmlSubscription]] = [[]]
-    size_bytes = empty_bytes
-    for feed in feeds:
-        grows_bytes = len(_document([feed]).strip()) - empty_bytes
-        if empty_bytes + grows_bytes > max_bytes:
-            continue
-        if size_bytes + grows_bytes > max_bytes:
-            parts.append([])
-            size_bytes = empty_bytes
-        parts[-1].append(feed)
-        size_bytes += grows_bytes
-    return [_document(part).decode().strip() for part in parts if part]
-
-
-def _document(feeds: Sequence[opml.OpmlSubscription]) -> bytes:
-    return opml.write("Coronet", feeds)

@@ -1,4 +1,4 @@
-"""Texts about pauses, preferences and filters of subscriptions, delivery times, the language and announcements."""
+"""Texts about preferences and filters of subscriptions, delivery times, the language and announcements."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from bots.commands.parser import MAX_ENTRY_COUNT
 from bots.i18n.translator import LANGUAGES, Translator, get_translator
 from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
-from bots.replies.formatting import SubscribedChannel, fit_rows, title
+from bots.replies.formatting import SubscribedChannel, fit_rows
 from bots.replies.help_texts import help_text
 from service.feeds.parsing.html_text import one_line
 from service.users.preferences import (
@@ -28,67 +28,6 @@ from service.users.quiet_hours import (
 )
 
 _VARIABLES: Final = ", ".join(f"${name}" for name in VARIABLES)
-
-
-def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
-    """Return the text that says that a subscription is paused, or everything if ``target`` is None.
-
-    ``is_new`` states whether the subscription was not paused before.
-    """
-    if target is None:
-        return translator.gettext(
-            "Everything is paused, including your saved searches. Send `resume` to continue; you'll get a short recap "
-            "of your subscriptions then."
-        )
-    if not is_new:
-        return translator.gettext(
-            "*{title}* is already paused. `resume #{number}` starts it again.", **target.placeholders
-        )
-    return translator.gettext(
-        "*{title}* is paused. `resume #{number}` starts it again, with a short recap of what you missed.",
-        **target.placeholders,
-    )
-
-
-def resumed_text(
-    target: SubscribedChannel | None,
-    missed_updates: int,
-    missed_matches: int,
-    translator: Translator,
-    *,
-    is_resumed: bool,
-) -> str:
-    """Return the text that says that a subscription was resumed, or everything if ``target`` is None.
-
-    ``missed_updates`` is the number of updates during the pause; a recap of them follows. ``missed_matches`` is the
-    number of matches of saved searches, which are not sent. ``is_resumed`` states whether anything was paused.
-    """
-    if target is None:
-        if not is_resumed:
-            return translator.gettext("Nothing is paused.")
-        head = translator.gettext("Everything is active again.")
-    elif is_resumed:
-        head = translator.gettext("*{title}* is active again.", title=title(target.channel))
-    else:
-        return translator.gettext("That isn't paused.")
-    if missed_updates:
-        recap = translator.ngettext(
-            "You missed {count} update; here it comes.",
-            "You missed {count} updates; a short recap follows.",
-            missed_updates,
-        )
-    else:
-        recap = translator.gettext("You haven't missed anything.")
-    if not missed_matches:
-        return f"{head} {recap}"
-    matches = translator.ngettext(
-        "Your saved searches matched {count} entry in the meantime. I don't send it any more, but `find "
-        "type=entry` with the same search finds it.",
-        "Your saved searches matched {count} entries in the meantime. I don't send them any more, but `find "
-        "type=entry` with the same search finds them.",
-        missed_matches,
-    )
-    return f"{head} {recap}\n{matches}"
 
 
 def preferences_text(

@@ -1,4 +1,4 @@
-"""Texts about subscriptions: subscribe and unsubscribe, lists, status, and import of OPML."""
+"""Texts about subscriptions: subscribe and unsubscribe, pause and resume, lists, status, and import of OPML."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -321,3 +321,64 @@ def import_result_text(
     count = translator.ngettext("{count} couldn't be added:", "{count} couldn't be added:", len(failed))
     rows = [error_text(error, one_line(url, 200), translator) for url, error in failed]
     return fit_rows(f"{head} {count}", rows, translator)
+
+
+def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
+    """Return the text that says that a subscription is paused, or everything if ``target`` is None.
+
+    ``is_new`` states whether the subscription was not paused before.
+    """
+    if target is None:
+        return translator.gettext(
+            "Everything is paused, including your saved searches. Send `resume` to continue; you'll get a short recap "
+            "of your subscriptions then."
+        )
+    if not is_new:
+        return translator.gettext(
+            "*{title}* is already paused. `resume #{number}` starts it again.", **target.placeholders
+        )
+    return translator.gettext(
+        "*{title}* is paused. `resume #{number}` starts it again, with a short recap of what you missed.",
+        **target.placeholders,
+    )
+
+
+def resumed_text(
+    target: SubscribedChannel | None,
+    missed_updates: int,
+    missed_matches: int,
+    translator: Translator,
+    *,
+    is_resumed: bool,
+) -> str:
+    """Return the text that says that a subscription was resumed, or everything if ``target`` is None.
+
+    ``missed_updates`` is the number of updates during the pause; a recap of them follows. ``missed_matches`` is the
+    number of matches of saved searches, which are not sent. ``is_resumed`` states whether anything was paused.
+    """
+    if target is None:
+        if not is_resumed:
+            return translator.gettext("Nothing is paused.")
+        head = translator.gettext("Everything is active again.")
+    elif is_resumed:
+        head = translator.gettext("*{title}* is active again.", title=title(target.channel))
+    else:
+        return translator.gettext("That isn't paused.")
+    if missed_updates:
+        recap = translator.ngettext(
+            "You missed {count} update; here it comes.",
+            "You missed {count} updates; a short recap follows.",
+            missed_updates,
+        )
+    else:
+        recap = translator.gettext("You haven't missed anything.")
+    if not missed_matches:
+        return f"{head} {recap}"
+    matches = translator.ngettext(
+        "Your saved searches matched {count} entry in the meantime. I don't send it any more, but `find "
+        "type=entry` with the same search finds it.",
+        "Your saved searches matched {count} entries in the meantime. I don't send them any more, but `find "
+        "type=entry` with the same search finds them.",
+        missed_matches,
+    )
+    return f"{head} {recap}\n{matches}"
