@@ -12,7 +12,7 @@ from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.sessions.dry_run_service import DryRunService
+from bots.sessions.console_preview_service import ConsolePreviewService
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import events
 from bots.xmpp.connection import Connection
@@ -49,7 +49,7 @@ class Bot:
             self._replies,
             lambda message, entry_id: self._rooms.on_invitation(message, entry_id),  # noqa: PLW0108 - created below
         )
-        self._dry_runs = DryRunService(services)
+        self._console_previews = ConsolePreviewService(services)
         self._adhoc_sessions = AdhocSessions(services)
         self._intake = Intake(services, self._chat_sessions, self._adhoc_sessions)
         self._rooms = RoomClient(services, self._chat_sessions)
@@ -76,7 +76,7 @@ class Bot:
     async def _answer_users(self) -> None:
         """Answer messages until cancelled; then finish the replies in progress, while there is a connection."""
         try:
-            await run_until_one_ends(self._intake.run(), self._dry_runs.run())
+            await run_until_one_ends(self._intake.run(), self._console_previews.run())
         finally:
             await self._chat_sessions.close()
             await self._replies.close()

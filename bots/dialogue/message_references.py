@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from bots.commands.parser import Command, SubscriptionTarget, VerbCommand, incomplete_command_template, parse
+from bots.dialogue.read_requests import MessageReferences
 from bots.dialogue.reply import Option, Reply
-from bots.dialogue.request_handler import MessageReferences, Requests
+from bots.dialogue.request_handler import Requests
 from bots.dialogue.subscription_commands import no_such_subscription
 from bots.replies.formatting import fit_rows, title
 from service.store.delivery.outbox import ANNOUNCEMENTS

@@ -9,8 +9,8 @@ from typing import Final
 
 import msgspec
 
+from bots.dialogue.read_requests import ReadRequests
 from bots.dialogue.reply import Reply
-from bots.dialogue.request_handler import ReadRequests
 from bots.i18n.translator import Translator, gettext_noop
 from bots.replies.formatting import title
 from bots.replies.help_texts import command_title

@@ -8,8 +8,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from bots.dialogue.dispatcher import answer
+from bots.dialogue.read_requests import MessageReferences, subscribed_channel
 from bots.dialogue.reply import Reply
-from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
+from bots.dialogue.request_handler import Requests
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation

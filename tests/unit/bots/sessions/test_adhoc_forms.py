@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.commands import verb_synonyms as commands
-from bots.dialogue.request_handler import ReadRequests
+from bots.dialogue.read_requests import ReadRequests
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import SubscribedChannel
 from bots.sessions import adhoc_forms

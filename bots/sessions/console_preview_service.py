@@ -10,7 +10,7 @@ import structlog
 from bots.delivery.notification_text import render_notification
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
-from bots.dialogue.request_handler import DryRun
+from bots.dialogue.dry_run import DryRun
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
 from bots.retries import retry_while_unavailable
 from bots.sessions.greetings import greeted_text
@@ -33,7 +33,7 @@ _MAX_PARALLEL = 2
 _log = structlog.get_logger()
 
 
-class DryRunService:
+class ConsolePreviewService:
     """Replies to the console's requests for dry runs while :meth:`run` is running, through queues in the store."""
 
     def __init__(self, services: BotServices) -> None:
