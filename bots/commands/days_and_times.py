@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from bots.i18n.translator import normalize_words
-from service.users.quiet_hours import DAYS, EVERY_DAY, DigestSchedule, QuietHours
+from service.users.quiet_hours_and_digests import DAYS, EVERY_DAY, DigestSchedule, QuietHours
 
 _WEEKDAYS: Final = EVERY_DAY[:5]
 _WEEKEND: Final = EVERY_DAY[5:]

@@ -5,7 +5,7 @@
   ``bounce_backoff``
 - ``unreachable_users``: suspends users whose messages have bounced for 14 days
 - ``batch_sender``: takes the steps of a burst: recover, select, defer, claim, correct, render, send, record
-- ``mutes_and_filters``: selects the queued items that may be sent: mutes, filters, unwanted edits
+- ``mutes_and_filters``, ``notification_intervals``: select the queued items that may be sent now
 - ``recipient_availability``: applies quiet hours, digests and presence
 - ``recipient_cache``, ``receipt_tracker``: keep users' settings, and track receipts of their clients (XEP-0184)
 - ``corrections``: finds the earlier message that a batch of edits replaces (XEP-0308)

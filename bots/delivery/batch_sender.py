@@ -15,7 +15,8 @@ import structlog
 from bots.cluster.partitions import AssignedUsers
 from bots.delivery.batch_renderer import BatchRenderer, Body
 from bots.delivery.corrections import CorrectionFinder
-from bots.delivery.mutes_and_filters import ItemSelector, Selection
+from bots.delivery.mutes_and_filters import ItemSelector
+from bots.delivery.notification_intervals import Selection
 from bots.delivery.receipt_tracker import ReceiptTracker
 from bots.delivery.recipient_availability import RecipientAvailability
 from bots.delivery.recipient_cache import Recipient, RecipientCache

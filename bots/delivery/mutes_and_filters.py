@@ -1,90 +1,41 @@
-"""Suppression of queued items according to a user's settings: mutes, filters, unwanted edits, notification intervals.
+"""Mutes, filters and unwanted edits: which queued items are not sent to a user, or without some of their changes.
 
+Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
 The decision is made just before a batch is claimed, so a change of settings applies at once. It is passed to the claim:
 a suppressed entry does not suppress its copies in other channels, stays suppressed in every attempt, and an item that
 is queued between decision and claim is not claimed.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from math import inf
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import msgspec
 from cachetools import FIFOCache
 
 from bots.delivery.batch_renderer import load_versions
+from bots.delivery.notification_intervals import MAX_DUE_ITEMS, Selection
 from bots.delivery.recipient_cache import Recipient
 from service.discovery.queries.saved_searches import SearchableEntry
+from service.feeds.entries.version_parts import is_edit
 from service.model import ChannelId, Delta, UserId
 from service.store import Store
-from service.store.delivery.outbox import ANNOUNCEMENTS, OutboxItem, QueuedItem, Suppressions
+from service.store.delivery.outbox import ANNOUNCEMENTS, OutboxItem, QueuedItem
+from service.users.filters import build_subjects, is_allowed
 from service.users.preferences import (
-    DIGEST_TOLERANCE_S,
     FOR_ALL,
-    build_subjects,
-    earliest_send_s,
-    effective_interval_s,
+    NO_PREFERENCES,
+    PreferencesByNumber,
+    are_edits_enabled,
     has_filters,
     has_intervals,
-    suppressed_positions,
 )
 
-MAX_DUE_ITEMS: Final = 100
-"""Maximum number of a user's due items examined before a claim. If all are suppressed, the user is scheduled again."""
 MAX_PAGES: Final = 10
 """Maximum number of pages of ``MAX_DUE_ITEMS`` items that are searched for due items; later items have to wait."""
 MAX_CACHED_ITEMS: Final = 256
 """Maximum number of items whose changes are cached in the form that filters read."""
 
 _Changes = tuple[tuple[Delta, tuple[SearchableEntry, ...]], ...]
-
-
-class Selection(msgspec.Struct):
-    """The decision about one user's oldest items. Times are Unix s.
-
-    - ``recipient``: the user's settings.
-    - ``last_sent_s``: the time of the last items sent to the user, for each channel with a notification interval.
-    - ``suppressions``: the items, or the changes in them, that are not sent now, by the items' ids in the queue.
-    - ``spaced``: the channels with a notification interval.
-    - ``since_s``: the time when the first due item became due; None if no item is due.
-    - ``next_due_s``: the time when the next item that is too early now is due; infinity if there is no such item.
-    - ``due_count``: number of due items.
-    - ``numbers``: the numbers of the user's subscriptions, by channel.
-    """
-
-    recipient: Recipient
-    last_sent_s: Mapping[ChannelId, float]
-    suppressions: Suppressions = {}
-    spaced: set[ChannelId] = set()
-    since_s: float | None = None
-    next_due_s: float = inf
-    due_count: int = 0
-    numbers: dict[ChannelId, int] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit on due items is reached; the user may then have more items, which were not examined."""
-        return self.due_count == MAX_DUE_ITEMS
-
-    def take(self, queued: QueuedItem, now_s: float) -> bool:
-        """Return whether an item is due, that is, its channel's notification interval has passed; count due items."""
-        channel_id = queued.item.channel
-        is_spaced = not queued.item.matches and channel_id != ANNOUNCEMENTS
-        spacing_s = 0.0
-        if is_spaced:
-            spacing_s = effective_interval_s(self.recipient.preferences, self.numbers[channel_id])
-            if self.recipient.user_settings.digest is not None:
-                spacing_s = max(0.0, spacing_s - DIGEST_TOLERANCE_S)
-        due_s = earliest_send_s(queued.queued_s, self.last_sent_s.get(channel_id), spacing_s)
-        if spacing_s > 0:
-            self.spaced.add(channel_id)
-        if due_s > max(now_s, queued.queued_s):
-            self.next_due_s = min(self.next_due_s, due_s)
-            return False
-        self.since_s = due_s if self.since_s is None else min(self.since_s, due_s)
-        self.due_count += 1
-        return True
 
 
 class ItemSelector:
@@ -164,3 +115,33 @@ class ItemSelector:
             versions = await load_versions(self._store.channels, item)
             changes = self._changes[key] = tuple((delta, build_subjects(delta.changes)) for delta in versions.deltas)
         return changes
+
+
+def suppressed_positions(
+    preferences: PreferencesByNumber,
+    number: int,
+    versions: Iterable[tuple[Delta, Sequence[SearchableEntry]]],
+    *,
+    edits: bool,
+) -> tuple[int, ...] | None:
+    """Return the positions of the changes that must not be delivered; None if no change may be delivered.
+
+    ``versions`` are the deltas of one outbox item, each with the texts of its changes from :func:`build_subjects`.
+    Positions count through the changes of all deltas, from 0. The item has only the edits of these deltas if ``edits``
+    is true, otherwise only the other changes. Notices are not filtered, but a muted subscription delivers none.
+    """
+    both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
+    if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):
+        return None
+    suppressed, has_content, first = [], False, 0
+    for delta, subjects in versions:
+        has_content = has_content or delta.notice is not None
+        for position, (change, subject) in enumerate(zip(delta.changes, subjects, strict=True), first):
+            if is_edit(change) is not edits:
+                continue
+            if all(is_allowed(each.rules, subject) for each in both):
+                has_content = True
+            else:
+                suppressed.append(position)
+        first += len(delta.changes)
+    return tuple(suppressed) if has_content or not suppressed else None

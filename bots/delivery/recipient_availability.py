@@ -11,7 +11,7 @@ from bots.xmpp.presence_tracker import MAX_USERS
 from service.clock import Clock
 from service.model import UserId
 from service.store import Store
-from service.users.quiet_hours import UserSettings, earliest_delivery_s
+from service.users.user_settings import UserSettings, earliest_delivery_s
 
 PRESENCE_RECHECK_S: Final = 3_600.0
 """Interval between checks of a user who is away. Changes of presence are events; the checks replace lost events."""

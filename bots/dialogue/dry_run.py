@@ -14,7 +14,7 @@ from service.model import Channel, ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import Preferences
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 
 
 class DryRun(ReadRequests):

@@ -22,7 +22,7 @@ from service.model import Channel, ChannelId, Subscription
 from service.store.client.keys import user_id
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, PreferencesByNumber
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 
 
 class MessageReferences(msgspec.Struct, frozen=True):

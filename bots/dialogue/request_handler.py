@@ -19,7 +19,7 @@ from service.store.coordination.worker_requests import ProbeReply
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import Preferences
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 
 _HOUR_S = 3600.0
 

@@ -15,7 +15,7 @@ from bots.replies import settings_texts as texts
 from bots.replies.formatting import SubscribedChannel
 from service.errors import CoronetError
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 
 _Parser = Callable[[UserSettings, str, Translator], UserSettings | Reply]
 _PARSERS: Final[dict[str, _Parser]] = {

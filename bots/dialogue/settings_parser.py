@@ -17,16 +17,10 @@ from bots.replies import entry_templates
 from bots.replies.help_texts import help_text
 from bots.replies.settings_texts import invalid_setting_text, languages_text, unknown_variables_text
 from service.feeds.parsing.html_text import one_line
-from service.users.preferences import (
-    FOR_ALL,
-    MAX_INTERVAL_S,
-    MAX_RULES,
-    MIN_INTERVAL_S,
-    FilterRule,
-    Preferences,
-    parse_condition,
-)
-from service.users.quiet_hours import UserSettings, find_time_zones
+from service.users.filters import MAX_RULES, FilterRule, parse_condition
+from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MIN_INTERVAL_S, Preferences
+from service.users.time_zones import find_time_zones
+from service.users.user_settings import UserSettings
 
 ON_WORDS: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar"))
 OFF_WORDS: Final = frozenset(

@@ -9,23 +9,11 @@ from bots.replies.entry_templates import MAX_CHARS, MAX_LINES, VARIABLES
 from bots.replies.formatting import SubscribedChannel, fit_rows
 from bots.replies.help_texts import help_text
 from service.feeds.parsing.html_text import one_line
-from service.users.preferences import (
-    DEFAULT_PROOF,
-    MAX_INTERVAL_S,
-    MIN_INTERVAL_S,
-    NO_PREFERENCES,
-    FilterRule,
-    Preferences,
-    format_condition,
-)
-from service.users.quiet_hours import (
-    EVERY_DAY,
-    MINUTES_PER_HOUR,
-    DigestSchedule,
-    QuietHours,
-    UserSettings,
-    local_datetime,
-)
+from service.users.filters import FilterRule, format_condition
+from service.users.preferences import DEFAULT_PROOF, MAX_INTERVAL_S, MIN_INTERVAL_S, NO_PREFERENCES, Preferences
+from service.users.quiet_hours_and_digests import EVERY_DAY, MINUTES_PER_HOUR, DigestSchedule, QuietHours
+from service.users.time_zones import local_datetime
+from service.users.user_settings import UserSettings
 
 _VARIABLES: Final = ", ".join(f"${name}" for name in VARIABLES)
 

@@ -20,7 +20,7 @@ PURE = (
     "bots/commands",
     "bots/dialogue/settings_parser",
     "bots/replies",
-    "service/users/preferences",
+    "service/users",
 )
 
 # Modules of feeds that run the parser in a child process; the code that they run there is pure.

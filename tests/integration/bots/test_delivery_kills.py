@@ -21,7 +21,8 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.client.redis_client import RedisClient
-from service.users.preferences import FOR_ALL, FilterRule, Preferences, parse_condition
+from service.users.filters import FilterRule, parse_condition
+from service.users.preferences import FOR_ALL, Preferences
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until
 

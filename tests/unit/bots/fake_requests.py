@@ -42,7 +42,7 @@ from service.settings import Settings
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
-from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
+from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 
 NOW_S = 1_700_000_000.0
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 from service.store.people.rooms import Room
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 from tests.support.naughty_strings import STRINGS
 from tests.unit.bots.sample_web import visitor
 from tests.unit.bots.text_safety import safe

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bots.commands import days_and_times
-from service.users.quiet_hours import EVERY_DAY, DigestSchedule, QuietHours
+from service.users.quiet_hours_and_digests import EVERY_DAY, DigestSchedule, QuietHours
 
 NIGHT = (22 * 60, 7 * 60)
 

@@ -6,15 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.users.quiet_hours import (
-    DEFAULT_USER_SETTINGS,
-    DigestSchedule,
-    QuietHours,
-    UserSettings,
-    earliest_delivery_s,
-    find_time_zones,
-    next_digest_s,
-)
+from service.users.quiet_hours_and_digests import DigestSchedule, QuietHours, next_digest_s
+from service.users.time_zones import find_time_zones
+from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings, earliest_delivery_s
 
 BERLIN, NEW_YORK, LORD_HOWE = "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"
 DAILY = DigestSchedule("day", 2 * 60 + 30)
