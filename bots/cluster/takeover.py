@@ -14,10 +14,10 @@ import structlog
 
 from bots.inbound.intake import Intake
 from bots.xmpp.archive import ArchivePage, read_archive
+from bots.xmpp.deduplication import MAX_CLOCK_SKEW_S
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, reply_id
-from bots.xmpp.message_parser import MAX_CLOCK_SKEW_S
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id

@@ -9,5 +9,6 @@
 - ``recipient_availability``: applies quiet hours, digests and presence
 - ``recipient_cache``, ``receipt_tracker``: keep users' settings, and track receipts of their clients (XEP-0184)
 - ``corrections``: finds the earlier message that a batch of edits replaces (XEP-0308)
-- ``batch_renderer``, ``notification_text``: write the content of messages, and its text
+- ``batch_renderer``: writes the content of messages: ``notification_text`` at one of the ``detail_levels``, and a
+  ``link_preview``
 """

@@ -10,13 +10,8 @@ from typing import Final
 import msgspec
 from cachetools import FIFOCache
 
-from bots.delivery.notification_text import (
-    EntryKey,
-    SavedSearchMatch,
-    announcement_text,
-    link_preview,
-    render_notification,
-)
+from bots.delivery.link_preview import link_preview
+from bots.delivery.notification_text import EntryKey, SavedSearchMatch, announcement_text, render_notification
 from bots.i18n.translator import Translator, get_translator
 from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas

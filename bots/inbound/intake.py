@@ -25,11 +25,11 @@ from bots.dialogue.bot_services import BotServices
 from bots.retries import retry_while_unavailable
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.xmpp import message_parser, stanzas
+from bots.xmpp import deduplication, stanzas
 from bots.xmpp.archive import read_archive
+from bots.xmpp.deduplication import MAX_AGE_S, MAX_CLOCK_SKEW_S
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppSessionLost
-from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.net.sites import site_of_jid
@@ -135,7 +135,7 @@ class Intake:
         """Queue a message. Private messages of room occupants are ignored; the room client handles them."""
         if message.is_private:
             return
-        if message_parser.is_too_old(message, self._clock.wall_s()):
+        if deduplication.is_too_old(message, self._clock.wall_s()):
             _log.info("message ignored, too old", jid=message.jid)
             return
         self._queue.put(message)
@@ -155,7 +155,7 @@ class Intake:
         async with self._store_lock:
             async for page in pages:
                 new_count += await self._store(
-                    [each for each in page if not (each.is_private or message_parser.is_too_old(each, now_s))]
+                    [each for each in page if not (each.is_private or deduplication.is_too_old(each, now_s))]
                 )
         return new_count
 
@@ -214,7 +214,7 @@ class Intake:
         is_new = await self._inbound_log.add(
             [
                 InboundMessage(
-                    each.jid, each.dedup_key, encode(each), address, message_parser.duplicates_since_s(each, now_s)
+                    each.jid, each.dedup_key, encode(each), address, deduplication.duplicates_since_s(each, now_s)
                 )
                 for each in messages
             ]

@@ -27,7 +27,7 @@ from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import get_translator
-from bots.xmpp import adhoc_stanzas, archive, message_parser, stanzas
+from bots.xmpp import adhoc_stanzas, archive, deduplication, message_parser, stanzas
 from bots.xmpp.events import Event, MessageReceived, PresenceChanged, SessionStarted
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.service_discovery import DiscoveryProfile
@@ -361,7 +361,7 @@ class Connection:
         if event is None:
             return
         if isinstance(event, MessageReceived) and self.is_account and not event.is_groupchat:
-            dedup_key = message_parser.dedup_key(element, self.address, time.time())
+            dedup_key = deduplication.dedup_key(element, self.address, time.time())
             event = msgspec.structs.replace(event, dedup_key=dedup_key)
         self._on_event(event)
 
