@@ -10,8 +10,7 @@ that a server that does not respond delays nobody (guarantee I7).
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -27,6 +26,7 @@ from bots.i18n.translator import get_translator
 from bots.replies.greetings_and_refusals import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
 from bots.retries import retry_while_unavailable
 from bots.rooms import room_membership
+from bots.rooms.invitation_policy import InvitationQuotas, can_vouch
 from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import events, stanzas
 from bots.xmpp.interface import XmppSessionLost
@@ -34,23 +34,17 @@ from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
 from service.tasks import cancel_and_wait
 
-MAX_INVITATIONS_PER_HOUR: Final = 10
-"""Maximum number of invitations from one address, which is a user or a room."""
-MAX_INVITATIONS_PER_HOUR_PER_SITE: Final = 100
 DISCOVERY_TIMEOUT_S: Final = 20.0
 """Time after which a missing response to service discovery counts as unclear."""
 PING_INTERVAL_S: Final = 300.0
 """Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
-_INVITATION_WINDOW_S: Final = 3_600.0
 _MAX_QUEUED: Final = 1_000
-_MAX_QUEUED_PER_SITE: Final = 100
 _MAX_TASKS: Final = 2_000
 """Number of pending requests to other servers from which on invitations cause no further requests."""
 _NS_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
@@ -88,8 +82,7 @@ class RoomClient:
         self._memberships = room_membership.RoomMemberships()
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         """Work that uses the store, done one job after the other."""
-        self._queued_invitations: Counter[str] = Counter()
-        """Number of queued invitations that are not in the store, by site of their senders."""
+        self._quotas = InvitationQuotas(self._store)
         self._tasks: set[asyncio.Task[None]] = set()
         """Requests to other servers."""
         self._last_ping_s = self._clock.monotonic_s()
@@ -161,12 +154,8 @@ class RoomClient:
         """
         if message.invitation is None:
             return
-        if not entry_id:
-            site = site_of_jid(message.jid)
-            queued = self._queued_invitations
-            if queued.total() >= _MAX_QUEUED or queued[site] >= _MAX_QUEUED_PER_SITE:
-                return
-            queued[site] += 1
+        if not entry_id and not self._quotas.try_queue(message.jid):
+            return
         self._jobs.put_nowait(partial(self._handle_invitation, message.jid, message.invitation, entry_id))
 
     def on_room_presence(self, event: events.OccupantPresence | events.RoomJoinRefused) -> None:
@@ -238,7 +227,7 @@ class RoomClient:
 
     async def _leave(self, room: str, occupant_user_id: UserId) -> None:
         """Leave a room on the command of one of its managers, unless the manager is suspended."""
-        if not await self._is_any_suspended([occupant_user_id]):
+        if not await self._quotas.is_any_suspended([occupant_user_id]):
             self._queue_actions(self._memberships.leave(room))
 
     # Invitations.
@@ -246,8 +235,7 @@ class RoomClient:
     async def _handle_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         await self._do(partial(self._check_invitation, sender, invitation, entry_id))
         if not entry_id:
-            self._queued_invitations[site_of_jid(sender)] -= 1
-            self._queued_invitations = +self._queued_invitations
+            self._quotas.on_handled(sender)
 
     async def _check_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         """Accept, decline or ignore an invitation of ``sender``. It is ignored if the sender has exceeded the quotas.
@@ -259,14 +247,10 @@ class RoomClient:
             return  # the bot that serves the sender now has read the message
         if invitation.is_accepted:
             self._queue_actions(self._memberships.on_invitation(invitation, self._clock.monotonic_s()))
-        elif sender not in self._xmpp.rooms and not await self._exceeds_quotas(sender, invitation):
+        elif sender not in self._xmpp.rooms and not await self._quotas.must_ignore(sender, invitation):
             # an occupant of a joined room cannot invite the bot in the room's name
             room, inviter = invitation.room, invitation.inviter
-            if (
-                invitation.relayed_inviter
-                and room_membership.can_vouch(room, inviter)
-                and len(self._tasks) < _MAX_TASKS
-            ):
+            if invitation.relayed_inviter and can_vouch(room, inviter) and len(self._tasks) < _MAX_TASKS:
                 self._start_task(self._verify_service(sender, invitation, entry_id))
                 return
             await self._decide(invitation)
@@ -275,26 +259,6 @@ class RoomClient:
     async def _remove_from_log(self, sender: str, entry_id: EntryId) -> None:
         if entry_id:
             await self._store.inbound_log.remove_answered([(user_id(sender), entry_id)])
-
-    async def _exceeds_quotas(self, sender: str, invitation: events.RoomInvitation) -> bool:
-        """Count an invitation of ``sender``; return whether to ignore it.
-
-        It is ignored if ``sender`` has exceeded the quotas, or if the sender or the inviter is suspended. The quotas
-        are those of the actual sender, because the invitation may name a false inviter.
-        """
-        if not await self._count_invitation(sender, MAX_INVITATIONS_PER_HOUR):
-            return True
-        site_key = f"@{site_of_jid(sender)}"  # not the JID of any user
-        if not await self._count_invitation(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
-            return True
-        involved = {sender, invitation.room, invitation.inviter}
-        if await self._store.users.jids_of_blocked_domains(list(involved)):
-            return True
-        return await self._is_any_suspended(map(user_id, involved))
-
-    async def _count_invitation(self, jid: str, max_per_hour: int) -> bool:
-        """Count an invitation of an address or a site; return whether it is within ``max_per_hour`` invitations."""
-        return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
     async def _verify_service(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         """Query whether the service that relayed an invitation is a group chat service; then accept or decline.
@@ -319,9 +283,7 @@ class RoomClient:
             )
         elif not await self._services.access.has_access(inviter):
             self._decline(invitation, get_translator(language).gettext(ACCESS_DENIED))
-        elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
-            inviter, MAX_INVITATIONS_PER_HOUR
-        ):
+        elif not (invitation.relayed_inviter and is_vouched) or await self._quotas.count(inviter):
             _log.info("room invitation accepted", room=invitation.room, inviter=inviter, vouched=is_vouched)
             await self._accept(invitation)
 
@@ -389,10 +351,6 @@ class RoomClient:
 
     # Confirming and deleting rooms.
 
-    async def _is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:
-        """Return whether at least one of these users is suspended; the id "" of an unknown user is ignored."""
-        return bool(await self._store.users.suspended_users(set(user_ids) - {""}))
-
     async def _leave_suspended(self) -> None:
         """Leave each room whose inviter or owner has been suspended; the bot tries to join it again later."""
         users_by_room = self._memberships.responsible_users()
@@ -408,7 +366,7 @@ class RoomClient:
         The room is stored, and the bot greets it when it serves it for the first time.
         """
         room, record, users = action.room, action.record, action.responsible_users
-        if await self._is_any_suspended({*users, user_id(room)} if action.is_new else users):
+        if await self._quotas.is_any_suspended({*users, user_id(room)} if action.is_new else users):
             _log.info("room left, responsible user suspended", room=room)
             self._queue_actions(self._memberships.on_suspended(room, self._clock.monotonic_s(), is_new=action.is_new))
             return

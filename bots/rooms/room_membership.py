@@ -17,11 +17,11 @@ from typing import Final, Literal
 import msgspec
 from cachetools import FIFOCache
 
-from bots.replies.greetings_and_refusals import NICK_SEPARATORS
+from bots.rooms.command_recognition import recognize_command
+from bots.rooms.invitation_policy import has_space
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
-from service.net.sites import site_of, site_of_jid
 from service.store.client.keys import user_id
 from service.store.people.rooms import MAX_MESSAGE_IDS, Room
 
@@ -32,10 +32,6 @@ STATUS_NICK_CHANGED: Final = "210"
 REMOVAL_STATUSES: Final = frozenset(("301", "307", "321", "322"))
 """The bot was banned or kicked, lost its membership, or the room became members-only."""
 
-MAX_ROOMS: Final = 1_000
-MAX_ROOMS_PER_SITE: Final = 500
-"""Maximum number of rooms on the servers of one site (registrable domain), and of rooms to which its users invited."""
-MAX_ROOMS_PER_INVITER: Final = 50
 MAX_MANAGERS: Final = 100
 """Maximum number of owners and admins tracked in one room."""
 MAX_GUESTS: Final = 200
@@ -211,20 +207,13 @@ class RoomMemberships:
     def addressed_command(self, message: MessageReceived) -> MessageReceived | None:
         """Return the command in a message that addresses the bot by its nick or replies to it; None if there is none.
 
-        A nick alone stands for the command `help`. The command has the id that the bot gave the message to which the
-        occupant replies.
+        The command has the id that the bot gave the message to which the occupant replies.
         """
         state = self._in_phase(message.jid, RoomPhase.INSIDE)
         if state is None:
             return None
         own_id = state.message_ids.get(message.reply_to_id, "")
-        command = msgspec.structs.replace(state.with_sender(message), reply_to_id=own_id)
-        if message.is_reaction:
-            return command if own_id and command.can_manage else None
-        text = _strip_nick(message.text, state.nick)
-        if text is None:
-            return command if own_id and message.text else None
-        return msgspec.structs.replace(command, text=text or "help")
+        return recognize_command(state.with_sender(message), state.nick, own_id)
 
     def private_command(self, message: MessageReceived) -> MessageReceived | None:
         """Return the command in a private message of an occupant; None if the bot is not inside the room."""
@@ -266,24 +255,12 @@ class RoomMemberships:
         inviter = event.inviter if event.is_vouched else ""
         if event.room in self._rooms:
             return []
-        if not self._has_space(event.room, inviter):
+        inviters = {room: state.inviter for room, state in self._rooms.items()}
+        if not has_space(event.room, inviter, inviters):
             return [NotifyInviter(inviter, event.room, "too many rooms")] if inviter else []
         record = Room(_nick(0), event.password, inviter)
         self._rooms[event.room] = _RoomMembership(record, now_s + INVITATION_TIMEOUT_S, is_established=False)
         return [CheckAddress(event.room)]
-
-    def _has_space(self, room: str, inviter: str) -> bool:
-        """Return whether the bot may have one more room.
-
-        The number of rooms is limited in total, per site of the room, per site of the inviter, and per inviter.
-        """
-        if len(self._rooms) >= MAX_ROOMS:
-            return False
-        room_site, inviter_site = site_of_jid(room), site_of_jid(inviter)
-        room_count = sum(site_of_jid(other) == room_site for other in self._rooms)
-        inviters = [state.inviter for state in self._rooms.values() if inviter and state.inviter]
-        inviter_count = sum(site_of_jid(other) == inviter_site for other in inviters)
-        return max(room_count, inviter_count) < MAX_ROOMS_PER_SITE and inviters.count(inviter) < MAX_ROOMS_PER_INVITER
 
     def on_address_checked(self, room: str, *, is_group_chat: bool | None) -> list[RoomAction]:
         """Join an address that is a group chat; abandon an address that is not.
@@ -423,25 +400,6 @@ class RoomMemberships:
             ReleaseAddress(room),
             *([NotifyInviter(state.inviter, room, reason)] if reason and state.inviter else []),
         ]
-
-
-def can_vouch(room: str, jid: str) -> bool:
-    """Return whether a room's statement about the identity of the user with this bare JID can be trusted.
-
-    The room must be on a service of the user's own server: the service's domain is a subdomain of the user's domain,
-    and belongs to the same site (registrable domain), because anybody can have a domain below a public suffix.
-    """
-    service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
-    return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))
-
-
-def _strip_nick(text: str, nick: str) -> str | None:
-    """Return the text after the nick at its beginning; None if the text does not begin with ``nick``."""
-    rest = text.strip().removeprefix("@")
-    if not rest.lower().startswith(nick.lower()):
-        return None
-    after = rest[len(nick) :]
-    return None if after and after[0] not in NICK_SEPARATORS else after.lstrip(NICK_SEPARATORS)
 
 
 def _nick(attempt: int) -> str:

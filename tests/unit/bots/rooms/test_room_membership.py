@@ -4,13 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots.rooms.invitation_policy import MAX_ROOMS, MAX_ROOMS_PER_INVITER, MAX_ROOMS_PER_SITE
 from bots.rooms.room_membership import (
     INVITATION_TIMEOUT_S,
     MAX_GUESTS,
     MAX_MANAGERS,
-    MAX_ROOMS,
-    MAX_ROOMS_PER_INVITER,
-    MAX_ROOMS_PER_SITE,
     REMOVAL_STATUSES,
     STATUS_CREATED,
     STATUS_NICK_CHANGED,
@@ -22,7 +20,6 @@ from bots.rooms.room_membership import (
     NotifyInviter,
     ReleaseAddress,
     RoomMemberships,
-    can_vouch,
 )
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from service.store.client.keys import user_id
@@ -218,25 +215,6 @@ def test_a_reply_to_a_message_sent_before_a_restart_is_recognised() -> None:
     assert addressed.reply_to_id == "ours"
     assert states.addressed_command(room_message("bob", "pause", reply_to_id="fresh")) is not None
     assert states.addressed_command(room_message("bob", "pause", reply_to_id="unknown")) is None
-
-
-@pytest.mark.parametrize(
-    ("room", "jid", "can"),
-    [
-        ("lounge@rooms.example", "alice@example", True),
-        ("lounge@rooms.chat.example.org", "alice@chat.example.org", True),
-        ("lounge@rooms.example.org", "alice@chat.example.org", False),
-        ("lounge@example", "alice@example", False),
-        ("lounge@evil.github.io", "alice@github.io", False),
-        ("lounge@rooms.elsewhere", "alice@example", False),
-        ("lounge@rooms-example", "alice@example", False),
-        ("lounge@rooms.example", "lounge@rooms.example", False),
-        ("lounge@example", "alice@rooms.example", False),
-    ],
-)
-def test_a_service_vouches_only_for_users_of_its_own_server(room: str, jid: str, *, can: bool) -> None:
-    """Neither on the server's own domain, which has accounts, nor below a public suffix."""
-    assert can_vouch(room, jid) is can
 
 
 def test_a_room_that_the_join_created_is_left() -> None:
