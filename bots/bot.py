@@ -15,10 +15,10 @@ from bots.sessions.chat_session import ChatSessions
 from bots.sessions.console_preview_service import ConsolePreviewService
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import events
+from bots.xmpp.bot_profile import publish_profile
 from bots.xmpp.connection import Connection
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence_tracker import PresenceTracker
-from bots.xmpp.service_discovery import publish_profile
 from service.clock import Clock
 from service.settings import Settings
 from service.store import Store

@@ -19,8 +19,8 @@ from cachetools import FIFOCache
 
 from bots.rooms.command_recognition import recognize_command
 from bots.rooms.invitation_policy import has_space
+from bots.xmpp.bot_profile import BOT_NAME
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
-from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
 from service.store.client.keys import user_id
 from service.store.people.rooms import MAX_MESSAGE_IDS, Room
