@@ -1,8 +1,8 @@
 """Delivery of the users' outboxes: decides which items are sent to whom and when, sends and resends them.
 
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
-- ``scheduler``: decides about the order of users and resends, without I/O; with ``message_rate_limit`` and
-  ``bounce_backoff``
+- ``scheduler``: decides about the order of users, without I/O; with ``message_rate_limit``, ``bounce_backoff`` and
+  ``resend_policy``
 - ``unreachable_users``: suspends users whose messages have bounced for 14 days
 - ``batch_sender``: takes the steps of a burst: recover, select, defer, claim, correct, render, send, record
 - ``mutes_and_filters``, ``notification_intervals``: select the queued items that may be sent now

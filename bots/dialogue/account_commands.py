@@ -1,4 +1,4 @@
-"""Dialogues about the conversation itself: help, greetings, invitation codes, and deleting all data of a user."""
+"""Dialogues about the user's account with the bot: invitation codes, deletion of all data, help and greetings."""
 
 from bots.commands.parser import VerbCommand
 from bots.dialogue.reply import CommandOutcome, Option, Reply, misunderstanding

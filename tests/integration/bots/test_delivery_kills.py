@@ -11,7 +11,7 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
-from bots.delivery import batch_sender, scheduler
+from bots.delivery import batch_sender, resend_policy
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt
 from service.clock import SystemClock
@@ -160,7 +160,7 @@ async def outbox_is_empty(store: Store) -> bool:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sender, "MAX_ITEMS", 1)
-    monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
+    monkeypatch.setattr(resend_policy, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
 
 
 async def test_a_successor_continues_after_a_kill_at_any_step(store: Store, settings: Settings) -> None:
