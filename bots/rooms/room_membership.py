@@ -1,4 +1,6 @@
-"""The state machine of the bot's rooms, which turns events into actions without I/O; times (monotonic s) are arguments.
+"""The state machine of the bot's membership in rooms: when it joins, rejoins and leaves.
+
+It turns events into actions without I/O; times (monotonic s) are arguments.
 
 A room becomes known by an invitation, or is loaded from the store. Before each join, the bot queries whether the
 address is a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110)
