@@ -1,62 +1,13 @@
-"""Access control: who may use the bot, and rate limits in chats, rooms and forms.
+"""Access control: who may use the bot, and the redemption of invitation codes."""
 
-A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
-occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
-its owners and admins share another limit, and the limit of each occupant is at most that of a user.
-"""
+from collections.abc import Container
 
-import hashlib
-from collections.abc import Container, Mapping
-from typing import Final
-
-import msgspec
-
-from bots.i18n.translator import Translator
-from bots.replies.conversation import ACCESS_DENIED, too_many_commands_text
-from bots.xmpp.events import MessageReceived
-from service.model import UserId
 from service.settings import Settings
 from service.store import Store
-from service.store.people.users import UserState
-
-GUESTS_FACTOR: Final = 3
-"""All occupants of a room who are not its owners or admins may together send as many commands as this many users."""
-MANAGERS_FACTOR: Final = 3
-"""The owners and admins of a room may together send as many commands as this many users."""
-COMMAND_LIMITS: Final = {"command": 1}
-FORM_LIMITS: Final = {"form": 1}
-"""Opening a form is counted separately from the command that it stands for."""
-_WINDOW_S: Final = 60.0
-
-
-class CommandPermission(msgspec.Struct, frozen=True):
-    """The permission to execute a command, with the state of its sender.
-
-    Without access to the bot (``is_admitted``), only a few commands may be executed.
-    """
-
-    user: UserState
-    is_admitted: bool
-
-
-class CommandRefused(msgspec.Struct, frozen=True):
-    """The refusal of a command.
-
-    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended.
-    """
-
-    limit: str
-    per_minute: int
-
-    def text(self, translator: Translator) -> str:
-        """Return the reply to the sender in the language of ``translator``."""
-        if self.limit:
-            return too_many_commands_text(self.per_minute, translator)
-        return translator.gettext(ACCESS_DENIED)
 
 
 class AccessControl:
-    """Decides who may use the bot, and enforces the rate limits."""
+    """Decides who may use the bot."""
 
     def __init__(self, store: Store, settings: Settings, rooms: Container[str]) -> None:
         """Create the access control.
@@ -65,11 +16,9 @@ class AccessControl:
         invited users. ``rooms`` are the rooms that the bot has joined; they may use it, because a user with access has
         invited the bot.
         """
-        self._users = store.users
         self._invitations = store.invitations
         self._who = settings.who_may_use
         self._allowed = frozenset(each.casefold() for each in settings.allowed_users)
-        self._per_minute = settings.max_commands_per_minute
         self._rooms = rooms
 
     @property
@@ -94,35 +43,3 @@ class AccessControl:
 
     def _is_allowed(self, jid: str) -> bool:
         return not self._allowed.isdisjoint((jid.casefold(), jid.rpartition("@")[2].casefold()))
-
-    async def count_command(
-        self, jid: str, limits: Mapping[str, int], occupant_user_id: UserId = ""
-    ) -> CommandPermission | CommandRefused:
-        """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
-
-        ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
-        each rate limit to a factor, by which the limit of one user is multiplied. A room has a limit that its occupants
-        share, which also stops an occupant who joins again under many nicks. ``occupant_user_id`` is the user id of the
-        sender in a room that shows JIDs, else "". Raises StoreUnavailable.
-        """
-        if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
-            return CommandRefused("", self._per_minute)
-        for name, factor in limits.items():
-            if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
-                return CommandRefused(name, self._per_minute)
-        state = await self._users.get(jid)
-        if state.suspended:
-            return CommandRefused("", self._per_minute)
-        return CommandPermission(state, await self.has_access(jid))
-
-
-def message_limits(message: MessageReceived) -> dict[str, int]:
-    """Return the names of the rate limits that apply to ``message``, with the factor of each.
-
-    A user's commands per minute are multiplied by this factor (see :meth:`AccessControl.count_command`).
-    """
-    if not message.occupant_id:
-        return COMMAND_LIMITS
-    occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]
-    shared = {"managers": MANAGERS_FACTOR} if message.can_manage else {"guests": GUESTS_FACTOR}
-    return {f"command:{occupant}": 1} | shared

@@ -4,21 +4,21 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
+from bots.cluster.takeover import Takeover
 from bots.dialogue.bot_services import BotServices
 from bots.inbound.intake import Intake
 from bots.pubsub.node_publisher import NodePublisher
 from bots.rooms.room_client import RoomClient
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.sessions.dry_run_service import DryRunService
+from bots.sessions.console_preview_service import ConsolePreviewService
 from bots.sessions.reply_sender import ReplySender
-from bots.takeover import Takeover
 from bots.xmpp import events
+from bots.xmpp.bot_profile import publish_profile
 from bots.xmpp.connection import Connection
 from bots.xmpp.interface import XmppSessionLost
-from bots.xmpp.presence import PresenceTracker
-from bots.xmpp.service_discovery import publish_profile
+from bots.xmpp.presence_tracker import PresenceTracker
 from service.clock import Clock
 from service.settings import Settings
 from service.store import Store
@@ -49,7 +49,7 @@ class Bot:
             self._replies,
             lambda message, entry_id: self._rooms.on_invitation(message, entry_id),  # noqa: PLW0108 - created below
         )
-        self._dry_runs = DryRunService(services)
+        self._console_previews = ConsolePreviewService(services)
         self._adhoc_sessions = AdhocSessions(services)
         self._intake = Intake(services, self._chat_sessions, self._adhoc_sessions)
         self._rooms = RoomClient(services, self._chat_sessions)
@@ -76,7 +76,7 @@ class Bot:
     async def _answer_users(self) -> None:
         """Answer messages until cancelled; then finish the replies in progress, while there is a connection."""
         try:
-            await run_until_one_ends(self._intake.run(), self._dry_runs.run())
+            await run_until_one_ends(self._intake.run(), self._console_previews.run())
         finally:
             await self._chat_sessions.close()
             await self._replies.close()

@@ -1,13 +1,9 @@
-"""The program ``coronet bot``: one :mod:`bots.process` and the periodic maintenance."""
+"""The program ``coronet bot``: one :mod:`bots.cluster.process` and :mod:`bots.maintenance`."""
 
-import asyncio
-import contextlib
-import time
-
-from bots.process import create_process
+from bots.cluster.process import create_process
+from bots.maintenance import maintain
 from bots.retries import retry_while_unavailable
 from service.clock import SystemClock
-from service.errors import StoreUnavailable
 from service.host_process import HostedProgram, HostProcess
 from service.settings import Settings
 from service.store import Store
@@ -34,18 +30,4 @@ class BotProgram(HostedProgram):
         If Redis or the XMPP server is unavailable, retry until it is available.
         """
         await retry_while_unavailable(self._store.ping, logs_reason=True)
-        await run_until_one_ends(self._process.run(), self._maintain(process.metrics_url))
-
-    async def _maintain(self, metrics_url: str) -> None:
-        """Complete interrupted changes, queue announcements, and store the URL of the metrics, periodically.
-
-        The changes are subscriptions, unsubscriptions and erasures of users that a crash of a process interrupted.
-        """
-        store = self._store
-        while True:
-            with contextlib.suppress(StoreUnavailable):
-                await store.subscriptions.replay_intents()
-                await store.erasure.resume()
-                await store.announcements.dispatch(time.time(), self._settings.maintenance_interval_s)
-                await store.bot_endpoints.announce(metrics_url)
-            await asyncio.sleep(self._settings.maintenance_interval_s)
+        await run_until_one_ends(self._process.run(), maintain(self._store, self._settings, process.metrics_url))

@@ -31,7 +31,7 @@ from pydantic import (
 from service.corona.fleet_policy import DEFAULT_POLICY, FleetObjective, FleetPolicy, Goal, Levels
 from service.errors import UserError
 from service.net.address_guard import check_allowed_network
-from service.users.quiet_hours import find_time_zones
+from service.users.time_zones import find_time_zones
 
 Preset = Literal["trial", "single", "cluster"]
 WhoMayUse = Literal["open", "listed", "invited"]

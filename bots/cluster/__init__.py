@@ -1,1 +1,1 @@
-"""The partitions of users, which several bot processes share."""
+"""Several bot processes that share the users: their partitions, leases, and the takeover of failed processes."""

@@ -1,15 +1,84 @@
-"""The states of the partitions that a process holds or has held.
+"""The partitions of users, which several bot processes share, and the users assigned to one process.
 
-Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A process
-serves a partition while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the
-lease, and also if another process has taken over the partition, because at most one process may work for a partition
-(guarantee I2).
+Several processes can share one XMPP account. The users of the account are divided into ``PARTITION_COUNT`` partitions
+by a hash of their ids, and each process serves the users of the partitions that it holds. If the bot has several
+addresses instead (components), each user has one of them as home address, and is served by the process that serves this
+address.
+
+A process holds its partitions by leases in the store (:mod:`service.store.coordination.leases`). It serves a partition
+while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the lease, and also if
+another process has taken over the partition, because at most one process may work for a partition (guarantee I2). If
+the process is stopped for longer than the lease lasts, another process may have taken over its partitions;
+:meth:`AssignedUsers.is_lease_valid` is then False.
 """
 
 import enum
-from collections.abc import Collection, Mapping
+import math
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 import msgspec
+
+from service.clock import Clock
+from service.model import UserId
+from service.store.delivery.inbound_log import InboundLog
+
+PARTITION_COUNT: Final = 64
+ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
+
+
+def partition_of(user_id: UserId) -> int:
+    """Return the number of the partition that contains a user."""
+    return zlib.crc32(user_id.encode()) % PARTITION_COUNT
+
+
+class AssignedUsers:
+    """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
+
+    def __init__(self, inbound_log: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
+        """Create a set without partitions.
+
+        ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
+        means that there is only this address. Users whose home address is none of them belong to the first address.
+        """
+        self._inbound_log = inbound_log
+        self._clock = clock
+        self._address = address
+        self._addresses = addresses or (address,)
+        self.partitions: frozenset[int] = frozenset()
+        self._valid_until_s = -math.inf
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this bot does the work that is needed once per address, because it holds partition 0."""
+        return 0 in self.partitions
+
+    @property
+    def is_publisher(self) -> bool:
+        """Whether this bot publishes the pubsub nodes, because it is the leader at the first of all addresses."""
+        return self.is_leader and self._address == self._addresses[0]
+
+    def assign(self, partitions: frozenset[int], valid_until_s: float = math.inf) -> None:
+        """Replace the assigned partitions; their lease is valid until ``valid_until_s`` (monotonic s)."""
+        self.partitions, self._valid_until_s = partitions, valid_until_s
+
+    def is_lease_valid(self) -> bool:
+        """Return whether the lease is still valid, so that no other process can have taken the partitions over."""
+        return self._clock.monotonic_s() < self._valid_until_s
+
+    def includes(self, user_id: UserId) -> bool:
+        """Return whether a user is in one of the assigned partitions, even if another address is the user's home."""
+        return partition_of(user_id) in self.partitions
+
+    async def select(self, user_ids: Collection[UserId]) -> list[UserId]:
+        """Return those of ``user_ids`` that are assigned to this bot, in the same order. Raises StoreUnavailable."""
+        included = [user_id for user_id in user_ids if self.includes(user_id)]
+        if len(self._addresses) == 1 or not included:
+            return included
+        homes = await self._inbound_log.home_addresses(included)
+        known = [home if home in self._addresses else self._addresses[0] for home in homes]
+        return [user_id for user_id, home in zip(included, known, strict=True) if home == self._address]
 
 
 class PartitionState(enum.Enum):

@@ -8,82 +8,23 @@ becomes an :class:`UnknownCommand` with a suggestion.
 
 import difflib
 import re
-from typing import Final
 
 import msgspec
 
+from bots.commands.verb_synonyms import (
+    ALL_WORDS,
+    COMMAND_OF_REACTION,
+    ERASURE_WORDS,
+    GUESSABLE_WORDS,
+    READ_ONLY,
+    REPLY_SHORTHANDS,
+    SUBSCRIPTION_FIRST,
+    SUBSCRIPTION_ONLY,
+    VERB_OF,
+    VERBS,
+)
 from service.discovery.queries.query_tokens import is_field
 from service.feeds.urls import looks_like_url
-
-_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
-    "subscribe": (
-        *("sub", "add", "follow", "abonnieren", "abonniere", "abo", "folgen", "hinzufügen", "abonner", "suivre"),
-        *("ajouter", "suscribir", "suscribirse", "suscríbeme", "seguir", "añadir"),
-    ),
-    "unsubscribe": (
-        *("unsub", "remove", "rm", "delete", "unfollow", "abbestellen", "kündigen", "entfernen", "löschen"),
-        *("désabonner", "desabonner", "supprimer", "retirer", "desuscribir", "eliminar", "quitar", "borrar"),
-    ),
-    "list": ("ls", "subscriptions", "feeds", "liste", "abos", "abonnements", "lista", "suscripciones"),
-    "find": (
-        *("search", "suche", "suchen", "finde", "finden", "chercher", "cherche", "trouver", "recherche"),
-        *("buscar", "busca", "encontrar"),
-    ),
-    "discover": (
-        *("browse", "explore", "entdecken", "entdecke", "stöbern", "découvrir", "decouvrir", "explorer", "parcourir"),
-        *("descubrir", "descubre", "explorar"),
-    ),
-    "more": ("next", "mehr", "weiter", "plus", "suite", "más", "mas", "siguiente"),
-    "watch": ("watches", "beobachten", "beobachte", "surveiller", "surveille", "vigilar", "vigila"),
-    "unwatch": (),
-    "show": (*("latest", "zeige", "zeig", "zeigen", "montrer", "montre", "afficher", "affiche", "mostrar", "muestra"),),
-    "why": ("explain", "warum", "wieso", "pourquoi", "porqué", "porque"),
-    "status": ("stats", "zustand", "état", "etat", "estado"),
-    "mute": ("stumm", "muet", "silenciar"),
-    "unmute": (),
-    "quiet": ("silence", "dnd", "ruhe", "ruhezeit", "silencio"),
-    "digest": ("summary", "zusammenfassung", "résumé", "resumen"),
-    "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
-    "language": ("lang", "sprache", "langue", "idioma", "lengua"),
-    "announcements": (
-        *("announcement", "mitteilungen", "mitteilung", "ankündigungen", "annonces", "annonce", "anuncios", "anuncio"),
-        "avisos",
-    ),
-    "invite": ("invitation", "code", "einladung", "invitación", "código"),
-    "export": ("opml", "exportieren", "exporter", "exportar"),
-    "import": ("importieren", "importiere", "importer", "importe", "importar", "importa"),
-    "forget": ("forgetme", "vergiss", "vergessen", "oublier", "oublie", "oublie-moi", "olvidar", "olvida", "olvídame"),
-    "pause": ("hold", "pausieren", "pausiere", "suspendre", "pausar", "pausa"),
-    "resume": ("unpause", "continue", "fortsetzen", "fortfahren", "reprendre", "reprends", "reanudar", "continuar"),
-    "set": ("settings", "setting", "einstellen", "einstellungen", "régler", "réglages", "ajustar", "ajustes"),
-    "filter": ("filters", "filtern", "filtre", "filtrer", "filtres", "filtrar", "filtro", "filtros"),
-    "help": ("?", "h", "commands", "hilfe", "befehle", "aide", "commandes", "ayuda", "comandos"),
-    "hello": ("hi", "start", "hallo", "bonjour", "salut", "hola"),
-    "yes": ("y", "yep", "ok", "ja", "j", "oui", "sí", "si", "vale"),
-    "no": ("n", "nope", "nein", "non"),
-    "cancel": ("stop", "nevermind", "abbrechen", "stopp", "annuler", "cancelar"),
-}
-
-VERB_OF: Final = {word: verb for verb, others in _SYNONYMS.items() for word in (verb, *others)}
-"""The verb of each word that begins a command."""
-
-_MIN_GUESSABLE_CHARS: Final = 4
-GUESSABLE_WORDS: Final = sorted(
-    word for word in VERB_OF if len(word) >= _MIN_GUESSABLE_CHARS or word in ("sub", "add", "ls")
-)
-"""Words that an unknown word is compared with, to suggest a command."""
-
-LEAVE: Final = frozenset(
-    ("leave", "go away", "part", "geh", "geh weg", "verlassen", "pars", "va-t'en", "quitter", "vete", "salir")
-)
-"""Words by which owners and admins of a room make the bot leave."""
-
-ALL_WORDS: Final = frozenset(
-    ("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas")
-)
-
-ERASURE_WORDS: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
-"""Words after `forget` that stand for the user; other words show the help text instead."""
 
 MAX_LIST_CHARS = 16_384
 """Maximum length of an OPML list in a message; longer ones can be imported from a URL."""
@@ -153,32 +94,7 @@ class UnknownCommand(msgspec.Struct, frozen=True):
 
 Command = SubscribeCommand | VerbCommand | AnswerCommand | UnknownCommand
 
-_READ_ONLY: Final = ("list", "find", "discover", "more", "show", "why", "status", "help", "hello")
-"""Verbs of commands that change nothing."""
-
 DEFAULT_ENTRY_COUNT, MAX_ENTRY_COUNT = 3, 10
-
-VERBS: Final = (
-    *("subscribe", "unsubscribe", "list", "find", "discover", "watch", "unwatch", "show", "why", "status", "quiet"),
-    *("digest", "timezone", "language", "pause", "resume", "set", "filter", "announcements", "export", "import"),
-    *("forget", "help"),
-)
-"""Verbs with a help text; they are also the nodes of ad-hoc commands."""
-
-_REPLY_SHORTHANDS: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
-"""Words that have this meaning only in a reply to a message of the bot; ``{}`` is the number of the subscription."""
-
-_SUBSCRIPTION_ONLY: Final = ("unsubscribe", "show", "why", "pause", "resume")
-_SUBSCRIPTION_FIRST: Final = ("set", "filter")
-
-COMMAND_OF_REACTION: Final = {
-    **dict.fromkeys(("❌", "✖", "🗑", "🚫", "⛔", "🛑"), "unsubscribe"),
-    **dict.fromkeys(("🔇", "🔕", "🤫"), "mute"),
-    **dict.fromkeys(("⏸", "💤"), "pause"),
-    **dict.fromkeys(("▶", "⏯"), "resume"),
-    **dict.fromkeys(("❓", "❔"), "why"),
-}
-"""The command of each emoji in a reaction, without variation selectors."""
 
 _NUMBER = re.compile(r"#?([0-9]{1,6})[.)]?")
 _WITH = re.compile(r"\s(?:with|mit|avec|con)\s+(?=[^\W\d]\w{0,20}=)", re.IGNORECASE)
@@ -215,12 +131,12 @@ def incomplete_command_template(text: str) -> str:
     """
     verb, rest = (*text.strip().lstrip("/").split(maxsplit=1), "", "")[:2]
     plain = verb.lower().rstrip(":,!.")
-    if not rest and plain in _REPLY_SHORTHANDS:
-        return _REPLY_SHORTHANDS[plain]
+    if not rest and plain in REPLY_SHORTHANDS:
+        return REPLY_SHORTHANDS[plain]
     name = VERB_OF.get(plain, "")
-    if name in _SUBSCRIPTION_ONLY and not rest:
+    if name in SUBSCRIPTION_ONLY and not rest:
         return f"{name} #{{}}"
-    if name in _SUBSCRIPTION_FIRST and rest and rest.split()[0].lower() not in ALL_WORDS:
+    if name in SUBSCRIPTION_FIRST and rest and rest.split()[0].lower() not in ALL_WORDS:
         command = parse(f"{name} {rest}")
         if isinstance(command, VerbCommand) and command.target.everything:
             return f"{name} #{{}} {rest.replace('{', '{{').replace('}', '}}')}"
@@ -229,7 +145,7 @@ def incomplete_command_template(text: str) -> str:
 
 def is_read_only(command: Command) -> bool:
     """Return whether executing the command changes nothing."""
-    return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in _READ_ONLY)
+    return isinstance(command, UnknownCommand) or (isinstance(command, VerbCommand) and command.name in READ_ONLY)
 
 
 def parse_entry_count(words: str) -> int:

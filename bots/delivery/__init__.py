@@ -1,11 +1,14 @@
 """Delivery of the users' outboxes: decides which items are sent to whom and when, sends and resends them.
 
 - ``outbox_consumer``: handles events, and starts *bursts*, which send to users who are due; the interface for the bot
-- ``scheduler``: decides about the order of users, rate limits, back-off, and resends, without I/O
+- ``scheduler``: decides about the order of users, without I/O; with ``message_rate_limit``, ``bounce_backoff`` and
+  ``resend_policy``
+- ``unreachable_users``: suspends users whose messages have bounced for 14 days
 - ``batch_sender``: takes the steps of a burst: recover, select, defer, claim, correct, render, send, record
-- ``suppression``: applies mutes, filters and notification intervals
-- ``delivery_window``: applies quiet hours, digests and presence
+- ``mutes_and_filters``, ``notification_intervals``: select the queued items that may be sent now
+- ``recipient_availability``: applies quiet hours, digests and presence
 - ``recipient_cache``, ``receipt_tracker``: keep users' settings, and track receipts of their clients (XEP-0184)
 - ``corrections``: finds the earlier message that a batch of edits replaces (XEP-0308)
-- ``message_bodies``, ``notification_text``: write the content of messages, and its text
+- ``batch_renderer``: writes the content of messages: ``notification_text`` at one of the ``detail_levels``, and a
+  ``link_preview``
 """

@@ -12,14 +12,16 @@ from typing import Final
 import msgspec
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
+from bots.delivery.batch_renderer import BatchRenderer, Body
 from bots.delivery.corrections import CorrectionFinder
-from bots.delivery.delivery_window import DeliveryWindows
-from bots.delivery.message_bodies import Body, BodyRenderer
+from bots.delivery.mutes_and_filters import ItemSelector
+from bots.delivery.notification_intervals import Selection
 from bots.delivery.receipt_tracker import ReceiptTracker
+from bots.delivery.recipient_availability import RecipientAvailability
 from bots.delivery.recipient_cache import Recipient, RecipientCache
 from bots.delivery.scheduler import DeliveryScheduler
-from bots.delivery.suppression import ItemSelector, Selection
+from bots.delivery.unreachable_users import suspend_unreachable_user
 from bots.retries import retry_while_unavailable
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, XmppSessionLost
@@ -65,10 +67,10 @@ class BatchSender:
         self._scheduler = scheduler
         self.recipients = RecipientCache(store)
         self.receipts = ReceiptTracker()
-        self.windows = DeliveryWindows(store, xmpp, clock)
+        self.availability = RecipientAvailability(store, xmpp, clock)
         self._selector = ItemSelector(store)
         self._corrections = CorrectionFinder(store)
-        self._bodies = BodyRenderer(store)
+        self._renderer = BatchRenderer(store)
         self._has_response: dict[MessageId, bool] = {}  # message being sent: has bounced or has its receipt
 
     async def send(self, user_ids: Sequence[UserId]) -> Collection[UserId]:
@@ -141,7 +143,7 @@ class BatchSender:
                 self._scheduler.is_undeliverable(user_id, batch.claimed_s, wall_s) for batch in batches
             )
             if is_undeliverable and user_id not in remaining_s:
-                await self._suspend(user_id, batches)
+                await suspend_unreachable_user(self._store, user_id, batches)
                 batches = []  # noqa: PLW2901 - they are dead letters now
             self.receipts.reset(user_id, [batch.message_id for batch in batches if batch.acked])
             if user_id in remaining_s:
@@ -166,21 +168,7 @@ class BatchSender:
             own = msgspec.structs.replace(recipients[user_id].user_settings, digest=None)
             if acked and own.has_delivery_delays and self._scheduler.needs_full_recovery(user_id):
                 user_settings[user_id], since_s[user_id] = own, acked[0].claimed_s
-        return await self.windows.remaining_s(user_settings, since_s)
-
-    async def _suspend(self, user_id: UserId, batches: Sequence[Batch]) -> None:
-        """Suspend all subscriptions of a user whose messages have bounced for 14 days.
-
-        The suspension ends when the user writes to the bot. Batches in flight become dead letters; their items count as
-        withheld, and are summarized after the suspension.
-        """
-        (jid,) = await self._store.users.jids([user_id])
-        if jid:
-            subscriptions = await self._store.subscriptions.of_user(jid)
-            await self._store.pauses.suspend_unreachable(jid, [subscription.channel for subscription in subscriptions])
-            _log.info("user suspended", user=user_id, reason="messages bounced for 14 days")
-        for batch in batches:
-            await self._store.outbox.move_to_dead_letters(user_id, batch.message_id, "bounced for 14 days")
+        return await self.availability.remaining_s(user_settings, since_s)
 
     # New batches.
 
@@ -195,7 +183,7 @@ class BatchSender:
             user_id: each.user_settings for user_id, each in ready.items() if each.user_settings.has_delivery_delays
         }
         since_s = {user_id: selection.since_s for user_id, selection in selections.items()}
-        remaining_s = await self.windows.remaining_s(user_settings, since_s)
+        remaining_s = await self.availability.remaining_s(user_settings, since_s)
         for user_id, own_s in remaining_s.items():
             self._scheduler.defer(user_id, self._clock.monotonic_s() + own_s)
         without_due = {
@@ -215,10 +203,10 @@ class BatchSender:
         messages, empty = [], []
         for user_id, own in batches.items():
             user_settings, preferences = recipients[user_id].user_settings, recipients[user_id].preferences
-            presentations = await self._bodies.presentations(user_id, own, preferences, user_settings.zone)
+            presentations = await self._renderer.presentations(user_id, own, preferences, user_settings.zone)
             requests_receipt = self.recipients.sends_receipts(user_id)
             for batch in own:
-                body = await self._bodies.body(batch, user_settings.effective_language, presentations)
+                body = await self._renderer.body(batch, user_settings.effective_language, presentations)
                 is_declined = batch.items[0].channel == ANNOUNCEMENTS and not user_settings.announcements
                 if body.xml and not is_declined:
                     stanza = self._stanza(jids[user_id], batch, body.xml, requests_receipt=requests_receipt)

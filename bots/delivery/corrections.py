@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from cachetools import LRUCache
 
-from bots.delivery.message_bodies import load_versions, select_changes
+from bots.delivery.batch_renderer import load_versions, select_changes
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import Batch, MessageId, OutboxItem, SentMessage

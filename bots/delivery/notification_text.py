@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
+from bots.delivery.detail_levels import DETAIL_LEVELS, DetailLevel
 from bots.i18n.translator import Translator
 from bots.replies.entry_templates import EntryTemplate
 from bots.replies.formatting import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more_line, title
-from bots.xmpp import stanzas
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
 from service.feeds.urls import selector_of, without_selector
@@ -27,37 +27,12 @@ EntryKey = tuple[ChannelId, str]
 SavedSearchMatch = tuple[int, str]
 """A saved search that an entry matches: its number for the user, and its query as text."""
 
-MAX_PREVIEW_BYTES: Final = 2_048
-"""Maximum size of a link preview as XML; a larger preview is left out of the message."""
-
 _NO_MATCHES: Final[Mapping[EntryKey, Sequence[SavedSearchMatch]]] = {}
 _NO_TEMPLATES: Final[Mapping[ChannelId, EntryTemplate]] = {}
 _MAX_MATCHES = 3
 
 _SEPARATOR = " · "
 _SIGNS: Final = {"addition": "+", "omission": "-", "replacement": "~"}
-
-
-class _DetailLevel(msgspec.Struct, frozen=True):
-    """The level of detail for one channel: at most ``entries`` entries are shown in full, or ``lines`` lines of a page.
-
-    ``summary_chars`` and ``line_chars`` limit the length of each summary and of each line.
-    """
-
-    entries: int
-    summary_chars: int
-    lines: int
-    line_chars: int
-
-
-_DETAIL_LEVELS: Final = (
-    _DetailLevel(5, 300, 12, 300),
-    _DetailLevel(5, 100, 8, 150),
-    _DetailLevel(5, 0, 5, 80),
-    _DetailLevel(2, 0, 2, 80),
-    _DetailLevel(0, 0, 0, 0),
-)
-"""From the most detailed to the briefest."""
 
 
 class _ChannelUpdate(msgspec.Struct):
@@ -100,7 +75,7 @@ def render_notification(
         entry: _notes(also_in.get(entry, ()), matches.get(entry, ()), translator)
         for entry in also_in.keys() | matches.keys()
     }
-    for detail in _DETAIL_LEVELS:
+    for detail in DETAIL_LEVELS:
         sections = [
             _section(channel, update, notes, detail, translator, template=templates.get(channel.id))
             for channel, update in shown
@@ -131,7 +106,7 @@ def _section(
     channel: Channel,
     update: _ChannelUpdate,
     notes: Mapping[EntryKey, Sequence[str]],
-    detail: _DetailLevel,
+    detail: DetailLevel,
     translator: Translator,
     *,
     template: EntryTemplate | None,
@@ -206,7 +181,7 @@ def _heading(change: Change, translator: Translator) -> str:
 
 
 def _changed_lines(
-    channel: Channel, changes: Sequence[Change], detail: _DetailLevel, translator: Translator
+    channel: Channel, changes: Sequence[Change], detail: DetailLevel, translator: Translator
 ) -> list[str]:
     """Return a list with one text, the page's address and its changed lines; an empty list if no line has changed."""
     if not changes:
@@ -272,31 +247,3 @@ def announcement_text(texts: Sequence[str], translator: Translator) -> str:
         "This is an announcement from the operators of this service. `announcements off`: get no more of them."
     )
     return "\n\n".join([*(f"📢 {text}" for text in texts), sender])
-
-
-def link_preview(text: str, deltas: Sequence[Delta], channels: Mapping[ChannelId, Channel]) -> str:
-    """Return the link preview (XEP-0511) of a message with this text, as XML; "" if it has none.
-
-    A message has a preview if it contains exactly one entry, shows its link, and omits its title or summary. The
-    standard text contains both; a preview would show them twice and reduce the rate of a fan-out by a fifth. With a
-    user's own template, like ``$link``, clients get the preview from the message, so they need not request it from the
-    publisher.
-    """
-    changes = [(delta.channel, change) for delta in deltas if delta.channel in channels for change in delta.changes]
-    entries = {(channel_id, change.entry.key): (channel_id, change) for channel_id, change in changes}
-    if len(entries) != 1 or any(delta.notice is not None for delta in deltas):
-        return ""
-    ((channel_id, change),) = entries.values()
-    link, heading = one_line(change.entry.link, 2000), one_line(change.entry.title, 300)
-    summary = one_line(change.entry.summary, 300)
-    if change.line or not link.startswith(("http://", "https://")) or link not in text:
-        return ""
-    if heading in text and summary in text:
-        return ""
-    fields = {
-        "title": heading,
-        "description": summary if summary != heading else "",
-        "site_name": title(channels[channel_id]),
-    }
-    xml = stanzas.link_metadata(link, {name: value for name, value in fields.items() if value})
-    return xml if len(xml.encode()) <= MAX_PREVIEW_BYTES else ""

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers, partition_of
+from bots.cluster.partitions import AssignedUsers, partition_of
 from bots.delivery.batch_sender import BatchSender
 from bots.delivery.scheduler import DeliveryScheduler
 from bots.retries import retry_while_unavailable
@@ -71,7 +71,7 @@ class OutboxConsumer:
         self._receipts_arrived = asyncio.Event()
         self._sender = BatchSender(store, xmpp, clock, assigned_users, self._scheduler)
         self._recipients, self._receipts = self._sender.recipients, self._sender.receipts
-        self._windows = self._sender.windows
+        self._availability = self._sender.availability
 
     async def run(self) -> None:
         """Deliver until cancelled; then wait up to 2 s for deliveries in progress."""
@@ -95,7 +95,7 @@ class OutboxConsumer:
         """Recover the batches in flight: a new XMPP session has begun, and the previous session was not resumed."""
         self._session_since_s = self._clock.wall_s()
         self._is_new_session = True
-        self._windows.on_session_started()
+        self._availability.on_session_started()
         self._recovery_needed.set()
 
     def on_partitions_gained(self, partitions: frozenset[int]) -> None:
@@ -148,14 +148,14 @@ class OutboxConsumer:
         user_id = keys.user_id(event.jid)
         now_s = self._clock.monotonic_s()
         if not event.is_online:
-            self._windows.on_presence(user_id, is_available=False)
+            self._availability.on_presence(user_id, is_available=False)
             self._scheduler.on_offline(user_id)
             return
         self._scheduler.on_online(user_id, now_s)
         if event.is_new_client and self._receipts.has_awaited(user_id):
             self._scheduler.on_new_client(user_id, now_s)
         if event.is_free is not None:
-            self._windows.on_presence(user_id, is_available=event.is_free)
+            self._availability.on_presence(user_id, is_available=event.is_free)
         if event.is_free:
             self._scheduler.end_deferral(user_id, now_s)
         self._scheduler_changed.set()
@@ -174,7 +174,7 @@ class OutboxConsumer:
         user_id = keys.user_id(jid)
         self._recipients.remove(user_id)
         self._receipts.remove(user_id)
-        self._windows.remove(user_id)
+        self._availability.remove(user_id)
 
     async def remove_contact(self, jid: str) -> None:
         """End the presence subscriptions between a user and the bot, in both directions. Rooms have none."""

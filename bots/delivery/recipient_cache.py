@@ -8,7 +8,7 @@ import msgspec
 from service.model import UserId
 from service.store import Store
 from service.users.preferences import PreferencesByNumber
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 
 
 class Recipient(msgspec.Struct, frozen=True):

@@ -1,74 +1,30 @@
-"""The scheduler of deliveries: decides which user is sent to next, and which batches are sent again.
+"""The scheduler of deliveries: decides which user is sent to next, and when.
 
 It performs no I/O, and times (monotonic s) are arguments.
 
 Work for one user is serialized by a lock: at most one burst sends to a user, or one command changes what may be sent.
 Besides the lock, each user has
 
-- a rate limit (GCRA, a token bucket). Items beyond the rate wait and are coalesced into one message; a message of many
-  items delays the next message longer;
+- a rate limit (:mod:`bots.delivery.message_rate_limit`);
 - a *next item time*: an item that is too early now, because of a notification interval, is due then;
 - a *deferral*: nothing is sent before the end of quiet hours, or before the next digest. A deferral ends when batches
   in flight have to be recovered, so that a digest that was sent does not wait for the next digest;
-- a *back-off* after a bounce, twice as long each time, until the user is seen online;
-- a pending :class:`Recovery` while it is unknown whether batches in flight have arrived: after a start, a lost session,
-  a bounce. No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
-  acknowledged are sent again at once. Batches that it has acknowledged may be lost in the server: without a receipt
-  they are sent again 10 s after the user is seen online, or after 15 s if their presence is unknown. When a user comes
-  online with an additional client, acknowledged batches may be in a session that nobody reads: without a receipt they
-  are sent again after 5 s. Every resend has the same message id (guarantee I2).
+- a *back-off* after a bounce (:mod:`bots.delivery.bounce_backoff`), until the user is seen online;
+- a pending *recovery* while it is unknown whether batches in flight have arrived (:mod:`bots.delivery.resend_policy`).
 """
 
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
-from enum import IntEnum
-from typing import Final
 
 import msgspec
 
+from bots.delivery.bounce_backoff import back_off_s
+from bots.delivery.message_rate_limit import MessageRateLimit
+from bots.delivery.resend_policy import ResendState
+from bots.delivery.unreachable_users import GIVE_UP_AFTER_S
 from service.model import UserId
 from service.store.delivery.outbox import Batch
-
-RECEIPT_TIMEOUT_S: Final = 10.0
-"""Time that a user who was seen online may take to send the receipts of acknowledged batches."""
-RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
-"""The same time for a user whose presence is unknown. A failed attempt to connect and the longest pause after it take
-15 s, so that delivery recovers within 30 s after a session is lost."""
-RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
-"""The same time after a user came online with an additional client. The client gets the messages that its server has
-stored at once, so that only the receipts have to travel."""
-GIVE_UP_AFTER_S: Final = 14 * 86_400.0
-"""Age of a batch from which on a further bounce makes it undeliverable."""
-BURST: Final = 5
-"""Maximum number of messages to one user that the rate limit allows at once."""
-ITEMS_AT_USUAL_RATE: Final = 3
-MAX_SLOWDOWN: Final = 6
-"""A message of more than ``ITEMS_AT_USUAL_RATE`` items delays the next one longer, up to ``MAX_SLOWDOWN`` times the
-usual interval."""
-
-_NO_RECIPIENT: Final = frozenset(
-    {
-        *("item-not-found", "gone", "jid-malformed", "remote-server-not-found", "forbidden", "not-allowed"),
-        *("not-authorized", "not-acceptable"),  # the last is the answer to a blocked sender (XEP-0191)
-    }
-)
-"""Stanza error conditions (RFC 6120 §8.3.3) that a later attempt is unlikely to change."""
-_BACK_OFF_S: Final = (30.0, 3_600.0)
-_BACK_OFF_WITHOUT_RECIPIENT_S: Final = (600.0, 43_200.0)
-"""The first and the longest back-off after a bounce with such a condition; each is twice the one before."""
-
-
-class Recovery(IntEnum):
-    """The batches in flight (sent, but not complete) that must be examined before a new batch is claimed."""
-
-    NONE = 0
-    UNACKNOWLEDGED = 1
-    """The batches that the server has not acknowledged."""
-    ALL_AT_RETURN = 2
-    """All batches in flight, only because the user came online with an additional client."""
-    ALL = 3
-    """All batches in flight."""
 
 
 class _UserState(msgspec.Struct):
@@ -76,17 +32,13 @@ class _UserState(msgspec.Struct):
 
     locked: bool = False
     ready: bool = False  # items may be queued
-    recovery: Recovery = Recovery.NONE
-    awaiting_receipts: bool = False  # nothing is done before resend_s, or a receipt
-    resending_acked: bool = False  # acknowledged batches are sent again; only while locked
-    was_online: bool = False  # since the recovery began
+    resends: ResendState = msgspec.field(default_factory=ResendState)
     bounces: int = 0
     heap_s: float = math.inf  # the time of the user's valid entry in the heap
     rate_s: float = -math.inf  # GCRA's theoretical arrival time
     back_off_until_s: float = -math.inf
     deferred_until_s: float = -math.inf
     next_item_s: float = math.inf  # from when queued items may be sent that are too early now
-    resend_s: float = -math.inf  # until when receipts of acknowledged batches are awaited
 
 
 class DeliveryScheduler:
@@ -98,7 +50,7 @@ class DeliveryScheduler:
         A user is sent ``messages_per_s`` messages per second on average, and up to ``BURST`` messages at once.
         ``is_assigned`` returns whether this process serves a user.
         """
-        self._interval_s = 1 / messages_per_s
+        self._rate_limit = MessageRateLimit(1 / messages_per_s)
         self._is_assigned = is_assigned
         self._users: dict[UserId, _UserState] = {}
         self._heap: list[tuple[float, UserId]] = []  # an entry that differs from the user's heap_s is stale
@@ -116,16 +68,14 @@ class DeliveryScheduler:
         """Require recovery of all batches in flight to these users, because the session that sent them ended."""
         for user_id in user_ids:
             user = self._state(user_id)
-            user.was_online = False
-            self._require_full_recovery(user, now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
-            user.deferred_until_s = -math.inf
+            user.resends.on_session_lost(now_s)
+            user.ready, user.deferred_until_s = True, -math.inf
             self._schedule(user_id, user, now_s)
 
     def require_recovery(self, user_ids: Iterable[UserId]) -> None:
         """Require recovery of these users' unacknowledged batches, after a failure between claim and completion."""
         for user_id in user_ids:
-            user = self._state(user_id)
-            user.recovery = max(user.recovery, Recovery.UNACKNOWLEDGED)
+            self._state(user_id).resends.require()
 
     def on_send_failed(self, user_ids: Iterable[UserId]) -> None:
         """Require recovery of these users' batches after a burst (one run of sending to some users) failed.
@@ -133,17 +83,13 @@ class DeliveryScheduler:
         If the burst was sending acknowledged batches of a user again, all batches in flight are recovered, otherwise
         only the unacknowledged ones.
         """
-        self.require_recovery(user_ids)
         for user_id in user_ids:
-            user = self._state(user_id)
-            if user.resending_acked:
-                user.recovery = Recovery.ALL
+            self._state(user_id).resends.on_send_failed()
 
     def on_sending(self, user_id: UserId, item_count: int, now_s: float) -> None:
         """Charge one message of ``item_count`` items to the user's rate limit."""
         user = self._state(user_id)
-        slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
-        user.rate_s = max(user.rate_s, now_s) + slowdown * self._interval_s
+        user.rate_s = self._rate_limit.after_message(user.rate_s, item_count, now_s)
 
     def on_accepted(self, user_id: UserId) -> None:
         """Reset the user's count of bounces, because the server acknowledged a message that did not bounce."""
@@ -152,32 +98,30 @@ class DeliveryScheduler:
     def on_receipt(self, user_id: UserId, now_s: float) -> None:
         """Examine the user's batches in flight at once, if the scheduler was waiting for their receipts."""
         user = self._users.get(user_id)
-        if user is not None and user.awaiting_receipts:
-            user.awaiting_receipts = False
+        if user is not None and user.resends.on_receipt():
             self._schedule(user_id, user, now_s)
 
     def on_bounced(self, user_id: UserId, condition: str, now_s: float, jitter: float) -> None:
         """Start a back-off after a bounce, longer each time; then the batches in flight are sent again.
 
-        ``condition`` is the name of the stanza error (RFC 6120 §8.3.3). ``jitter``, in [0, 1), is random, and spreads
-        retries over the second half of the wait.
+        ``condition`` is the name of the stanza error, and ``jitter`` a random number in [0, 1), as for
+        :func:`~bots.delivery.bounce_backoff.back_off_s`.
         """
         user = self._state(user_id)
-        first_s, longest_s = _BACK_OFF_WITHOUT_RECIPIENT_S if condition in _NO_RECIPIENT else _BACK_OFF_S
-        user.back_off_until_s = now_s + min(first_s * 2**user.bounces, longest_s) * (1 + jitter) / 2
+        user.back_off_until_s = now_s + back_off_s(condition, user.bounces, jitter)
         user.bounces = min(user.bounces + 1, 20)
-        self._require_full_recovery(user, user.back_off_until_s)
+        user.resends.require_full(user.back_off_until_s)
+        user.ready = True
         self._schedule(user_id, user, now_s)
 
     def on_online(self, user_id: UserId, now_s: float) -> None:
-        """End the back-off after a bounce, and wait for receipts for at most ``RECEIPT_TIMEOUT_S`` seconds from now."""
+        """End the back-off after a bounce, and wait for receipts of acknowledged batches only briefly."""
         user = self._users.get(user_id)
         if user is None:
             return
         if user.back_off_until_s > now_s:
-            user.back_off_until_s = user.resend_s = now_s
-        user.was_online = True
-        user.resend_s = min(user.resend_s, now_s + RECEIPT_TIMEOUT_S)
+            user.back_off_until_s = user.resends.resend_s = now_s
+        user.resends.on_online(now_s)
         self._schedule(user_id, user, now_s)
 
     def on_new_client(self, user_id: UserId, now_s: float) -> None:
@@ -186,11 +130,8 @@ class DeliveryScheduler:
         Another new client does not extend the wait for the receipts of these batches.
         """
         user = self._state(user_id)
-        user.was_online = True
-        if user.recovery < Recovery.ALL_AT_RETURN:
-            user.ready, user.recovery = True, Recovery.ALL_AT_RETURN
-            user.deferred_until_s = -math.inf
-            user.resend_s = now_s + RECEIPT_TIMEOUT_AT_RETURN_S
+        if user.resends.on_new_client(now_s):
+            user.ready, user.deferred_until_s = True, -math.inf
         self._schedule(user_id, user, now_s)
 
     def on_offline(self, user_id: UserId) -> None:
@@ -200,13 +141,8 @@ class DeliveryScheduler:
         requires it again. Any other recovery waits until the user is online.
         """
         user = self._users.get(user_id)
-        if user is None or user.recovery < Recovery.ALL_AT_RETURN or user.bounces:
-            return
-        user.was_online = False
-        if user.recovery is Recovery.ALL_AT_RETURN:
-            user.recovery, user.awaiting_receipts = Recovery.UNACKNOWLEDGED, False
-        else:
-            user.resend_s = math.inf
+        if user is not None and not user.bounces:
+            user.resends.on_offline()
 
     def end_deferral(self, user_id: UserId, now_s: float) -> None:
         """Examine all queued items of a user now, because the user's settings changed or the user became available."""
@@ -253,7 +189,7 @@ class DeliveryScheduler:
     def release(self, user_id: UserId, now_s: float, *, again: bool = False) -> None:
         """Unlock a user, who is scheduled once more if ``again`` states that there may be more to send."""
         user = self._state(user_id)
-        user.locked = user.resending_acked = False
+        user.locked = user.resends.resending_acked = False
         user.ready = user.ready or again
         self._schedule(user_id, user, now_s)
 
@@ -277,11 +213,11 @@ class DeliveryScheduler:
 
     def needs_recovery(self, user_id: UserId) -> bool:
         """Return whether batches in flight to a user must be examined before a new batch is claimed."""
-        return self._state(user_id).recovery > Recovery.NONE
+        return self._state(user_id).resends.is_pending
 
     def needs_full_recovery(self, user_id: UserId) -> bool:
         """Return whether all batches in flight to a user must be examined, also those that the server acknowledged."""
-        return self._state(user_id).recovery >= Recovery.ALL_AT_RETURN
+        return self._state(user_id).resends.is_full
 
     def recover(self, user_id: UserId, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch]:
         """Finish a recovery; return the batches that have to be sent again now, oldest first.
@@ -290,16 +226,15 @@ class DeliveryScheduler:
         arrive, no batch is returned and the recovery remains pending.
         """
         user = self._state(user_id)
-        is_full = user.recovery >= Recovery.ALL_AT_RETURN
-        if is_full and now_s < user.resend_s and any(batch.acked for batch in in_flight):
-            user.ready = user.awaiting_receipts = True
+        again = user.resends.finish(in_flight, now_s)
+        if again is None:
+            user.ready = True
             return ()
-        user.recovery, user.awaiting_receipts, user.resending_acked = Recovery.NONE, False, is_full
-        return in_flight if is_full else [batch for batch in in_flight if not batch.acked]
+        return again
 
     def was_online(self, user_id: UserId) -> bool:
         """Return whether the user has been online since the recovery of acknowledged batches was required."""
-        return self._state(user_id).was_online
+        return self._state(user_id).resends.was_online
 
     def is_undeliverable(self, user_id: UserId, claimed_s: float, wall_s: float) -> bool:
         """Return whether the user's batches bounce and a batch is too old to be sent again.
@@ -311,14 +246,10 @@ class DeliveryScheduler:
     def _state(self, user_id: UserId) -> _UserState:
         return self._users.setdefault(user_id, _UserState())
 
-    def _require_full_recovery(self, user: _UserState, resend_s: float) -> None:
-        user.ready, user.recovery, user.awaiting_receipts, user.resend_s = True, Recovery.ALL, False, resend_s
-
     def _due_s(self, user: _UserState) -> float:
-        rate_s = user.rate_s - (BURST - 1) * self._interval_s
+        rate_s = self._rate_limit.next_message_s(user.rate_s)
         ready_s = -math.inf if user.ready else user.next_item_s
-        resend_s = user.resend_s if user.awaiting_receipts else -math.inf
-        return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, resend_s)
+        return max(ready_s, rate_s, user.back_off_until_s, user.deferred_until_s, user.resends.not_before_s)
 
     def _schedule(self, user_id: UserId, user: _UserState, now_s: float) -> None:
         """Put an unlocked user into the heap, for the time when the user is due or the state can be removed."""
@@ -330,5 +261,5 @@ class DeliveryScheduler:
             heapq.heappush(self._heap, (when_s, user_id))
 
     def _remove_if_idle(self, user_id: UserId, user: _UserState, now_s: float) -> None:
-        if not (user.locked or user.ready or user.recovery or user.bounces) and user.rate_s <= now_s:
+        if not (user.locked or user.ready or user.resends.is_pending or user.bounces) and user.rate_s <= now_s:
             del self._users[user_id]

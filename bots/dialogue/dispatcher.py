@@ -1,10 +1,7 @@
 """Dispatcher of commands: executes one command of a user by requests, and returns the reply.
 
-The only state between two commands is the last reply, if it had a question; the caller keeps it. A command may refer to
-a message of the bot, as a reply to it (XEP-0461) or a reaction (XEP-0444). If such a command names no subscription, it
-is for the channel that the message was about. If the message was about several of the user's channels, the bot asks
-which one is meant. If the message was about none of the user's channels, but was sent because of a saved search, the
-command is for the saved search.
+The only state between two commands is the last reply, if it had a question; the caller keeps it. If a command is a
+reply or a reaction to a message of the bot, :mod:`bots.dialogue.message_references` decides what it is for.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,48 +11,49 @@ from typing import Final
 import msgspec
 
 from bots.commands.parser import (
-    LEAVE,
     AnswerCommand,
     Command,
     SubscribeCommand,
     SubscriptionTarget,
     UnknownCommand,
     VerbCommand,
-    incomplete_command_template,
     is_read_only,
     parse,
 )
-from bots.dialogue import conversation, searches, settings, subscriptions
-from bots.dialogue.reply import CommandOutcome, Option, Reply, failure, misunderstanding, suggestion
-from bots.dialogue.request_handler import MessageReferences, Requests
-from bots.replies.conversation import ACCESS_DENIED
-from bots.replies.errors import error_text
-from bots.replies.formatting import MAX_MESSAGE_BYTES, clip, fit_rows, title
-from bots.replies.search import NO_MORE_RESULTS
+from bots.commands.verb_synonyms import LEAVE
+from bots.dialogue import account_commands, opml_commands, search_commands, settings_commands, subscription_commands
+from bots.dialogue.message_references import find_referenced_command
+from bots.dialogue.reply import CommandOutcome, Reply, failure, misunderstanding, suggestion
+from bots.dialogue.request_handler import Requests
+from bots.replies.error_texts import error_text
+from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
+from bots.replies.greetings_and_refusals import ACCESS_DENIED
+from bots.replies.search_texts import NO_MORE_RESULTS
 from service.errors import CoronetError
-from service.store.delivery.outbox import ANNOUNCEMENTS
 
 _DIALOGUES: Final[Mapping[str, Callable[[Requests, VerbCommand], Awaitable[Reply]]]] = {
-    "unsubscribe": subscriptions.unsubscribe,
-    "list": subscriptions.list_all,
-    "show": subscriptions.show,
-    "why": subscriptions.why,
-    "status": subscriptions.status,
-    "export": subscriptions.export,
-    "import": subscriptions.import_list,
-    "pause": settings.pause,
-    "resume": settings.resume,
-    "set": settings.change_preferences,
-    "filter": settings.edit_filters,
-    **dict.fromkeys(("quiet", "digest", "timezone", "language", "announcements"), settings.change_user_settings),
-    "find": searches.find,
-    "discover": searches.discover,
-    "watch": searches.watch,
-    "unwatch": searches.unwatch,
-    "help": conversation.show_help,
-    "hello": conversation.welcome,
-    "invite": conversation.accept_invitation,
-    "forget": conversation.forget,
+    "unsubscribe": subscription_commands.unsubscribe,
+    "list": subscription_commands.list_all,
+    "show": subscription_commands.show,
+    "why": subscription_commands.why,
+    "status": subscription_commands.status,
+    "export": opml_commands.export,
+    "import": opml_commands.import_list,
+    "pause": subscription_commands.pause,
+    "resume": subscription_commands.resume,
+    "set": settings_commands.change_preferences,
+    "filter": settings_commands.edit_filters,
+    **dict.fromkeys(
+        ("quiet", "digest", "timezone", "language", "announcements"), settings_commands.change_user_settings
+    ),
+    "find": search_commands.find,
+    "discover": search_commands.discover,
+    "watch": search_commands.watch,
+    "unwatch": search_commands.unwatch,
+    "help": account_commands.show_help,
+    "hello": account_commands.welcome,
+    "invite": account_commands.accept_invitation,
+    "forget": account_commands.forget,
 }
 """The function that executes each verb; :func:`_answer` executes the verbs that depend on the last question."""
 
@@ -95,8 +93,13 @@ async def answer(
         return Reply(translator.gettext(ACCESS_DENIED), CommandOutcome.DENIED)
     question = pending_question if can_manage and not is_reaction else None
     try:
+        referenced = None
         if can_manage and (reply_to_id or is_reaction):
-            reply = await _answer_reference(requests, text, question, reply_to_id, is_reaction=is_reaction)
+            referenced = await find_referenced_command(requests, text, reply_to_id, _answer, is_reaction=is_reaction)
+        if isinstance(referenced, Reply):
+            reply = referenced
+        elif referenced is not None:
+            reply = await _answer(requests, referenced)
         else:
             reply = await _answer(requests, command, question)
     except CoronetError as error:
@@ -109,7 +112,7 @@ async def _answer(requests: Requests, command: Command, question: Reply | None =
     translator, options = requests.translator, question.options if question is not None else {}
     match command:
         case SubscribeCommand():
-            return await subscriptions.subscribe(requests, command)
+            return await subscription_commands.subscribe(requests, command)
         case VerbCommand("more"):
             more = options.get("more")
             return await more.execute(requests) if more else misunderstanding(translator.gettext(NO_MORE_RESULTS))
@@ -145,59 +148,9 @@ async def _answer_question(requests: Requests, answer: str, question: Reply | No
     if answer.isdecimal():
         if question is not None and "yes" not in question.options:
             return question
-        return await subscriptions.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
+        return await subscription_commands.show(requests, VerbCommand("show", SubscriptionTarget(number=int(answer))))
     if question is not None:
         return Reply(requests.translator.gettext("All right, nothing was changed."))
     return misunderstanding(
         requests.translator.gettext("There's nothing to confirm right now. `help` shows what I can do.")
     )
-
-
-async def _answer_reference(
-    requests: Requests, text: str, question: Reply | None, message_id: str, *, is_reaction: bool
-) -> Reply:
-    """Execute a command that refers to a message of the bot.
-
-    If the command names no subscription, it is for the one that the message was about. If the message was about
-    several, the user is asked.
-    """
-    translator, template = requests.translator, incomplete_command_template(text)
-    references = await requests.message_references(message_id) if template or is_reaction else None
-    if references is None and is_reaction:
-        return Reply(
-            translator.gettext(
-                "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
-            )
-        )
-    if references is None or not template:
-        return await _answer(requests, parse(text), question)
-    candidates = [each for each in await requests.subscriptions() if each.channel.id in references.channels]
-    commands = [parse(template.format(each.number)) for each in candidates]
-    if not commands and (command := _command_about_no_channel(template, references)) is not None:
-        commands.append(command)
-    if not commands:
-        return subscriptions.no_such_subscription(translator)
-    if len(commands) == 1:
-        return await _answer(requests, commands[0])
-    rows = [f"#{each.number} {title(each.channel)}" for each in candidates]
-    head = translator.gettext(
-        "That message was about several channels. Which one do you mean? Reply with its number, or `cancel`."
-    )
-    options = {
-        str(each.number): Option(partial(_answer, command=command), row)
-        for each, command, row in zip(candidates, commands, rows, strict=True)
-    }
-    return Reply(fit_rows(head, rows, translator), options=options)
-
-
-def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
-    """Return the command that refers to a message of the bot about no channel of the user; None if none applies.
-
-    Such a message is an announcement, or was sent because of a saved search. ``template`` is the command that the user
-    sent, with ``#{}`` in place of a subscription number.
-    """
-    if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
-        return VerbCommand("announcements", words="off")
-    if template.startswith("unsubscribe") and len(references.watches) == 1:
-        return VerbCommand("unwatch", SubscriptionTarget(number=references.watches[0]))
-    return None

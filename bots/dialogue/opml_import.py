@@ -8,16 +8,17 @@ from typing import Final
 
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
+from bots.dialogue.channel_activation import subscribe_channel
 from bots.i18n.translator import get_translator
-from bots.replies.subscriptions import import_result_text
+from bots.replies.subscription_texts import import_result_text
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
 from service.feeds.opml import OpmlSubscription
-from service.feeds.urls import channel_id, host_of
-from service.model import ChannelId, Subscription, UserId
+from service.feeds.urls import channel_id
+from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.client.keys import user_id
 from service.tasks import cancel_and_wait
@@ -30,27 +31,6 @@ MAX_QUEUED_FEEDS: Final = 5_000
 _CHECK_INTERVAL_S = 5.0
 _DAY_S = 86_400.0
 _log = structlog.get_logger()
-
-
-async def subscribe_channel(
-    store: Store, jid: str, cid: ChannelId, max_subscriptions: int
-) -> tuple[Subscription, bool]:
-    """Subscribe a user to a channel; return the subscription and whether it is new. Raises CoronetError.
-
-    A new subscription is announced to the workers, so that the channel is polled. ``max_subscriptions`` limits the
-    user's subscriptions, unless an admin has set another limit for the user.
-    """
-    channel_before = await store.channels.get(cid)
-    if channel_before is not None:
-        await store.blocked_hosts.check(host_of(channel_before.url))
-    subscription, new = await store.subscriptions.subscribe(jid, cid, max_subscriptions)
-    if new:
-        await store.worker_requests.announce_channel(subscription.channel)
-        channel = await store.channels.get(subscription.channel)
-        if channel is not None and channel.dormant:  # it became dormant in the meantime
-            with contextlib.suppress(CoronetError):  # later polls will activate it
-                await store.worker_requests.probe(channel.url, as_page=channel.kind == "page")
-    return subscription, new
 
 
 _Outcome = bool | CoronetError

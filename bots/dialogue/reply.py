@@ -7,7 +7,7 @@ import msgspec
 
 from bots.dialogue.request_handler import Requests
 from bots.i18n.translator import Translator
-from bots.replies.help import help_text
+from bots.replies.help_texts import help_text
 from service.feeds.parsing.html_text import one_line
 
 

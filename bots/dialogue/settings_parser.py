@@ -1,8 +1,7 @@
 """Parser of setting values: `quiet 22:00-07:00 mon-fri`, `every 2 hours`, `mute=on`.
 
-For invalid input, functions return None, or a reply that explains the error. Names of days may be shortened to their
-first three letters in any language of the bot, with or without accents, because no two languages conflict; German names
-may also be shortened to two letters.
+Each function returns the changed settings, or a reply that explains why the value is invalid.
+:mod:`bots.commands.days_and_times` parses days, times and intervals.
 """
 
 import re
@@ -10,83 +9,28 @@ from typing import Final
 
 import msgspec
 
+from bots.commands.days_and_times import parse_digest, parse_interval_s, parse_quiet_hours
 from bots.commands.parser import MAX_ENTRY_COUNT, InitialSettings
 from bots.dialogue.reply import Reply, failure, missing_argument
 from bots.i18n.translator import LANGUAGES, Translator, find_language, normalize_words
 from bots.replies import entry_templates
-from bots.replies.help import help_text
-from bots.replies.settings import invalid_setting_text, languages_text, unknown_variables_text
+from bots.replies.help_texts import help_text
+from bots.replies.settings_texts import invalid_setting_text, languages_text, unknown_variables_text
 from service.feeds.parsing.html_text import one_line
-from service.users.preferences import (
-    FOR_ALL,
-    MAX_INTERVAL_S,
-    MAX_RULES,
-    MIN_INTERVAL_S,
-    FilterRule,
-    Preferences,
-    parse_condition,
-)
-from service.users.quiet_hours import DAYS, EVERY_DAY, DigestSchedule, QuietHours, UserSettings, find_time_zones
+from service.users.filters import MAX_RULES, FilterRule, parse_condition
+from service.users.preferences import FOR_ALL, MAX_INTERVAL_S, MIN_INTERVAL_S, Preferences
+from service.users.time_zones import find_time_zones
+from service.users.user_settings import UserSettings
 
 ON_WORDS: Final = frozenset(("on", "yes", "true", "an", "ein", "ja", "oui", "activer", "activé", "sí", "si", "activar"))
 OFF_WORDS: Final = frozenset(
     ("off", "none", "no", "never", "stop", "aus", "nein", "nie", "non", "jamais", "arrêt", "nunca", "desactivar")
 )
 
-_WEEKDAYS: Final = EVERY_DAY[:5]
-_WEEKEND: Final = EVERY_DAY[5:]
-
-_DAYS: Final = (
-    ("monday", "montag", "lundi", "lunes"),
-    ("tuesday", "dienstag", "mardi", "martes"),
-    ("wednesday", "mittwoch", "mercredi", "miercoles"),
-    ("thursday", "donnerstag", "jeudi", "jueves"),
-    ("friday", "freitag", "vendredi", "viernes"),
-    ("saturday", "samstag", "samedi", "sabado"),
-    ("sunday", "sonntag", "dimanche", "domingo"),
-)
-_TWO_LETTER_DAYS: Final = ("mo", "di", "mi", "do", "fr", "sa", "so")
-_MIN_DAY_CHARS: Final = 3
-
-DAY_GROUPS: Final = {
-    **dict.fromkeys(("weekdays", "werktags", "wochentags", "laborables"), _WEEKDAYS),
-    **dict.fromkeys(("weekend", "weekends", "wochenende", "wochenenden", "week-end", "week-ends", "finde"), _WEEKEND),
-    **dict.fromkeys(("daily", "always", "taglich", "immer", "toujours", "diario", "siempre"), EVERY_DAY),
-}
-
-SCHEDULES: Final = {
-    **dict.fromkeys(("hourly", "stundlich", "horaire", "toutes les heures", "cada hora"), "hour"),
-    **dict.fromkeys(("daily", "taglich", "jeden tag", "quotidien", "tous les jours"), "day"),
-    **dict.fromkeys(("chaque jour", "diario", "diariamente", "cada dia"), "day"),
-    **dict.fromkeys(("weekly", "wochentlich", "jede woche", "hebdomadaire", "toutes les semaines"), "week"),
-    **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
-}
-
 AT_ONCE_WORDS: Final = frozenset(
     ("right away", "at once", "sofort", "tout de suite", "aussitot", "immediatement", "de inmediato", "enseguida")
 )
-EVERY_WORDS: Final = re.compile(
-    r"^(?:at most (?:once )?|every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
-)
-UNITS_S: Final = {
-    **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),
-    **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos"), 1),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos"), 60),
-    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "std", "stunde", "stunden"), 3_600),
-    **dict.fromkeys(("heure", "heures", "hora", "horas"), 3_600),
-    **dict.fromkeys(("d", "day", "days", "tag", "tage", "tagen", "j", "jour", "jours", "dia", "dias"), 86_400),
-    **dict.fromkeys(("w", "week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), 604_800),
-}
 
-FROM_WORDS: Final = re.compile(r"^(?:from|von|de)\s+")
-TO_WORDS: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
-AT_WORDS: Final = re.compile(r"\s(?:at|um|a las|a)\s")
-
-_TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
-_DURATION = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
-_SCHEDULE_INTERVALS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
-_HOURS_PER_DAY: Final = 24
-_MINUTES_PER_HOUR: Final = 60
 _MAX_TITLE_CHARS: Final = 120
 _EXAMPLE_NUMBER: Final = 3
 """The number of the subscription in examples, unless the command names one."""
@@ -106,15 +50,6 @@ _IS_ALLOW: Final = {
 _PRESENCE: Final = frozenset(("presence", "away", "präsenz", "anwesenheit", "présence", "presencia"))
 _AUTOMATIC: Final = frozenset(("auto", "automatic", "automatisch", "automatique", "automático", "automatico"))
 _NUMBER = re.compile(r"#?([0-9]{1,3})")
-
-
-def _parse_day(name: str) -> int | None:
-    """Return the number of a day of the week, 0 for Monday; None if ``name`` is neither a name nor an abbreviation."""
-    if name in _TWO_LETTER_DAYS:
-        return _TWO_LETTER_DAYS.index(name)
-    if len(name) < _MIN_DAY_CHARS:
-        return None
-    return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
 
 
 def set_quiet_hours(user_settings: UserSettings, words: str, translator: Translator) -> UserSettings | Reply:
@@ -184,85 +119,6 @@ def set_announcements(user_settings: UserSettings, words: str, translator: Trans
     if word not in ON_WORDS | OFF_WORDS:
         return missing_argument("announcements", translator)
     return msgspec.structs.replace(user_settings, announcements=word in ON_WORDS)
-
-
-def parse_quiet_hours(words: str) -> QuietHours | None:
-    """Parse quiet hours, for example ``22:00-07:00``, ``22:00-07:00 mon-fri`` or ``0:00-24:00 sat,sun``.
-
-    Returns None if the words are not quiet hours.
-    """
-    hours, _, days = TO_WORDS.sub("-", FROM_WORDS.sub("", normalize_words(words))).partition(" ")
-    begins, dash, ends = hours.partition("-")
-    first, last, weekdays = _parse_minute(begins), _parse_minute(ends), _parse_days(days) if days.strip() else EVERY_DAY
-    if not dash or first is None or last is None or weekdays is None:
-        return None
-    return QuietHours(first, last, weekdays)
-
-
-def parse_digest(words: str) -> DigestSchedule | None:
-    """Parse a digest schedule: ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; day and time are optional.
-
-    Returns None if the words are not a schedule.
-    """
-    plain = f"{normalize_words(words)} "
-    named = next((name for name in SCHEDULES if plain.startswith(f"{name} ")), None)
-    if named is None:
-        return None
-    rest = AT_WORDS.sub(" ", f" {plain.removeprefix(named).strip()}").split()
-    at = _parse_minute(rest[-1]) if rest else None
-    before = rest[:-1] if at is not None else rest
-    found = DigestSchedule("day") if at is None else DigestSchedule("day", at)
-    match SCHEDULES[named], before:
-        case "hour", [] if not rest:
-            return DigestSchedule("hour")
-        case "day", []:
-            return found
-        case "week", []:
-            return DigestSchedule("week", found.at)
-        case "week", [name] if (day := _parse_day(name)) is not None:
-            return DigestSchedule("week", found.at, day)
-    return None
-
-
-def parse_interval_s(words: str) -> int | None:
-    """Parse an interval like ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``.
-
-    Returns seconds, or None if the words are not an interval.
-    """
-    plain = normalize_words(words)
-    if plain in SCHEDULES:
-        return _SCHEDULE_INTERVALS_S[SCHEDULES[plain]]
-    plain = EVERY_WORDS.sub("", plain)
-    if plain in UNITS_S:
-        return UNITS_S[plain]
-    parts = [(int(each[1]), UNITS_S.get(each[2])) for each in _DURATION.finditer(plain)]
-    if not parts or _DURATION.sub("", plain).strip() or any(unit_s is None for _, unit_s in parts):
-        return None
-    return sum(count * (unit_s or 0) for count, unit_s in parts)
-
-
-def _parse_minute(text: str) -> int | None:
-    """Return a time of day in minutes after midnight, where 24:00 is 0; None for other text."""
-    read = _TIME.fullmatch(text.strip())
-    if read is None:
-        return None
-    hour, minute = int(read[1]), int(read[2] or 0)
-    if (hour, minute) == (_HOURS_PER_DAY, 0):
-        return 0
-    return hour * _MINUTES_PER_HOUR + minute if hour < _HOURS_PER_DAY and minute < _MINUTES_PER_HOUR else None
-
-
-def _parse_days(words: str) -> tuple[int, ...] | None:
-    if (named := DAY_GROUPS.get(words.strip())) is not None:
-        return named
-    found: set[int] = set()
-    for part in re.split(r"[,\s]+", words.strip()):
-        first, dash, last = part.partition("-")
-        begin, end = _parse_day(first), _parse_day(last) if dash else _parse_day(first)
-        if begin is None or end is None:
-            return None
-        found.update((begin + number) % len(DAYS) for number in range((end - begin) % len(DAYS) + 1))
-    return tuple(sorted(found))
 
 
 def apply_settings(before: Preferences, settings: InitialSettings, translator: Translator) -> Preferences | Reply:

@@ -4,16 +4,11 @@ A message is stored in the inbound log (:mod:`service.store.delivery.inbound_log
 key that is the same in all sessions that receive it. So no message is lost if a process fails, and if several processes
 of an account receive the same message, one of them answers it.
 
-While no process is connected, the account's server stores messages: as offline messages (XEP-0160), which arrive in the
-next session, and in the archive (XEP-0313), which also has the messages that a failed process received and did not
-store. Therefore each session of an account first reads the archive, from the time up to which all messages are stored,
-and only then stores the messages that arrive in the session.
+Messages that arrived while no bot was connected are stored first; see :mod:`bots.inbound.catch_up`.
 """
 
 import asyncio
 import contextlib
-import enum
-from collections import Counter, deque
 from collections.abc import AsyncIterator, Collection, Sequence
 from functools import partial
 from typing import Final
@@ -22,75 +17,26 @@ import msgspec
 import structlog
 
 from bots.dialogue.bot_services import BotServices
+from bots.inbound import catch_up
+from bots.inbound.catch_up import CatchUp
+from bots.inbound.intake_queue import IntakeQueue
 from bots.retries import retry_while_unavailable
 from bots.sessions.adhoc_session import AdhocSessions
 from bots.sessions.chat_session import ChatSessions
-from bots.xmpp import message_parser, stanzas
-from bots.xmpp.archive import read_archive
+from bots.xmpp import deduplication, stanzas
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppSessionLost
-from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundMessage
+from service.store.delivery.inbound_log import BotNotice, InboundMessage
 from service.tasks import run_until_one_ends
 
 BATCH_SIZE: Final = 500
 """Maximum number of messages stored together."""
-CHECKPOINT_INTERVAL_S: Final = 5.0
-_MAX_QUEUED: Final = 10_000
-_MAX_QUEUED_PER_SITE: Final = 5_000
-"""Maximum for the users of one site (registrable domain), so that no server fills the queue with invented JIDs (I7)."""
-_CATCH_UP_TIMEOUT_S: Final = 120.0
-"""Maximum time for which messages of a new session wait until the archive is read."""
 _SWEEP_INTERVAL_S: Final = 10.0
 _RETRY_S: Final = 0.5
 _log = structlog.get_logger()
-
-
-class SyncState(enum.Enum):
-    """Whether all messages that were sent to the bot's address have been stored."""
-
-    BEHIND = enum.auto()
-    """A session of an account began; the archive has to be read before messages of the session are stored."""
-    CATCHING_UP = enum.auto()
-    """The archive is being read."""
-    COMPLETE = enum.auto()
-    """All messages sent before the queued ones are stored."""
-    INCOMPLETE = enum.auto()
-    """There has been no session, or the archive could not be read; the next session tries again."""
-
-
-class IntakeQueue:
-    """A queue of messages to be stored, limited per user, per site and in total."""
-
-    def __init__(self) -> None:
-        """Create an empty queue."""
-        self._messages: deque[tuple[MessageReceived, str]] = deque()
-        """Each message with the site of its sender."""
-        self._counts: Counter[str] = Counter()
-        """Numbers of messages by bare JID and by site; the key of a site begins with "site "."""
-
-    def __len__(self) -> int:
-        """Return the number of queued messages."""
-        return len(self._messages)
-
-    def put(self, message: MessageReceived) -> None:
-        """Append a message; drop it if a limit is reached."""
-        jid, site = message.jid, f"site {site_of_jid(message.jid)}"
-        is_full = self._counts[jid] >= MAX_UNANSWERED or self._counts[site] >= _MAX_QUEUED_PER_SITE
-        if not is_full and len(self._messages) < _MAX_QUEUED:
-            self._messages.append((message, site))
-            self._counts.update((jid, site))
-
-    def take(self, limit: int) -> list[MessageReceived]:
-        """Remove and return the oldest messages, at most ``limit``."""
-        taken = [self._messages.popleft() for _ in range(min(limit, len(self._messages)))]
-        self._counts.subtract(key for message, site in taken for key in (message.jid, site))
-        self._counts = +self._counts
-        return [message for message, _ in taken]
 
 
 class Intake:
@@ -111,14 +57,13 @@ class Intake:
         self._clock = services.clock
         self._chat_sessions = chat_sessions
         self._adhoc_sessions = adhoc_sessions
-        self._state = SyncState.INCOMPLETE
+        self._catch_up = CatchUp(self._inbound_log, self._xmpp, self._clock, self.store_archived)
         self._queue = IntakeQueue()
         self._has_work = asyncio.Event()
         self._store_lock = asyncio.Lock()
         """Held while messages are stored, so that they are stored in the order in which they were sent."""
         self._is_sweep_due = asyncio.Event()
         self._is_sweep_due.set()
-        self._last_checkpoint_s = -CHECKPOINT_INTERVAL_S
 
     async def run(self) -> None:
         """Store received messages, and handle those of assigned users, until cancelled."""
@@ -128,14 +73,14 @@ class Intake:
 
     def on_session_started(self) -> None:
         """Request that an account's archive is read before new messages are stored. A component has no archive."""
-        self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
+        self._catch_up.on_session_started()
         self._has_work.set()
 
     def on_message(self, message: MessageReceived) -> None:
         """Queue a message. Private messages of room occupants are ignored; the room client handles them."""
         if message.is_private:
             return
-        if message_parser.is_too_old(message, self._clock.wall_s()):
+        if deduplication.is_too_old(message, self._clock.wall_s()):
             _log.info("message ignored, too old", jid=message.jid)
             return
         self._queue.put(message)
@@ -155,7 +100,7 @@ class Intake:
         async with self._store_lock:
             async for page in pages:
                 new_count += await self._store(
-                    [each for each in page if not (each.is_private or message_parser.is_too_old(each, now_s))]
+                    [each for each in page if not (each.is_private or deduplication.is_too_old(each, now_s))]
                 )
         return new_count
 
@@ -165,45 +110,22 @@ class Intake:
         """Store queued messages after the archive is read. While Redis is unavailable, answer them without storing."""
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CHECKPOINT_INTERVAL_S):
+                async with asyncio.timeout(catch_up.CHECKPOINT_INTERVAL_S):
                     await self._has_work.wait()
             self._has_work.clear()
-            if self._state is SyncState.BEHIND:
-                await self._catch_up()
-            while self._queue and self._state is not SyncState.BEHIND:
+            if self._catch_up.is_due:
+                await self._catch_up.run()
+            while self._queue and not self._catch_up.is_due:
                 async with self._store_lock:
                     messages = self._queue.take(BATCH_SIZE)
                     try:
                         await self._store(messages)
                     except StoreUnavailable as error:
-                        _log.warning("messages not stored", reason=str(error), messages=len(messages))
+                        _log.warning("message store failed", reason=str(error), messages=len(messages))
                         for message in messages:
                             if self._assigned_users.includes(user_id(message.jid)):
                                 self._chat_sessions.on_message(message)
-            await self._write_checkpoint()
-
-    async def _catch_up(self) -> None:
-        """Store the messages in the archive. If a new session begins in the meantime, the archive is read again."""
-        self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
-        with contextlib.suppress(TimeoutError, XmppSessionLost):
-            async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
-                await retry_while_unavailable(self._store_archive)
-                result = SyncState.COMPLETE
-        if self._state is SyncState.CATCHING_UP:
-            self._state = result
-
-    async def _store_archive(self) -> None:
-        """Store the archived messages since the last checkpoint that are at most ``MAX_AGE_S`` seconds old.
-
-        The checkpoint is the time up to which all messages are stored. Without a checkpoint, no archived messages are
-        stored.
-        """
-        log, address, now_s = self._inbound_log, self._xmpp.address, self._clock.wall_s()
-        checkpoint_s = await log.caught_up_until_s(address)
-        since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
-        new_count = await self.store_archived(page.messages async for page in read_archive(self._xmpp, since_s))
-        await log.record_caught_up(address, now_s)
-        _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
+            await self._catch_up.write_checkpoint(is_idle=not self._queue and not self._store_lock.locked())
 
     async def _store(self, messages: Sequence[MessageReceived]) -> int:
         """Store messages, acknowledge the new ones, and pass them to the responsible bots.
@@ -214,7 +136,7 @@ class Intake:
         is_new = await self._inbound_log.add(
             [
                 InboundMessage(
-                    each.jid, each.dedup_key, encode(each), address, message_parser.duplicates_since_s(each, now_s)
+                    each.jid, each.dedup_key, encode(each), address, deduplication.duplicates_since_s(each, now_s)
                 )
                 for each in messages
             ]
@@ -238,17 +160,6 @@ class Intake:
         assigned = await self._assigned_users.select(user_ids)
         self._chat_sessions.on_stored_messages(await self._inbound_log.read_unanswered(assigned))
         return assigned
-
-    async def _write_checkpoint(self) -> None:
-        """Store, every few seconds, the time up to which all messages to the bot are stored."""
-        now_s = self._clock.monotonic_s()
-        is_complete = self._state is SyncState.COMPLETE and not self._queue and not self._store_lock.locked()
-        is_due = now_s - self._last_checkpoint_s >= CHECKPOINT_INTERVAL_S
-        if is_complete and self._xmpp.connected.is_set() and is_due:
-            self._last_checkpoint_s = now_s
-            complete_until_s = self._clock.wall_s() - self._xmpp.idle_s()
-            with contextlib.suppress(StoreUnavailable):  # then a longer part of the archive is read again
-                await self._inbound_log.record_caught_up(self._xmpp.address, complete_until_s)
 
     # Messages in the store.
 

@@ -17,7 +17,7 @@ from xml.etree.ElementTree import fromstring
 
 import structlog
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
 from bots.pubsub import atom_items
 from bots.pubsub.atom_items import NodeItem
 from bots.xmpp.interface import XmppClient, XmppSessionLost

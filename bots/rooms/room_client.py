@@ -1,4 +1,4 @@
-"""The client for group chats: it executes the actions of :mod:`bots.rooms.room_state` and forwards messages in rooms.
+"""The client for group chats: executes the actions of :mod:`bots.rooms.room_membership` and forwards messages in rooms.
 
 A room is served like a user: its subscriptions are stored under its own address, and its owners and admins may change
 them. The echo of a message that the bot sent to the room is the receipt of the message.
@@ -10,8 +10,7 @@ that a server that does not respond delays nobody (guarantee I7).
 
 import asyncio
 import contextlib
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -20,13 +19,14 @@ from xml.sax.saxutils import escape
 import msgspec
 import structlog
 
-from bots.commands.parser import LEAVE
+from bots.commands.verb_synonyms import LEAVE
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import get_translator
-from bots.replies.conversation import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
+from bots.replies.greetings_and_refusals import ACCESS_DENIED, ROOM_WELCOME, declined_invitation_text
 from bots.retries import retry_while_unavailable
-from bots.rooms import room_state
+from bots.rooms import room_membership
+from bots.rooms.invitation_policy import InvitationQuotas, can_vouch
 from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import events, stanzas
 from bots.xmpp.interface import XmppSessionLost
@@ -34,23 +34,17 @@ from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.net.sites import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
 from service.tasks import cancel_and_wait
 
-MAX_INVITATIONS_PER_HOUR: Final = 10
-"""Maximum number of invitations from one address, which is a user or a room."""
-MAX_INVITATIONS_PER_HOUR_PER_SITE: Final = 100
 DISCOVERY_TIMEOUT_S: Final = 20.0
 """Time after which a missing response to service discovery counts as unclear."""
 PING_INTERVAL_S: Final = 300.0
 """Interval at which the bot pings itself through each room to check that it is still in it (XEP-0410)."""
 PING_TIMEOUT_S: Final = 30.0
 _DUE_CHECK_INTERVAL_S: Final = 1.0
-_INVITATION_WINDOW_S: Final = 3_600.0
 _MAX_QUEUED: Final = 1_000
-_MAX_QUEUED_PER_SITE: Final = 100
 _MAX_TASKS: Final = 2_000
 """Number of pending requests to other servers from which on invitations cause no further requests."""
 _NS_BOOKMARKS: Final = "urn:xmpp:bookmarks:1"
@@ -85,11 +79,10 @@ class RoomClient:
         self._clock = services.clock
         self._chat_sessions = chat_sessions
         self._bookmarks = PubsubClient(self._xmpp, self._xmpp.address)
-        self._states = room_state.RoomStates()
+        self._memberships = room_membership.RoomMemberships()
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         """Work that uses the store, done one job after the other."""
-        self._queued_invitations: Counter[str] = Counter()
-        """Number of queued invitations that are not in the store, by site of their senders."""
+        self._quotas = InvitationQuotas(self._store)
         self._tasks: set[asyncio.Task[None]] = set()
         """Requests to other servers."""
         self._last_ping_s = self._clock.monotonic_s()
@@ -106,10 +99,10 @@ class RoomClient:
         message_ids = await self._store.rooms.message_ids(list(stored))
         await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
         assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
-        self._states.load(assigned, message_ids, self._clock.monotonic_s())
+        self._memberships.load(assigned, message_ids, self._clock.monotonic_s())
         self._xmpp.rooms.update(assigned)
         for room in [room for room in self._xmpp.rooms if not self._is_assigned(room)]:
-            self._queue_actions(self._states.hand_over(room))
+            self._queue_actions(self._memberships.hand_over(room))
             self._xmpp.rooms.discard(room)
 
     def _is_assigned(self, room: str) -> bool:
@@ -130,10 +123,10 @@ class RoomClient:
 
     def _start_due_work(self) -> None:
         now_s = self._clock.monotonic_s()
-        self._queue_actions(self._states.due_actions(now_s))
+        self._queue_actions(self._memberships.due_actions(now_s))
         if now_s - self._last_ping_s > PING_INTERVAL_S:
             self._last_ping_s = now_s
-            for room, nick in self._states.joined_rooms():
+            for room, nick in self._memberships.joined_rooms():
                 self._start_task(self._ping(room, nick))
             self._start_task(self._leave_suspended())
 
@@ -151,7 +144,7 @@ class RoomClient:
 
     def on_session_started(self) -> None:
         """Join all rooms again, because a new session is in no room."""
-        self._queue_actions(self._states.on_session_started(self._clock.monotonic_s()))
+        self._queue_actions(self._memberships.on_session_started(self._clock.monotonic_s()))
 
     def on_invitation(self, message: events.MessageReceived, entry_id: EntryId) -> None:
         """Queue an invitation; drop it if too many invitations are queued.
@@ -161,35 +154,31 @@ class RoomClient:
         """
         if message.invitation is None:
             return
-        if not entry_id:
-            site = site_of_jid(message.jid)
-            queued = self._queued_invitations
-            if queued.total() >= _MAX_QUEUED or queued[site] >= _MAX_QUEUED_PER_SITE:
-                return
-            queued[site] += 1
+        if not entry_id and not self._quotas.try_queue(message.jid):
+            return
         self._jobs.put_nowait(partial(self._handle_invitation, message.jid, message.invitation, entry_id))
 
     def on_room_presence(self, event: events.OccupantPresence | events.RoomJoinRefused) -> None:
         """Update the state of a room after an occupant joined, changed or left, or after the room refused the bot."""
         if isinstance(event, events.RoomJoinRefused):
-            self._queue_actions(self._states.on_join_refused(event))
+            self._queue_actions(self._memberships.on_join_refused(event))
         else:
-            self._queue_actions(self._states.on_occupant_presence(event, self._clock.monotonic_s()))
+            self._queue_actions(self._memberships.on_occupant_presence(event, self._clock.monotonic_s()))
 
     def on_bounced(self, event: events.MessageBounced) -> None:
         """Join a room again if the room returned a message because the bot is not in the room."""
         if event.condition == "not-acceptable" and not event.resource:
-            self._states.on_room_lost(event.jid, self._clock.monotonic_s())
+            self._memberships.on_room_lost(event.jid, self._clock.monotonic_s())
 
     def on_room_message(self, message: events.MessageReceived) -> None:
         """Forward a message that addresses the bot. The echo of a message of the bot counts as its receipt."""
         room = message.jid
-        if self._states.record_echo(message):
+        if self._memberships.record_echo(message):
             self._services.delivery.on_receipt(events.Receipt(room, message.id))
             if message.room_id and is_batch_id(user_id(room), message.id) and self._jobs.qsize() < _MAX_QUEUED:
                 self._jobs.put_nowait(partial(self._store.rooms.record_message_id, room, message.room_id, message.id))
             return
-        command = self._states.addressed_command(message)
+        command = self._memberships.addressed_command(message)
         if command is None:
             return
         if command.can_manage and command.text.strip().lower().rstrip(".!") in LEAVE:
@@ -200,35 +189,35 @@ class RoomClient:
 
     def on_private_message(self, message: events.MessageReceived) -> None:
         """Forward a private message of an occupant of a room that the bot is inside."""
-        command = self._states.private_command(message)
+        command = self._memberships.private_command(message)
         if command is not None:
             self._chat_sessions.on_message(command)
 
     # Actions.
 
-    def _queue_actions(self, actions: list[room_state.RoomAction]) -> None:
+    def _queue_actions(self, actions: list[room_membership.RoomAction]) -> None:
         for action in actions:
             self._jobs.put_nowait(partial(self._execute, action))
 
-    async def _execute(self, action: room_state.RoomAction) -> None:
+    async def _execute(self, action: room_membership.RoomAction) -> None:
         address = self._xmpp.address
         match action:
-            case room_state.CheckAddress(room):
+            case room_membership.CheckAddress(room):
                 self._start_task(self._check_address(room))
-            case room_state.JoinRoom(room, nick, password):
+            case room_membership.JoinRoom(room, nick, password):
                 self._xmpp.rooms.add(room)  # from now on its occupants can send messages to the bot
                 self._xmpp.send_unconfirmed(
                     stanzas.room_join(address, room, nick, password, self._xmpp.presence_content)
                 )
-            case room_state.LeaveRoom(room, nick):
+            case room_membership.LeaveRoom(room, nick):
                 self._xmpp.send_unconfirmed(stanzas.presence(address, f"{room}/{nick}", "unavailable"))
-            case room_state.ConfirmRoom():
+            case room_membership.ConfirmRoom():
                 await self._confirm(action)
-            case room_state.DeleteRoom(room):
+            case room_membership.DeleteRoom(room):
                 await self._delete(room)
-            case room_state.ReleaseAddress(room):
+            case room_membership.ReleaseAddress(room):
                 self._start_task(self._release_address(room))
-            case room_state.NotifyInviter(to, room, reason):
+            case room_membership.NotifyInviter(to, room, reason):
                 language = (await self._store.users.get(to)).user_settings.effective_language
                 self._send_text(to, declined_invitation_text(reason, room, get_translator(language)))
 
@@ -238,16 +227,15 @@ class RoomClient:
 
     async def _leave(self, room: str, occupant_user_id: UserId) -> None:
         """Leave a room on the command of one of its managers, unless the manager is suspended."""
-        if not await self._is_any_suspended([occupant_user_id]):
-            self._queue_actions(self._states.leave(room))
+        if not await self._quotas.is_any_suspended([occupant_user_id]):
+            self._queue_actions(self._memberships.leave(room))
 
     # Invitations.
 
     async def _handle_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         await self._do(partial(self._check_invitation, sender, invitation, entry_id))
         if not entry_id:
-            self._queued_invitations[site_of_jid(sender)] -= 1
-            self._queued_invitations = +self._queued_invitations
+            self._quotas.on_handled(sender)
 
     async def _check_invitation(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         """Accept, decline or ignore an invitation of ``sender``. It is ignored if the sender has exceeded the quotas.
@@ -258,11 +246,11 @@ class RoomClient:
         if entry_id and not self._services.assigned_users.includes(user_id(sender)):
             return  # the bot that serves the sender now has read the message
         if invitation.is_accepted:
-            self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
-        elif sender not in self._xmpp.rooms and not await self._exceeds_quotas(sender, invitation):
+            self._queue_actions(self._memberships.on_invitation(invitation, self._clock.monotonic_s()))
+        elif sender not in self._xmpp.rooms and not await self._quotas.must_ignore(sender, invitation):
             # an occupant of a joined room cannot invite the bot in the room's name
             room, inviter = invitation.room, invitation.inviter
-            if invitation.relayed_inviter and room_state.can_vouch(room, inviter) and len(self._tasks) < _MAX_TASKS:
+            if invitation.relayed_inviter and can_vouch(room, inviter) and len(self._tasks) < _MAX_TASKS:
                 self._start_task(self._verify_service(sender, invitation, entry_id))
                 return
             await self._decide(invitation)
@@ -271,26 +259,6 @@ class RoomClient:
     async def _remove_from_log(self, sender: str, entry_id: EntryId) -> None:
         if entry_id:
             await self._store.inbound_log.remove_answered([(user_id(sender), entry_id)])
-
-    async def _exceeds_quotas(self, sender: str, invitation: events.RoomInvitation) -> bool:
-        """Count an invitation of ``sender``; return whether to ignore it.
-
-        It is ignored if ``sender`` has exceeded the quotas, or if the sender or the inviter is suspended. The quotas
-        are those of the actual sender, because the invitation may name a false inviter.
-        """
-        if not await self._count_invitation(sender, MAX_INVITATIONS_PER_HOUR):
-            return True
-        site_key = f"@{site_of_jid(sender)}"  # not the JID of any user
-        if not await self._count_invitation(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
-            return True
-        involved = {sender, invitation.room, invitation.inviter}
-        if await self._store.users.jids_of_blocked_domains(list(involved)):
-            return True
-        return await self._is_any_suspended(map(user_id, involved))
-
-    async def _count_invitation(self, jid: str, max_per_hour: int) -> bool:
-        """Count an invitation of an address or a site; return whether it is within ``max_per_hour`` invitations."""
-        return await self._store.users.count_use(jid, "invitation", max_per_hour, _INVITATION_WINDOW_S)
 
     async def _verify_service(self, sender: str, invitation: events.RoomInvitation, entry_id: EntryId) -> None:
         """Query whether the service that relayed an invitation is a group chat service; then accept or decline.
@@ -315,10 +283,8 @@ class RoomClient:
             )
         elif not await self._services.access.has_access(inviter):
             self._decline(invitation, get_translator(language).gettext(ACCESS_DENIED))
-        elif not (invitation.relayed_inviter and is_vouched) or await self._count_invitation(
-            inviter, MAX_INVITATIONS_PER_HOUR
-        ):
-            _log.info("room invitation accepted", room=invitation.room, inviter=inviter, is_vouched_for=is_vouched)
+        elif not (invitation.relayed_inviter and is_vouched) or await self._quotas.count(inviter):
+            _log.info("room invitation accepted", room=invitation.room, inviter=inviter, vouched=is_vouched)
             await self._accept(invitation)
 
     async def _accept(self, invitation: events.RoomInvitation) -> None:
@@ -328,7 +294,7 @@ class RoomClient:
         """
         room, address = invitation.room, self._xmpp.address
         if self._is_assigned(room):
-            self._queue_actions(self._states.on_invitation(invitation, self._clock.monotonic_s()))
+            self._queue_actions(self._memberships.on_invitation(invitation, self._clock.monotonic_s()))
             return
         accepted = msgspec.structs.replace(invitation, is_accepted=True)
         message = events.MessageReceived(room, invitation.inviter, "", "", "", wants_receipt=False, invitation=accepted)
@@ -354,7 +320,7 @@ class RoomClient:
         is_group_chat = await self._is_group_chat(room)
         if is_group_chat is None and await self._is_group_chat(room.rpartition("@")[2]) is False:
             is_group_chat = False
-        self._queue_actions(self._states.on_address_checked(room, is_group_chat=is_group_chat))
+        self._queue_actions(self._memberships.on_address_checked(room, is_group_chat=is_group_chat))
 
     async def _is_group_chat(self, jid: str) -> bool | None:
         """Return whether an address is a room or a service with rooms (XEP-0045 §6); None without a clear response."""
@@ -374,7 +340,7 @@ class RoomClient:
         if response is None or response.get("type") != "error":
             return
         if stanzas.error_condition(response) not in _INCONCLUSIVE_CONDITIONS:
-            self._states.on_room_lost(room, self._clock.monotonic_s())
+            self._memberships.on_room_lost(room, self._clock.monotonic_s())
 
     async def _request(self, jid: str, payload: str, timeout_s: float) -> Element | None:
         """Send a request of type "get" to an address and return the response; None if no response arrives in time."""
@@ -385,28 +351,24 @@ class RoomClient:
 
     # Confirming and deleting rooms.
 
-    async def _is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:
-        """Return whether at least one of these users is suspended; the id "" of an unknown user is ignored."""
-        return bool(await self._store.users.suspended_users(set(user_ids) - {""}))
-
     async def _leave_suspended(self) -> None:
         """Leave each room whose inviter or owner has been suspended; the bot tries to join it again later."""
-        users_by_room = self._states.responsible_users()
+        users_by_room = self._memberships.responsible_users()
         with contextlib.suppress(StoreUnavailable):
             suspended = await self._store.users.suspended_users(frozenset[UserId]().union(*users_by_room.values()))
             for room, users in users_by_room.items():
                 if users & suspended:
-                    self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=False))
+                    self._queue_actions(self._memberships.on_suspended(room, self._clock.monotonic_s(), is_new=False))
 
-    async def _confirm(self, action: room_state.ConfirmRoom) -> None:
+    async def _confirm(self, action: room_membership.ConfirmRoom) -> None:
         """Begin to serve a room that has admitted the bot; leave it if its inviter or an owner is suspended.
 
         The room is stored, and the bot greets it when it serves it for the first time.
         """
         room, record, users = action.room, action.record, action.responsible_users
-        if await self._is_any_suspended({*users, user_id(room)} if action.is_new else users):
+        if await self._quotas.is_any_suspended({*users, user_id(room)} if action.is_new else users):
             _log.info("room left, responsible user suspended", room=room)
-            self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=action.is_new))
+            self._queue_actions(self._memberships.on_suspended(room, self._clock.monotonic_s(), is_new=action.is_new))
             return
         await self._store.rooms.put(self._xmpp.address, room, record)
         await self._store.inbound_log.set_home_address([room], self._xmpp.address)
@@ -418,7 +380,7 @@ class RoomClient:
                 get_translator(state.user_settings.effective_language).gettext(ROOM_WELCOME, nick=record.nick),
                 "groupchat",
             )
-        if self._states.confirm(room):
+        if self._memberships.confirm(room):
             self._services.delivery.on_presence(events.UserPresence(room))
         if action.is_new and self._xmpp.is_account:  # bookmarks (XEP-0402) inform people who manage the account
             nick = f"<nick>{escape(record.nick)}</nick>"
@@ -444,5 +406,5 @@ class RoomClient:
         """
         if room in self._xmpp.rooms:
             await self._request(room, _DISCO_INFO_QUERY, DISCOVERY_TIMEOUT_S)
-        if not self._states.is_known(room):
+        if not self._memberships.is_known(room):
             self._xmpp.rooms.discard(room)

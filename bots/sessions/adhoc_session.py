@@ -17,18 +17,18 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
-from bots.access_control import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
-from bots.commands.parser import VERBS
+from bots.command_rate_limits import COMMAND_LIMITS, FORM_LIMITS, CommandPermission, CommandRefused
+from bots.commands.verb_synonyms import VERBS
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply, failure
 from bots.dialogue.request_handler import RequestHandler
 from bots.i18n.translator import Translator, get_translator
-from bots.replies.conversation import ACCESS_DENIED, INTERNAL_ERROR
-from bots.replies.errors import error_text
-from bots.sessions import forms
-from bots.xmpp import adhoc, service_discovery, stanzas
-from bots.xmpp.adhoc import Form
+from bots.replies.error_texts import error_text
+from bots.replies.greetings_and_refusals import ACCESS_DENIED, INTERNAL_ERROR
+from bots.sessions import adhoc_forms
+from bots.xmpp import adhoc_stanzas, service_discovery, stanzas
+from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.events import AdhocCommandReceived
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
@@ -64,7 +64,7 @@ class AdhocSessions:
         self._services = services
         self._store = services.store
         self._xmpp = services.xmpp
-        self._access = services.access
+        self._rate_limiter = services.rate_limiter
         self._sessions: TTLCache[tuple[str, str, str], _Session]
         """By bare JID, command and session id."""
         self._sessions = TTLCache(MAX_SESSIONS, SESSION_LIFETIME_S, services.clock.monotonic_s)
@@ -121,7 +121,7 @@ class AdhocSessions:
                 [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]
             )
         except StoreUnavailable:
-            _log.info("ad-hoc command not forwarded, store unavailable", user=uid)
+            _log.info("ad-hoc command forwarding failed", user=uid, reason="store unavailable")
             return False
         return True
 
@@ -133,7 +133,7 @@ class AdhocSessions:
         elif (state := self._sessions.pop(_key(command, command.session), None)) is None:
             self._refuse(command, "cancel", "not-allowed", "session-expired")
         elif command.action == "cancel":
-            self._respond(command, adhoc.response(command.node, command.session, "canceled"))
+            self._respond(command, adhoc_stanzas.response(command.node, command.session, "canceled"))
         elif command.action not in _ACTIONS:
             self._sessions[_key(command, command.session)] = state
             self._refuse(command, "modify", "bad-request", "bad-action")
@@ -141,14 +141,14 @@ class AdhocSessions:
             await self._continue(command, state, translator)
 
     async def _begin(self, command: AdhocCommandReceived, translator: Translator) -> None:
-        permission = await self._access.count_command(command.jid, FORM_LIMITS)
+        permission = await self._rate_limiter.count_command(command.jid, FORM_LIMITS)
         refusal = permission.text(translator) if isinstance(permission, CommandRefused) else ""
         if isinstance(permission, CommandPermission) and not permission.is_admitted:
             refusal = translator.gettext(ACCESS_DENIED)
         if refusal:
             self._complete(command, secrets.token_hex(8), refusal, is_failed=True)
             return
-        form = await forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
+        form = await adhoc_forms.command_form(command.node, translator, RequestHandler(self._services, command.jid))
         state = _Session(form, None)
         if form.fields:
             self._store_session(command, secrets.token_hex(8), state)
@@ -162,13 +162,13 @@ class AdhocSessions:
         """
         session = command.session or secrets.token_hex(8)
         if state.pending_question is None:
-            lines = forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
+            lines = adhoc_forms.form_to_commands(command.node, command.values)[:_MAX_COMMANDS_PER_FORM]
         else:
-            lines = [forms.form_to_answer(state.pending_question, command.values)]
+            lines = [adhoc_forms.form_to_answer(state.pending_question, command.values)]
         replies: list[Reply] = []
         executed_count = 0
         for count, line in enumerate(lines):
-            permission = await self._access.count_command(command.jid, COMMAND_LIMITS)
+            permission = await self._rate_limiter.count_command(command.jid, COMMAND_LIMITS)
             if isinstance(permission, CommandRefused):
                 replies.append(failure(permission.text(translator)))
                 executed_count = count
@@ -180,10 +180,12 @@ class AdhocSessions:
         text = "\n".join(part for reply in replies for part in (reply.text, *reply.further_texts))
         last = replies[-1]
         if last.options:
-            self._store_session(command, session, _Session(forms.question_form(last, text, translator), last))
+            self._store_session(command, session, _Session(adhoc_forms.question_form(last, text, translator), last))
         elif is_failed and state.pending_question is None and state.form.fields:
-            values = forms.remaining_values(command.node, command.values, executed_count)
-            self._store_session(command, session, _Session(forms.repeated_form(state.form, values, text), None), text)
+            values = adhoc_forms.remaining_values(command.node, command.values, executed_count)
+            self._store_session(
+                command, session, _Session(adhoc_forms.repeated_form(state.form, values, text), None), text
+            )
         else:
             self._complete(command, session, text, is_failed=is_failed)
 
@@ -193,11 +195,14 @@ class AdhocSessions:
             self._sessions.pop(old, None)
         self._sessions[_key(command, session)] = state
         self._respond(
-            command, adhoc.response(command.node, session, "executing", form=state.form, note=note, is_failed=True)
+            command,
+            adhoc_stanzas.response(command.node, session, "executing", form=state.form, note=note, is_failed=True),
         )
 
     def _complete(self, command: AdhocCommandReceived, session: str, text: str, *, is_failed: bool = False) -> None:
-        self._respond(command, adhoc.response(command.node, session, "completed", note=text, is_failed=is_failed))
+        self._respond(
+            command, adhoc_stanzas.response(command.node, session, "completed", note=text, is_failed=is_failed)
+        )
 
     def _refuse(self, command: AdhocCommandReceived, kind: str, condition: str, detail: str = "") -> None:
         details = f"<{detail} xmlns='{service_discovery.NS_COMMANDS}'/>" if detail else ""

@@ -13,15 +13,16 @@ import msgspec
 import structlog
 from cachetools import LRUCache, TTLCache
 
-from bots.access_control import CommandRefused, message_limits
+from bots.command_rate_limits import CommandRefused, RefusalNotices, message_limits
 from bots.dialogue.bot_services import BotServices
 from bots.dialogue.dispatcher import answer
 from bots.dialogue.reply import CommandOutcome, Reply
 from bots.dialogue.request_handler import RequestHandler
-from bots.i18n.translator import Translator, get_translator
-from bots.replies.conversation import INTERNAL_ERROR, SILENCE_NOTICE, WELCOME, WELCOME_BACK, quote_nick
-from bots.replies.errors import error_text
-from bots.replies.formatting import MAX_MESSAGE_BYTES, clip
+from bots.i18n.translator import get_translator
+from bots.replies.error_texts import error_text
+from bots.replies.greetings_and_refusals import INTERNAL_ERROR, quote_nick
+from bots.sessions.greetings import greeted_text, record_activity
+from bots.sessions.loop_protection import LoopProtection
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
@@ -29,17 +30,10 @@ from bots.xmpp.message_ids import new_message_id, reply_id
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import EntryId, UnansweredMessage
-from service.store.people.users import UserState
 from service.tasks import cancel_and_wait
 
 QUESTION_LIFETIME_S: Final = 600.0
 """Seconds after which a question expires, so that a late "yes" has no effect."""
-
-MAX_MISUNDERSTOOD: Final = 5
-"""Number of messages in a row that are not commands, after which the bot is silent until the next command. Otherwise
-two bots that reply to everything would never stop."""
-MISUNDERSTOOD_LIFETIME_S: Final = 600.0
-"""Seconds after the last such message until the count starts again."""
 
 _MAX_QUEUED = 100
 _MAX_QUEUED_PER_OCCUPANT = 20
@@ -89,11 +83,8 @@ class ChatSessions:
             _MAX_CACHED_USERS, QUESTION_LIFETIME_S, services.clock.monotonic_s
         )
         """By session, the question that the user has not answered yet."""
-        self._misunderstood: TTLCache[tuple[str, str], int]
-        """By session and occupant of a room, the number of messages in a row that were not commands."""
-        self._misunderstood = TTLCache(_MAX_CACHED_USERS, MISUNDERSTOOD_LIFETIME_S, services.clock.monotonic_s)
-        self._limit_notices: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_CACHED_USERS)
-        """The sessions and the rate limits that they exceed, once the user has been notified."""
+        self._loop_protection = LoopProtection(services.clock)
+        self._refusal_notices = RefusalNotices()
 
     def on_message(self, message: MessageReceived) -> None:
         """Queue a message that is not stored in the inbound log.
@@ -164,16 +155,15 @@ class ChatSessions:
         translator = get_translator(session.language or message.language)
         try:
             limits = message_limits(message)
-            permission = await self._services.access.count_command(message.jid, limits, message.occupant_user_id)
+            permission = await self._services.rate_limiter.count_command(message.jid, limits, message.occupant_user_id)
             if isinstance(permission, CommandRefused):
-                return Reply(self._refusal_text(key, permission, translator))
-            for name in limits:
-                self._limit_notices.pop((key, name), None)
+                return Reply(self._refusal_notices.text(key, permission, translator))
+            self._refusal_notices.on_permitted(key, limits)
             user = msgspec.structs.replace(permission.user, welcomed=True)  # nobody without access is greeted
             if permission.is_admitted:
                 # The language of a room is that of its owners and admins, not of the latest sender.
-                user = await self._services.record_activity(
-                    permission.user, message.language if message.can_manage else ""
+                user = await record_activity(
+                    self._services, permission.user, message.language if message.can_manage else ""
                 )
             language = session.language = user.user_settings.effective_language
             show_composing = None if message.is_groupchat else partial(self._show_composing, message.sender)
@@ -187,44 +177,24 @@ class ChatSessions:
                 can_manage=message.can_manage,
             )
         except StoreUnavailable as error:
-            return self._silence(key, message, Reply(error_text(error, "", translator), CommandOutcome.DENIED))
+            return self._protected(
+                key, session, message, Reply(error_text(error, "", translator), CommandOutcome.DENIED)
+            )
         except Exception:  # noqa: BLE001 - a bug affects only this command
             _log.exception("command failed", jid=message.jid)
-            return self._silence(key, message, Reply(translator.gettext(INTERNAL_ERROR), CommandOutcome.DENIED))
-        reply = self._silence(key, message, reply)
+            failure = Reply(translator.gettext(INTERNAL_ERROR), CommandOutcome.DENIED)
+            return self._protected(key, session, message, failure)
+        reply = self._protected(key, session, message, reply)
         if reply.options:
             self._pending_questions[key] = reply
         return msgspec.structs.replace(reply, text=greeted_text(user, reply)) if reply.text else reply
 
+    def _protected(self, key: str, session: _Session, message: MessageReceived, reply: Reply) -> Reply:
+        """Return the reply that the sender gets, which has no text if the sender may be a program in a loop."""
+        return self._loop_protection.filter_reply(key, message.occupant_id, reply, get_translator(session.language))
+
     def _show_composing(self, user_jid: str) -> None:
         self._xmpp.send_unconfirmed(stanzas.composing(self._xmpp.address, user_jid))
-
-    def _refusal_text(self, key: str, refused: CommandRefused, translator: Translator) -> str:
-        """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
-
-        Only the first command beyond a rate limit gets a reply; suspended users get none.
-        """
-        if not refused.limit or (key, refused.limit) in self._limit_notices:
-            return ""
-        self._limit_notices[key, refused.limit] = True
-        return refused.text(translator)
-
-    def _silence(self, key: str, message: MessageReceived, reply: Reply) -> Reply:
-        """Count commands in a row that were not understood or not permitted; return the reply that the sender gets.
-
-        After too many of them, the sender gets a notice, and then empty replies until the next command.
-        """
-        sender = (key, message.occupant_id)
-        if reply.outcome not in (CommandOutcome.MISUNDERSTOOD, CommandOutcome.DENIED):
-            self._misunderstood.pop(sender, None)
-            return reply
-        count: int = self._misunderstood.get(sender, 0) + 1
-        self._misunderstood[sender] = count
-        if count > MAX_MISUNDERSTOOD:
-            return Reply("")
-        if count == MAX_MISUNDERSTOOD and reply.outcome is CommandOutcome.MISUNDERSTOOD:
-            return Reply(get_translator(self._sessions[key].language).gettext(SILENCE_NOTICE))
-        return reply
 
 
 def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Reply) -> tuple[str, ...]:
@@ -251,17 +221,3 @@ def _reply_stanzas(message: MessageReceived, entry: UnansweredMessage, reply: Re
 def _sort_key(entry_id: EntryId) -> tuple[int, int]:
     at_ms, _, serial = entry_id.partition("-")
     return int(at_ms), int(serial)
-
-
-def greeted_text(user: UserState, reply: Reply) -> str:
-    """Return the text of a reply, preceded by a greeting for new and for returning users.
-
-    ``user`` is the state of the user from before the command was received.
-    """
-    translator = get_translator(user.user_settings.effective_language)
-    text = reply.text
-    if user.unreachable:
-        text = f"{translator.gettext(WELCOME_BACK)}\n\n{text}"
-    elif not user.welcomed and text != (welcome := translator.gettext(WELCOME)):
-        text = f"{welcome}\n\n{text}"
-    return clip(text, MAX_MESSAGE_BYTES)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from typing import Final
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
 from bots.retries import retry_while_unavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost
 from service.errors import StoreUnavailable

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from bots.xmpp import message_parser
+from bots.xmpp import deduplication, message_parser
 from bots.xmpp.events import MessageReceived, Receipt
 from bots.xmpp.interface import XmppClient
 from bots.xmpp.stanzas import bare_jid, data_form
@@ -80,8 +80,8 @@ def parse_page(results: Iterable[Element], account: str) -> ArchivePage:
         if isinstance(event, Receipt):
             receipts.append(event)
         elif isinstance(event, MessageReceived) and not event.is_groupchat:
-            dedup_key = message_parser.archive_dedup_key(result.get("id", ""))
-            sent_s = message_parser.delay_stamp_s(stamp)
+            dedup_key = deduplication.archive_dedup_key(result.get("id", ""))
+            sent_s = deduplication.delay_stamp_s(stamp)
             messages.append(msgspec.structs.replace(event, dedup_key=dedup_key, sent_s=sent_s))
     return ArchivePage(frozenset(sent_ids), tuple(receipts), tuple(messages))
 

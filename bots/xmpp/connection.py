@@ -27,7 +27,7 @@ from slixmpp import ClientXMPP, ComponentXMPP, Iq, Message, Presence
 from slixmpp.xmlstream.xmlstream import InvalidCABundle, NotConnectedError
 
 from bots.i18n.translator import get_translator
-from bots.xmpp import adhoc, archive, message_parser, stanzas
+from bots.xmpp import adhoc_stanzas, archive, deduplication, message_parser, stanzas
 from bots.xmpp.events import Event, MessageReceived, PresenceChanged, SessionStarted
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.service_discovery import DiscoveryProfile
@@ -337,11 +337,13 @@ class Connection:
     def _handle_request(self, iq: Element) -> bool:
         """Respond to a request for the bot's profile or report an ad-hoc command; return False for other requests."""
         sender, kind = iq.get("from", ""), iq.get("type", "")
-        if kind == "set" and (command := adhoc.parse_command(iq)) is not None:
+        if kind == "set" and (command := adhoc_stanzas.parse_command(iq)) is not None:
             self._on_event(command)
             return True
         if kind == "get" and sender:
-            payload = self._profile.response_payload(iq, self.address, get_translator(iq.get(adhoc.XML_LANG, "")))
+            payload = self._profile.response_payload(
+                iq, self.address, get_translator(iq.get(adhoc_stanzas.XML_LANG, ""))
+            )
             if payload is not None:
                 address, ident = iq.get("to", self.address), iq.get("id", "")
                 self.send_unconfirmed(stanzas.iq(address, sender, ident, "result", payload))
@@ -359,7 +361,7 @@ class Connection:
         if event is None:
             return
         if isinstance(event, MessageReceived) and self.is_account and not event.is_groupchat:
-            dedup_key = message_parser.dedup_key(element, self.address, time.time())
+            dedup_key = deduplication.dedup_key(element, self.address, time.time())
             event = msgspec.structs.replace(event, dedup_key=dedup_key)
         self._on_event(event)
 

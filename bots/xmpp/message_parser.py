@@ -3,51 +3,33 @@
 The text of an event is the command in the message. A reaction (XEP-0444) is converted to the command for its emoji. A
 reply (XEP-0461) names the message to which it refers, and the quotation for old clients (XEP-0428) is removed. A shared
 file (XEP-0066) is converted to the command that imports it.
-
-An account's server can deliver the same message to several sessions, and again from its archive. :func:`dedup_key`
-returns the same key for a message each time.
 """
 
-import datetime as dt
-import hashlib
 import re
 from typing import Final
 from xml.etree.ElementTree import Element
 
 import msgspec
 
-from bots.commands.parser import VERB_OF, command_of_reaction, truncate_input
+from bots.commands.parser import command_of_reaction, truncate_input
+from bots.commands.verb_synonyms import VERB_OF
 from bots.xmpp import events, stanzas
-
-MAX_AGE_S: Final = 86_400.0
-"""Maximum age of a message that is still answered."""
-MAX_CLOCK_SKEW_S: Final = 10.0
-"""Maximum difference between the clocks of the XMPP server, of Redis and of this process."""
-ID_REUSE_AFTER_S: Final = 1_800.0
-"""Age from which on a message with the same id and text is another one: some clients restart their ids per session."""
+from bots.xmpp.deduplication import STANZA_ID, delayed_since_s
 
 _NS_REPLY: Final = "urn:xmpp:reply:0"
 _NS_FALLBACK: Final = "urn:xmpp:fallback:0"
 _REACTIONS: Final = "{urn:xmpp:reactions:0}reactions"
 _REPLY: Final = f"{{{_NS_REPLY}}}reply"
 _OCCUPANT_ID: Final = "{urn:xmpp:occupant-id:0}occupant-id"
-_STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
 _MUC_USER: Final = f"{{{stanzas.NS_MUC}#user}}"
 _DIRECT_INVITATION: Final = "{jabber:x:conference}x"
 _XML_LANG: Final = "{http://www.w3.org/XML/1998/namespace}lang"
-_DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
-"""Elements by which a server marks a message that it stored before delivery (XEP-0203, XEP-0091)."""
 _CARBONS: Final = ("{urn:xmpp:carbons:2}received", "{urn:xmpp:carbons:2}sent")
 """Message carbons (XEP-0280). The bot never enables them, so a message that contains one is forged."""
 _MARKERS: Final = tuple(f"{{{stanzas.NS_MARKERS}}}{name}" for name in ("displayed", "acknowledged", "received"))
 
 _MAX_JID_CHARS: Final = 3_071
 _MAX_REACTIONS: Final = 10
-_ARCHIVE_KEY_PREFIX: Final = "a "
-_KEY_WINDOW_S: Final = 10.0
-"""Messages without any id are duplicates if they arrive within the same window and have the same text."""
-_UNKNOWN_TIME_S: Final = 1.0
-"""Unix time of a delay stamp that cannot be parsed: long ago."""
 _QUOTED_LINES: Final = re.compile(r"\A\s*(?:>[> ]* [^\n]*(?:\n|\Z))+")
 """Quoted lines at the beginning of a body (XEP-0393 §5.1.3), which are not part of the message itself."""
 
@@ -68,7 +50,7 @@ def parse_message(stanza: Element) -> events.MessageReceived | events.Receipt | 
         or any(stanza.find(tag) is not None for tag in _CARBONS)
     ):
         return None
-    sent_s = _delayed_since_s(stanza)
+    sent_s = delayed_since_s(stanza)
     if kind == "groupchat":
         return None if sent_s else _parse_text_message(stanza, 0.0, is_groupchat=True)
     receipt = _parse_receipt(stanza, stanzas.bare_jid(sender))
@@ -93,62 +75,6 @@ def _parse_receipt(stanza: Element, jid: str) -> events.Receipt | None:
 
 
 # Duplicates.
-
-
-def dedup_key(stanza: Element, account: str, now_s: float) -> str:
-    """Return a key that identifies a message to an account in all sessions that receive it.
-
-    ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix s). The key is the message's id in
-    the account's archive, which only the account's own server can set (XEP-0359). For a message without
-    this id, the key is a hash of the sender, the text and the sender's message id. If the sender gave no message id,
-    the hash contains the time instead; for a delayed message, this is the time when the server stored it.
-    """
-    archive_ids = (each.get("id", "") for each in stanza.iterfind(_STANZA_ID) if each.get("by") == account)
-    archive_id = next(archive_ids, "")
-    if archive_id:
-        return archive_dedup_key(archive_id)
-    ident = stanza.get("id", "") or f"{(_delayed_since_s(stanza) or now_s) // _KEY_WINDOW_S:.0f}"
-    texts = (text for child in stanza if child.tag not in _DELAYS for text in child.itertext())
-    content = "\0".join((stanza.get("from", ""), ident, *texts))
-    return hashlib.sha256(content.encode()).hexdigest()[:32]
-
-
-def archive_dedup_key(archive_id: str) -> str:
-    """Return the key of the message with this id in the account's archive."""
-    return f"{_ARCHIVE_KEY_PREFIX}{archive_id[: stanzas.MAX_TOKEN_CHARS]}"
-
-
-def duplicates_since_s(message: events.MessageReceived, now_s: float) -> float:
-    """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
-
-    A message that was stored before this time is a different message, whose sender used the same id again. ``now_s`` is
-    the current time (Unix s).
-    """
-    if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
-        return 0.0
-    return message.sent_s - MAX_CLOCK_SKEW_S if message.sent_s else now_s - ID_REUSE_AFTER_S
-
-
-def is_too_old(message: events.MessageReceived, now_s: float) -> bool:
-    """Return whether a stored message is older than ``MAX_AGE_S`` seconds; the bot does not answer such messages."""
-    return 0.0 < message.sent_s < now_s - MAX_AGE_S
-
-
-def delay_stamp_s(element: Element) -> float:
-    """Return the time (Unix s) in a ``<delay/>`` element; 1.0 if it cannot be parsed."""
-    try:
-        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[: stanzas.MAX_TOKEN_CHARS])
-        return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _UNKNOWN_TIME_S)
-    except (ValueError, OverflowError):
-        return _UNKNOWN_TIME_S
-
-
-def _delayed_since_s(stanza: Element) -> float:
-    """Return the time when a server stored the message for later delivery (Unix s); 0 if no server did.
-
-    If several servers stored the message, the latest time is returned.
-    """
-    return max((delay_stamp_s(found) for tag in _DELAYS for found in stanza.iterfind(tag)), default=0.0)
 
 
 # Rooms.
@@ -218,7 +144,7 @@ def _parse_text_message(stanza: Element, sent_s: float, *, is_groupchat: bool) -
     )
     if not is_groupchat:
         return message
-    room_ids = (found.get("id", "") for found in stanza.iterfind(_STANZA_ID) if found.get("by") == jid)
+    room_ids = (found.get("id", "") for found in stanza.iterfind(STANZA_ID) if found.get("by") == jid)
     return msgspec.structs.replace(
         message,
         is_groupchat=True,

@@ -1,44 +1,34 @@
-"""The bot's public profile: service discovery, entity capabilities, version, vCards and avatar.
+"""Service discovery of the bot: identity, features, entity capabilities, software version and contact addresses.
 
-Implements the responding side of XEP-0030 with XEP-0128, XEP-0157 and XEP-0115, XEP-0092, XEP-0054 with XEP-0153,
-XEP-0292, and XEP-0084. The responses do not depend on the sender.
+Implements the responding side of XEP-0030 with XEP-0128, XEP-0157 and XEP-0115, and of XEP-0092. The responses do not
+depend on the sender. Requests for the bot's profile are answered from :mod:`bots.xmpp.bot_profile`.
 """
 
 import base64
-import contextlib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
-from importlib.resources import files
 from typing import Final
 from xml.etree.ElementTree import Element
 from xml.sax.saxutils import escape, quoteattr
 
-from bots.commands.parser import VERBS
+from bots.commands.verb_synonyms import VERBS
 from bots.i18n.translator import Translator
-from bots.replies.help import command_title
-from bots.xmpp.interface import XmppClient
-from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
+from bots.replies.help_texts import command_title
+from bots.xmpp.bot_profile import AVATAR_ID, BOT_NAME, NS_NICK, NS_PUBSUB, VCARD4, VCARD_TEMP, profile_items
 from bots.xmpp.stanzas import data_form
 
-BOT_NAME: Final = "Coronet"
 NS_COMMANDS: Final = "http://jabber.org/protocol/commands"
-NS_AVATAR_DATA: Final = "urn:xmpp:avatar:data"
-NS_AVATAR_METADATA: Final = "urn:xmpp:avatar:metadata"
 
-_NS_NICK: Final = "http://jabber.org/protocol/nick"
 _NS_DISCO_INFO: Final = "http://jabber.org/protocol/disco#info"
 _NS_DISCO_ITEMS: Final = "http://jabber.org/protocol/disco#items"
 _NS_VERSION: Final = "jabber:iq:version"
-_NS_PUBSUB: Final = "http://jabber.org/protocol/pubsub"
-_DESCRIPTION: Final = escape("Watches feeds and web pages and tells you when something new appears. Say `help`.")
 _CAPS_NODE: Final = "urn:coronet:caps"
-_AVATAR_PIXELS: Final = 96
 
 _IDENTITY: Final = ("client", "bot", "", BOT_NAME)
 _FEATURES: Final = sorted(
     (
-        _NS_DISCO_INFO, _NS_DISCO_ITEMS, _NS_VERSION, NS_COMMANDS, _NS_NICK,
+        _NS_DISCO_INFO, _NS_DISCO_ITEMS, _NS_VERSION, NS_COMMANDS, NS_NICK,
         "http://jabber.org/protocol/caps", "http://jabber.org/protocol/chatstates", "http://jabber.org/protocol/muc",
         "jabber:x:conference", "jabber:x:data", "jabber:x:oob",
         "urn:ietf:params:xml:ns:vcard-4.0", "urn:xmpp:chat-markers:0", "urn:xmpp:delay", "urn:xmpp:fallback:0",
@@ -54,30 +44,6 @@ _CONTACT_FORM_TYPE: Final = "http://jabber.org/network/serverinfo"
 
 DiscoveryForms = Mapping[str, Mapping[str, Sequence[str]]]
 """Extension forms (XEP-0128): the values of each field, by form type and field."""
-
-_PNG: Final = files("bots").joinpath("avatar.png").read_bytes()
-_PNG_BASE64: Final = base64.b64encode(_PNG).decode()
-AVATAR_ID: Final = hashlib.sha1(_PNG, usedforsecurity=False).hexdigest()
-"""Id of the avatar: the SHA-1 of the image (XEP-0084, XEP-0153)."""
-
-_VCARD_TEMP: Final = (
-    f"<vCard xmlns='vcard-temp'><FN>{BOT_NAME}</FN><NICKNAME>{BOT_NAME}</NICKNAME><DESC>{_DESCRIPTION}</DESC>"
-    f"<PHOTO><TYPE>image/png</TYPE><BINVAL>{_PNG_BASE64}</BINVAL></PHOTO></vCard>"
-)
-_VCARD4: Final = (
-    f"<vcard xmlns='urn:ietf:params:xml:ns:vcard-4.0'><fn><text>{BOT_NAME}</text></fn>"
-    f"<nickname><text>{BOT_NAME}</text></nickname><note><text>{_DESCRIPTION}</text></note></vcard>"
-)
-_AVATAR_INFO: Final = (
-    f"<info bytes='{len(_PNG)}' id='{AVATAR_ID}' type='image/png' width='{_AVATAR_PIXELS}' height='{_AVATAR_PIXELS}'/>"
-)
-_PEP_ITEMS: Final = {
-    NS_AVATAR_DATA: (AVATAR_ID, f"<data xmlns='{NS_AVATAR_DATA}'>{_PNG_BASE64}</data>"),
-    NS_AVATAR_METADATA: (AVATAR_ID, f"<metadata xmlns='{NS_AVATAR_METADATA}'>{_AVATAR_INFO}</metadata>"),
-    "urn:xmpp:vcard4": ("current", _VCARD4),
-    _NS_NICK: ("current", f"<nick xmlns='{_NS_NICK}'>{BOT_NAME}</nick>"),
-}
-"""The items that the bot publishes in its own account (XEP-0163): node → (item id, payload)."""
 
 
 def caps_verification(identity: tuple[str, str, str, str], features: list[str], forms: DiscoveryForms) -> str:
@@ -121,10 +87,10 @@ class DiscoveryProfile:
             f"{{{_NS_DISCO_INFO}}}query": lambda: self._info(node, translator),
             f"{{{_NS_DISCO_ITEMS}}}query": lambda: _items(node, address, translator),
             f"{{{_NS_VERSION}}}query": lambda: f"<query xmlns='{_NS_VERSION}'>{software}</query>",
-            f"{{{_NS_PUBSUB}}}pubsub": lambda: _profile_items(request),
+            f"{{{NS_PUBSUB}}}pubsub": lambda: profile_items(request),
             "{urn:xmpp:ping}ping": lambda: "",
-            "{vcard-temp}vCard": lambda: _VCARD_TEMP,
-            "{urn:ietf:params:xml:ns:vcard-4.0}vcard": lambda: _VCARD4,
+            "{vcard-temp}vCard": lambda: VCARD_TEMP,
+            "{urn:ietf:params:xml:ns:vcard-4.0}vcard": lambda: VCARD4,
         }
         return payloads[request.tag]() if request.tag in payloads else None
 
@@ -141,25 +107,6 @@ class DiscoveryProfile:
         else:
             return None
         return _query(_NS_DISCO_INFO, node, content)
-
-
-async def publish_profile(xmpp: XmppClient) -> None:
-    """Publish the avatar, nickname and vCards of the bot's account, unless its server already has them.
-
-    Items that exist are not published again, because contacts are notified of each publication. A component publishes
-    nothing; it responds to requests instead. Raises XmppSessionLost.
-    """
-    account = PubsubClient(xmpp, xmpp.address)
-    for node, (item_id, payload) in _PEP_ITEMS.items():
-        existing: Mapping[str, Element] = {}
-        with contextlib.suppress(PubsubRefused):  # the node does not exist
-            existing = await account.get_items(node, [item_id])
-        if not existing:
-            with contextlib.suppress(PubsubRefused):  # the server does not support XEP-0163
-                await account.publish_item(node, item_id, payload, {"access_model": "open"})
-    card = await xmpp.request(xmpp.address, "get", "<vCard xmlns='vcard-temp'/>")
-    if not card.findtext("{vcard-temp}vCard/{vcard-temp}FN"):
-        await xmpp.request(xmpp.address, "set", _VCARD_TEMP)
 
 
 def _items(node: str, address: str, translator: Translator) -> str | None:
@@ -183,16 +130,3 @@ def _features(features: Iterable[str]) -> str:
 def _query(namespace: str, node: str, content: str) -> str:
     node_attribute = f" node={quoteattr(node)}" if node else ""
     return f"<query xmlns='{namespace}'{node_attribute}>{content}</query>"
-
-
-def _profile_items(pubsub: Element) -> str | None:
-    """Return the part of the bot's profile that a client requests as a pubsub node (XEP-0163).
-
-    The result is None if the bot has no such node. Accounts publish their profiles on such nodes, so clients request
-    them from a component too.
-    """
-    node = next((child.get("node", "") for child in pubsub if child.tag == f"{{{_NS_PUBSUB}}}items"), "")
-    if node not in _PEP_ITEMS:
-        return None
-    item_id, payload = _PEP_ITEMS[node]
-    return f"<pubsub xmlns='{_NS_PUBSUB}'><items node='{node}'><item id='{item_id}'>{payload}</item></items></pubsub>"

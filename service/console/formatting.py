@@ -19,7 +19,7 @@ from service.feeds.polling_hints import DAY_S
 from service.feeds.urls import selector_of, without_selector
 from service.model import PollingHints
 from service.operations.poll_constraints import BOUND_LABELS, bound_shares
-from service.users.quiet_hours import local_datetime
+from service.users.time_zones import local_datetime
 
 _MINUTE_S = 60
 _HOUR_S = 3600

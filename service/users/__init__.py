@@ -1,1 +1,1 @@
-"""Users' preferences for each subscription, and the times at which they want to receive messages."""
+"""Users' settings, preferences for each subscription, filters, quiet hours and digests."""

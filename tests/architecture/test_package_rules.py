@@ -17,10 +17,10 @@ PURE = (
     "service/location",
     "service/feeds",
     "service/simulate",
-    "bots/commands/parser",
+    "bots/commands",
     "bots/dialogue/settings_parser",
     "bots/replies",
-    "service/users/preferences",
+    "service/users",
 )
 
 # Modules of feeds that run the parser in a child process; the code that they run there is pure.

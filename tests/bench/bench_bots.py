@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from bots import process
-from bots.cluster.assigned_users import PARTITION_COUNT
+from bots.cluster import process
+from bots.cluster.partitions import PARTITION_COUNT
 from service.embedded.redis import PrivateRedis
 from service.feeds.entries.version_parts import split_version
 from service.model import Channel

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from bots.delivery.message_bodies import load_versions
+from bots.delivery.batch_renderer import load_versions
 from service.corona.update_rates import history_from_dates
 from service.embedded.redis import PrivateRedis
 from service.feeds.change_detection import detect_changes

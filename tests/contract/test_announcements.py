@@ -12,7 +12,7 @@ from service.store.client import keys
 from service.store.coordination.request_budgets import HostBlock
 from service.store.delivery.announcements import Announcement, Audience
 from service.store.delivery.outbox import ANNOUNCEMENTS
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 from tests.support.channels import make_channel
 
 INTERVAL_S = 10.0

@@ -20,7 +20,7 @@ from service.store.directory.saved_searches import SavedSearchMatcher
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
 from service.store.subscriptions.opml_imports import MAX_QUEUED_FEEDS
 from service.users.preferences import FOR_ALL, Preferences
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 from tests.contract.test_subscriptions import DyingLink
 from tests.support.channels import make_channel
 

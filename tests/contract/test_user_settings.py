@@ -2,7 +2,8 @@
 
 from service.store import Store
 from service.store.client.keys import user_id
-from service.users.quiet_hours import DEFAULT_USER_SETTINGS, DigestSchedule, UserSettings
+from service.users.quiet_hours_and_digests import DigestSchedule
+from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 
 ALICE, BEN = "alice@localhost", "ben@localhost"
 DAILY = UserSettings("Europe/Berlin", None, DigestSchedule("day"), language="de")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from bots.delivery.message_bodies import load_versions
+from bots.delivery.batch_renderer import load_versions
 from service.feeds.entries.version_parts import split_version
 from service.store import Store
 from service.store.client import keys

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from pydantic import SecretStr
 
-from bots import process
+from bots.cluster import process
 from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bots import process
-from bots.cluster.assigned_users import PARTITION_COUNT, partition_of
+from bots.cluster import process
+from bots.cluster.partitions import PARTITION_COUNT, partition_of
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id

@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from bots.delivery.batch_sender import MAX_SENDS
-from bots.delivery.scheduler import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
+from bots.delivery.resend_policy import RECEIPT_TIMEOUT_AT_RETURN_S, RECEIPT_TIMEOUT_S
 from service.embedded.prosody import PrivateProsody
 from service.embedded.sample_publisher import PublishedEntry
 from service.feeds.entries.version_parts import VersionParts

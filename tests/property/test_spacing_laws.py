@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.users.preferences import earliest_send_s
+from bots.delivery.notification_intervals import earliest_send_s
 
 ARRIVALS = st.lists(st.integers(0, 10_000), max_size=60).map(sorted)
 

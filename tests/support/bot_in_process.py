@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
+from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
 from bots.main import BotProgram
 from service.clock import Clock, SystemClock
 from service.embedded.prosody import PrivateProsody

@@ -20,7 +20,7 @@ from service.console.auth.roles import Principal
 from service.errors import LimitReached, NotFound, OperationalError, PermissionDenied, UserError
 from service.store import Store
 from service.store.console.accounts import Account, Role
-from service.users.quiet_hours import find_time_zones
+from service.users.time_zones import find_time_zones
 
 NAME_PATTERN: Final = r"[a-z0-9][a-z0-9._-]{0,31}"
 INVALID_NAME: Final = (

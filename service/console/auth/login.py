@@ -25,7 +25,7 @@ from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store import Store
 from service.store.console.accounts import BROWSER_TTL_S, SESSION_TTL_S, Account, digest
-from service.users.quiet_hours import find_time_zones
+from service.users.time_zones import find_time_zones
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)
 

@@ -6,7 +6,7 @@ the set, and each user has a record of the announcements that were queued for th
 announcement once, even if a process is killed, or several bots do this at the same time.
 
 Quiet hours, digests, rate limits, receipts and resends apply to an announcement as to every message. Users can turn
-announcements off (:class:`service.users.quiet_hours.UserSettings`).
+announcements off (:class:`service.users.user_settings.UserSettings`).
 """
 
 import math
@@ -20,7 +20,7 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.delivery.outbox import ANNOUNCEMENTS, Outbox
 from service.store.people.users import Users
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 
 MAX_PER_S: Final = 50.0
 """Recipients per second at most, far fewer messages than a bot can send."""

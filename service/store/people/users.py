@@ -11,7 +11,7 @@ from service.store.client import keys
 from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.coordination.request_budgets import BlockedHosts
 from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
-from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
+from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 
 
 class UserState(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ import pytest
 from slixmpp.exceptions import IqError
 
 from bots.bot import Bot
-from bots.commands.parser import VERBS
+from bots.commands.verb_synonyms import VERBS
 from bots.sessions import adhoc_session
 from service.feeds.urls import channel_id
 from service.model import FeedLink

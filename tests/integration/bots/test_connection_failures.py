@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bots.delivery import batch_sender, scheduler
+from bots.delivery import batch_sender, resend_policy
 from bots.xmpp import connection
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
@@ -57,7 +57,7 @@ def delivered_titles(person: ChatClient) -> list[str]:
 async def test_messages_lost_by_a_killed_server_are_sent_again_with_the_same_id(
     own_prosody: PrivateProsody, settings: Settings, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 2.0)
+    monkeypatch.setattr(resend_policy, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 2.0)
     own_settings = await moved(settings, own_prosody)
     jid = await own_prosody.register("alice", "pw")
     alice = ChatClient(jid, "pw", "127.0.0.1", own_prosody.c2s_port, own_settings.xmpp_jid)

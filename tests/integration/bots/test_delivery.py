@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
+from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock

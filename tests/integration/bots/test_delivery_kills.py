@@ -10,8 +10,8 @@ from xml.etree.ElementTree import fromstring
 
 import pytest
 
-from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
-from bots.delivery import batch_sender, scheduler
+from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
+from bots.delivery import batch_sender, resend_policy
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt
 from service.clock import SystemClock
@@ -21,7 +21,8 @@ from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
 from service.store.client.redis_client import RedisClient
-from service.users.preferences import FOR_ALL, FilterRule, Preferences, parse_condition
+from service.users.filters import FilterRule, parse_condition
+from service.users.preferences import FOR_ALL, Preferences
 from tests.support.channels import change, make_channel
 from tests.support.waiting import until
 
@@ -159,7 +160,7 @@ async def outbox_is_empty(store: Store) -> bool:
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_sender, "MAX_ITEMS", 1)
-    monkeypatch.setattr(scheduler, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
+    monkeypatch.setattr(resend_policy, "RECEIPT_TIMEOUT_IF_UNSEEN_S", 0.05)
 
 
 async def test_a_successor_continues_after_a_kill_at_any_step(store: Store, settings: Settings) -> None:

@@ -11,7 +11,7 @@ import pytest
 from slixmpp import ComponentXMPP, Message
 
 from bots.bot import Bot
-from bots.sessions import chat_session
+from bots.sessions import chat_session, loop_protection
 from bots.xmpp.stanzas import remove_invalid_chars
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
@@ -66,7 +66,7 @@ async def test_a_message_from_the_bots_own_address_is_not_answered(bot: Bot, per
 
 async def test_every_hostile_string_is_answered(bot: Bot, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without characters that XML forbids, for which a server ends the sender's stream, and without quotations."""
-    monkeypatch.setattr(chat_session, "MAX_MISUNDERSTOOD", len(STRINGS))
+    monkeypatch.setattr(loop_protection, "MAX_MISUNDERSTOOD", len(STRINGS))
     lines = [line for line in map(remove_invalid_chars, STRINGS) if line and not line.startswith("> ")]
     people = await asyncio.gather(*(person() for _ in range(8)))
     for number, line in enumerate(lines):

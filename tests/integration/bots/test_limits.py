@@ -10,11 +10,11 @@ import pytest_asyncio
 from slixmpp import Message
 from slixmpp.exceptions import IqError
 
-from bots import access_control
+from bots import command_rate_limits
 from bots.bot import Bot
 from bots.sessions import adhoc_session
-from bots.sessions.chat_session import MAX_MISUNDERSTOOD
-from bots.xmpp import presence
+from bots.sessions.loop_protection import MAX_MISUNDERSTOOD
+from bots.xmpp import presence_tracker
 from service.feeds import opml
 from service.feeds.entries.version_parts import VersionParts
 from service.feeds.opml import OpmlSubscription
@@ -70,7 +70,10 @@ async def test_managers_of_a_room_share_a_rate_limit(others: tuple[Strangers, Bo
     await until_so(lambda: any(to.startswith("bob@") for to, _ in theirs.messages), "another user is answered")
     await until_so(lambda: not bot._chat_sessions._sessions, "all messages are answered")
     answers = [text for to, text in theirs.messages if to == ROOM]
-    assert len([text for text in answers if "no subscriptions" in text]) == access_control.MANAGERS_FACTOR * PER_MINUTE
+    assert (
+        len([text for text in answers if "no subscriptions" in text])
+        == command_rate_limits.MANAGERS_FACTOR * PER_MINUTE
+    )
     assert len([text for text in answers if "That's more than" in text]) == 1
 
 
@@ -227,7 +230,7 @@ async def test_presences_of_unknown_users_are_not_tracked(
     others: tuple[Strangers, Bot], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     theirs, bot = others
-    monkeypatch.setattr(presence, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(presence_tracker, "MAX_CLIENTS", 3)
     for number in range(300):
         theirs.send(f"<presence from='p{number}@{STRANGERS}/x' to='{bot.connection.address}'/>")
     theirs.say(f"eve@{STRANGERS}", bot.connection.address, "list")

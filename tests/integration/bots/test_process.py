@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from bots import process
 from bots.bot import Bot
+from bots.cluster import process
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody

@@ -9,7 +9,7 @@ import pytest_asyncio
 from pydantic import SecretStr
 
 from bots.bot import Bot
-from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers, partition_of
+from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers, partition_of
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from bots.bot import Bot
-from bots.rooms import room_state
+from bots.rooms import invitation_policy
 from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
@@ -113,8 +113,8 @@ async def test_forged_invitations_do_not_use_up_the_quota_of_the_named_inviter(
 async def test_one_server_cannot_use_up_the_limit_of_rooms(
     bot: Bot, elsewhere: OtherServer, owner: Callable[[], Awaitable[Guest]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room_state, "MAX_ROOMS", 4)
-    monkeypatch.setattr(room_state, "MAX_ROOMS_PER_SITE", 2)
+    monkeypatch.setattr(invitation_policy, "MAX_ROOMS", 4)
+    monkeypatch.setattr(invitation_policy, "MAX_ROOMS_PER_SITE", 2)
     rooms = [f"{number}@{ELSEWHERE}" for number in range(4)]
     elsewhere.information.update(dict.fromkeys(rooms, GROUP_CHAT))
     alice = await owner()

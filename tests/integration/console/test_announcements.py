@@ -9,7 +9,7 @@ from aiohttp import web
 
 from service.store import Store
 from service.store.console.accounts import Role
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor, logged_in
 

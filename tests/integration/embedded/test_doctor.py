@@ -174,7 +174,7 @@ async def test_the_check_does_not_end_the_session_of_a_connected_bot(
     clean_redis: str, prosody: PrivateProsody, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The XMPP servers under test close the older one of two connections of a component."""
-    monkeypatch.setattr("bots.inbound.intake.CHECKPOINT_INTERVAL_S", 0.05)
+    monkeypatch.setattr("bots.inbound.catch_up.CHECKPOINT_INTERVAL_S", 0.05)
     configured = component(prosody, prosody.component_secret).model_copy(update={"redis_url": clean_redis})
     store = open_store(configured)
     async with serving(configured, store) as bot:

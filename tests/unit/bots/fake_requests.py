@@ -8,8 +8,9 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from bots.dialogue.dispatcher import answer
+from bots.dialogue.read_requests import MessageReferences, subscribed_channel
 from bots.dialogue.reply import Reply
-from bots.dialogue.request_handler import MessageReferences, Requests, subscribed_channel
+from bots.dialogue.request_handler import Requests
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import PollExplanation
@@ -41,7 +42,7 @@ from service.settings import Settings
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.subscriptions.subscriptions import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
-from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
+from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 
 NOW_S = 1_700_000_000.0
 T = TypeVar("T")

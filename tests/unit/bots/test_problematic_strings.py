@@ -10,7 +10,7 @@ import pytest
 
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import LANGUAGES, get_translator
-from bots.rooms.room_state import RoomStates
+from bots.rooms.room_membership import RoomMemberships
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import MessageReceived, OccupantPresence
 from service.feeds.change_detection import detect_changes
@@ -18,7 +18,7 @@ from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 from service.store.people.rooms import Room
-from service.users.quiet_hours import UserSettings
+from service.users.user_settings import UserSettings
 from tests.support.naughty_strings import STRINGS
 from tests.unit.bots.sample_web import visitor
 from tests.unit.bots.text_safety import safe
@@ -107,7 +107,7 @@ def test_whatever_a_publisher_calls_its_entries_what_people_get_is_xml(dialect: 
 
 def test_whatever_people_in_a_room_are_called_what_they_get_is_xml() -> None:
     """A server lets fewer names through than these; what it lets through is XML."""
-    states = RoomStates()
+    states = RoomMemberships()
     states.load({ROOM: Room("Coronet")}, {}, 0.0)
     states.on_address_checked(ROOM, is_group_chat=True)
     states.on_occupant_presence(

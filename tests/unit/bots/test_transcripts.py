@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from bots.commands.parser import VERB_OF
+from bots.commands.verb_synonyms import VERB_OF
 from bots.i18n.translator import LANGUAGES, SOURCE_LANGUAGE
 from tests.unit.bots.sample_web import visitor
 

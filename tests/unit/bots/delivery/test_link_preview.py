@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.notification_text import MAX_PREVIEW_BYTES, link_preview, render_notification
+from bots.delivery.link_preview import MAX_PREVIEW_BYTES, link_preview
+from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
 from bots.replies.entry_templates import EntryTemplate
 from service.feeds.urls import channel_id

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bots.delivery.message_bodies import find_duplicates
+from bots.delivery.batch_renderer import find_duplicates
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
 from service.feeds.entries.version_parts import select_part

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import cast
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.interface import XmppSender
 from service.clock import Clock

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from bots.dialogue.dry_run import DryRun
 from bots.dialogue.reply import CommandOutcome
-from bots.dialogue.request_handler import DryRun, RequestHandler
+from bots.dialogue.request_handler import RequestHandler
 from service.errors import BadStatus
 from tests.unit.bots.fake_requests import feed, page
 from tests.unit.bots.sample_web import BLOG, LIST, NEWS, visitor

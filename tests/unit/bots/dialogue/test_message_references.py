@@ -2,8 +2,8 @@
 
 import pytest
 
+from bots.dialogue.read_requests import MessageReferences
 from bots.dialogue.reply import CommandOutcome, Reply
-from bots.dialogue.request_handler import MessageReferences
 from service.discovery.queries.query_parser import parse_watch
 from service.discovery.queries.saved_searches import SavedSearch
 from tests.unit.bots.fake_requests import Person, feed

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bots.dialogue.opml_commands import split_into_documents
 from bots.dialogue.reply import CommandOutcome
-from bots.dialogue.subscriptions import split_into_documents
 from bots.i18n.translator import get_translator
 from bots.replies.formatting import MAX_MESSAGE_BYTES
-from bots.replies.subscriptions import import_result_text
+from bots.replies.subscription_texts import import_result_text
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
 from service.feeds.opml import OpmlDocument, OpmlSubscription

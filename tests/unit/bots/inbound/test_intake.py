@@ -1,4 +1,4 @@
-"""The intake stores messages in order, and its queue has limits that one sender cannot use up for all."""
+"""The intake stores messages in order, after those in the archive."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from bots.dialogue.bot_services import BotServices
-from bots.inbound.intake import Intake, IntakeQueue
+from bots.inbound.intake import Intake
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
@@ -23,26 +23,6 @@ from tests.support.waiting import until_so
 
 def message(jid: str, text: str = "list") -> MessageReceived:
     return MessageReceived(jid, f"{jid}/phone", "1", text, "", wants_receipt=False)
-
-
-def test_the_queue_is_limited_per_site() -> None:
-    queue = IntakeQueue()
-    senders = [f"{number}@{number % 7}.invented.example" for number in range(12_000)]
-    for jid in (*senders, "alice@home.example"):
-        queue.put(message(jid))
-    assert [each.jid for each in queue.take(20_000)] == [*senders[:5_000], "alice@home.example"]
-    queue.put(message("0@0.invented.example"))
-    assert len(queue) == 1, "messages that were taken make space"
-
-
-def test_the_queue_is_limited_per_user_and_in_total() -> None:
-    queue = IntakeQueue()
-    for _ in range(150):
-        queue.put(message("alice@home.example"))
-    assert len(queue) == 100
-    for number in range(20_000):
-        queue.put(message(f"{number}@{number % 7}.example{number % 5}.org"))
-    assert len(queue) == 10_000
 
 
 class Collaborators:
@@ -120,8 +100,8 @@ class ChatSessions:
 
 @contextlib.asynccontextmanager
 async def running_intake(others: Collaborators, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Intake]:
-    monkeypatch.setattr("bots.inbound.intake.read_archive", others.read_archive)
-    monkeypatch.setattr("bots.inbound.intake.CHECKPOINT_INTERVAL_S", 0.01)
+    monkeypatch.setattr("bots.inbound.catch_up.read_archive", others.read_archive)
+    monkeypatch.setattr("bots.inbound.catch_up.CHECKPOINT_INTERVAL_S", 0.01)
     fake = cast("Any", others)
     services = SimpleNamespace(
         store=SimpleNamespace(inbound_log=others), xmpp=others, assigned_users=others, clock=SystemClock()

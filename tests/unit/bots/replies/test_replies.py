@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
-from bots.replies.errors import error_text, outcome_text
+from bots.replies.error_texts import error_text, outcome_text
 from bots.replies.formatting import SubscribedChannel
-from bots.replies.subscriptions import latest_entries, status_text, subscription_list
+from bots.replies.subscription_texts import latest_entries, status_text, subscription_list
 from service import errors
 from service.feeds.parsing.html_text import one_line
 from service.model import Change, Channel, Delta, Entry

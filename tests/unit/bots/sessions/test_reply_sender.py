@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from bots.cluster.assigned_users import AssignedUsers
+from bots.cluster.partitions import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp.interface import XmppSender
 from service.model import UserId

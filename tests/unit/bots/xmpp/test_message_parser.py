@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 from hypothesis import strategies as st
 
-from bots.xmpp import message_parser, stanzas
+from bots.xmpp import deduplication, message_parser, stanzas
 from bots.xmpp.events import MessageBounced, MessageReceived, Receipt
 
 ALICE = "from='alice@localhost/phone' to='feeds.localhost'"
@@ -139,7 +139,7 @@ def test_the_latest_delay_stamp_is_the_time_of_sending() -> None:
 def test_a_message_with_an_invalid_delay_stamp_is_too_old(stamp: str) -> None:
     received = message_parser.parse_message(message(f"{ALICE} type='chat'", f"<body>list</body>{delay(stamp)}"))
     assert isinstance(received, MessageReceived)
-    assert message_parser.is_too_old(received, 1_767_225_600.0)
+    assert deduplication.is_too_old(received, 1_767_225_600.0)
 
 
 def test_a_delayed_message_is_too_old_after_a_day() -> None:
@@ -150,9 +150,9 @@ def test_a_delayed_message_is_too_old_after_a_day() -> None:
     )
     assert isinstance(live, MessageReceived)
     assert isinstance(delayed, MessageReceived)
-    assert not message_parser.is_too_old(live, now_s)
-    assert not message_parser.is_too_old(delayed, now_s + message_parser.MAX_AGE_S)
-    assert message_parser.is_too_old(delayed, now_s + message_parser.MAX_AGE_S + 1)
+    assert not deduplication.is_too_old(live, now_s)
+    assert not deduplication.is_too_old(delayed, now_s + deduplication.MAX_AGE_S)
+    assert deduplication.is_too_old(delayed, now_s + deduplication.MAX_AGE_S + 1)
 
 
 def test_overlong_ids_and_threads_are_dropped() -> None:

@@ -7,7 +7,7 @@ from xml.etree.ElementTree import XML, Element
 import pytest
 
 from bots.i18n.translator import get_translator
-from bots.xmpp import service_discovery
+from bots.xmpp import bot_profile, service_discovery
 from bots.xmpp.service_discovery import DiscoveryProfile
 
 XEP_0115_FEATURES = [
@@ -64,9 +64,7 @@ def test_the_operators_contact_addresses_can_be_discovered() -> None:
     assert forms["http://jabber.org/network/serverinfo"]["abuse-addresses"] == list(CONTACTS)
 
 
-@pytest.mark.parametrize(
-    "node", ["http://jabber.org/protocol/nick", "urn:xmpp:vcard4", service_discovery.NS_AVATAR_METADATA]
-)
+@pytest.mark.parametrize("node", ["http://jabber.org/protocol/nick", "urn:xmpp:vcard4", bot_profile.NS_AVATAR_METADATA])
 def test_published_profile_items_can_be_requested(node: str) -> None:
     assert response(f"<pubsub xmlns='http://jabber.org/protocol/pubsub'><items node='{node}'/></pubsub>") is not None
 
@@ -75,7 +73,7 @@ def test_the_avatar_id_is_the_hash_of_the_image() -> None:
     card = response("<vCard xmlns='vcard-temp'/>")
     assert card is not None
     picture = base64.b64decode(card.findtext("{vcard-temp}PHOTO/{vcard-temp}BINVAL", ""))
-    assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == service_discovery.AVATAR_ID
+    assert hashlib.sha1(picture, usedforsecurity=False).hexdigest() == bot_profile.AVATAR_ID
     assert picture.startswith(b"\x89PNG")
 
 

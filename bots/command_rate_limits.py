@@ -1,0 +1,124 @@
+"""Rate limits on commands in chats, rooms and forms.
+
+A user may send a number of commands per minute, and a room as a whole a small multiple of it. The bot knows the
+occupants of a room only from the room's statements, which may be false. Therefore the guests of a room share one limit,
+its owners and admins share another limit, and the limit of each occupant is at most that of a user.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+from cachetools import LRUCache
+
+from bots.access_control import AccessControl
+from bots.i18n.translator import Translator
+from bots.replies.greetings_and_refusals import ACCESS_DENIED, too_many_commands_text
+from bots.xmpp.events import MessageReceived
+from service.model import UserId
+from service.settings import Settings
+from service.store import Store
+from service.store.people.users import UserState
+
+GUESTS_FACTOR: Final = 3
+"""All occupants of a room who are not its owners or admins may together send as many commands as this many users."""
+MANAGERS_FACTOR: Final = 3
+"""The owners and admins of a room may together send as many commands as this many users."""
+COMMAND_LIMITS: Final = {"command": 1}
+FORM_LIMITS: Final = {"form": 1}
+"""Opening a form is counted separately from the command that it stands for."""
+_WINDOW_S: Final = 60.0
+_MAX_NOTIFIED: Final = 10_000
+
+
+class CommandPermission(msgspec.Struct, frozen=True):
+    """The permission to execute a command, with the state of its sender.
+
+    Without access to the bot (``is_admitted``), only a few commands may be executed.
+    """
+
+    user: UserState
+    is_admitted: bool
+
+
+class CommandRefused(msgspec.Struct, frozen=True):
+    """The refusal of a command.
+
+    ``limit`` is the name of the rate limit that the sender exceeded; "" means that the sender is suspended.
+    """
+
+    limit: str
+    per_minute: int
+
+    def text(self, translator: Translator) -> str:
+        """Return the reply to the sender in the language of ``translator``."""
+        if self.limit:
+            return too_many_commands_text(self.per_minute, translator)
+        return translator.gettext(ACCESS_DENIED)
+
+
+class CommandRateLimiter:
+    """Counts the commands of users and rooms, and refuses those beyond the limits."""
+
+    def __init__(self, store: Store, settings: Settings, access: AccessControl) -> None:
+        """Create a limiter that counts in ``store``; ``access`` decides who may use the bot."""
+        self._users = store.users
+        self._access = access
+        self._per_minute = settings.max_commands_per_minute
+
+    async def count_command(
+        self, jid: str, limits: Mapping[str, int], occupant_user_id: UserId = ""
+    ) -> CommandPermission | CommandRefused:
+        """Count a command against rate limits; return the permission to execute it, or the reason why it is refused.
+
+        ``jid`` is the bare JID of the sender, or of the room in which the command was sent. ``limits`` maps the name of
+        each rate limit to a factor, by which the limit of one user is multiplied. A room has a limit that its occupants
+        share, which also stops an occupant who joins again under many nicks. ``occupant_user_id`` is the user id of the
+        sender in a room that shows JIDs, else "". Raises StoreUnavailable.
+        """
+        if occupant_user_id and await self._users.suspended_users([occupant_user_id]):
+            return CommandRefused("", self._per_minute)
+        for name, factor in limits.items():
+            if not await self._users.count_use(jid, name, factor * self._per_minute, _WINDOW_S):
+                return CommandRefused(name, self._per_minute)
+        state = await self._users.get(jid)
+        if state.suspended:
+            return CommandRefused("", self._per_minute)
+        return CommandPermission(state, await self._access.has_access(jid))
+
+
+class RefusalNotices:
+    """The notices of refused commands: only the first command beyond a rate limit gets a reply."""
+
+    def __init__(self) -> None:
+        """Create the notices; nobody has been notified."""
+        self._notified: LRUCache[tuple[str, str], bool] = LRUCache(_MAX_NOTIFIED)
+        """The sessions and the rate limits that they exceed, once the user has been notified."""
+
+    def text(self, session: str, refused: CommandRefused, translator: Translator) -> str:
+        """Return the reply to a command that was refused because of a rate limit or a suspension; "" if it gets none.
+
+        Suspended users get no reply.
+        """
+        if not refused.limit or (session, refused.limit) in self._notified:
+            return ""
+        self._notified[session, refused.limit] = True
+        return refused.text(translator)
+
+    def on_permitted(self, session: str, limits: Iterable[str]) -> None:
+        """Notify the user again when a later command exceeds one of these limits, because a command was within them."""
+        for name in limits:
+            self._notified.pop((session, name), None)
+
+
+def message_limits(message: MessageReceived) -> dict[str, int]:
+    """Return the names of the rate limits that apply to ``message``, with the factor of each.
+
+    A user's commands per minute are multiplied by this factor (see :meth:`CommandRateLimiter.count_command`).
+    """
+    if not message.occupant_id:
+        return COMMAND_LIMITS
+    occupant = hashlib.sha256(message.occupant_id.encode("utf-8", "replace")).hexdigest()[:16]
+    shared = {"managers": MANAGERS_FACTOR} if message.can_manage else {"guests": GUESTS_FACTOR}
+    return {f"command:{occupant}": 1} | shared

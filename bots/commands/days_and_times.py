@@ -1,0 +1,152 @@
+"""Parser of days, times of day and intervals: `22:00-07:00 mon-fri`, `weekly fri 17:00`, `every 2 hours`.
+
+For text in another form, functions return None. Names of days may be shortened to their first three letters in any
+language of the bot, with or without accents, because no two languages conflict; German names may also be shortened to
+two letters.
+"""
+
+import re
+from typing import Final
+
+from bots.i18n.translator import normalize_words
+from service.users.quiet_hours_and_digests import DAYS, EVERY_DAY, DigestSchedule, QuietHours
+
+_WEEKDAYS: Final = EVERY_DAY[:5]
+_WEEKEND: Final = EVERY_DAY[5:]
+
+_DAYS: Final = (
+    ("monday", "montag", "lundi", "lunes"),
+    ("tuesday", "dienstag", "mardi", "martes"),
+    ("wednesday", "mittwoch", "mercredi", "miercoles"),
+    ("thursday", "donnerstag", "jeudi", "jueves"),
+    ("friday", "freitag", "vendredi", "viernes"),
+    ("saturday", "samstag", "samedi", "sabado"),
+    ("sunday", "sonntag", "dimanche", "domingo"),
+)
+_TWO_LETTER_DAYS: Final = ("mo", "di", "mi", "do", "fr", "sa", "so")
+_MIN_DAY_CHARS: Final = 3
+
+DAY_GROUPS: Final = {
+    **dict.fromkeys(("weekdays", "werktags", "wochentags", "laborables"), _WEEKDAYS),
+    **dict.fromkeys(("weekend", "weekends", "wochenende", "wochenenden", "week-end", "week-ends", "finde"), _WEEKEND),
+    **dict.fromkeys(("daily", "always", "taglich", "immer", "toujours", "diario", "siempre"), EVERY_DAY),
+}
+
+SCHEDULES: Final = {
+    **dict.fromkeys(("hourly", "stundlich", "horaire", "toutes les heures", "cada hora"), "hour"),
+    **dict.fromkeys(("daily", "taglich", "jeden tag", "quotidien", "tous les jours"), "day"),
+    **dict.fromkeys(("chaque jour", "diario", "diariamente", "cada dia"), "day"),
+    **dict.fromkeys(("weekly", "wochentlich", "jede woche", "hebdomadaire", "toutes les semaines"), "week"),
+    **dict.fromkeys(("chaque semaine", "semanal", "semanalmente", "cada semana"), "week"),
+}
+
+EVERY_WORDS: Final = re.compile(
+    r"^(?:at most (?:once )?|every |alle |jede[nrs]? |tou(?:te)?s les |chaque |cada |tod[ao]s l[ao]s )+"
+)
+UNITS_S: Final = {
+    **dict.fromkeys(("s", "sec", "second", "seconds", "sek", "sekunde", "sekunden"), 1),
+    **dict.fromkeys(("seconde", "secondes", "seg", "segundo", "segundos"), 1),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes", "minuten", "minuto", "minutos"), 60),
+    **dict.fromkeys(("h", "hr", "hrs", "hour", "hours", "std", "stunde", "stunden"), 3_600),
+    **dict.fromkeys(("heure", "heures", "hora", "horas"), 3_600),
+    **dict.fromkeys(("d", "day", "days", "tag", "tage", "tagen", "j", "jour", "jours", "dia", "dias"), 86_400),
+    **dict.fromkeys(("w", "week", "weeks", "woche", "wochen", "semaine", "semaines", "semana", "semanas"), 604_800),
+}
+
+FROM_WORDS: Final = re.compile(r"^(?:from|von|de)\s+")
+TO_WORDS: Final = re.compile(r"\s*(?:-|–|\b(?:to|bis|hasta|a)\b)\s*")  # noqa: RUF001 - people type it
+AT_WORDS: Final = re.compile(r"\s(?:at|um|a las|a)\s")
+
+_TIME = re.compile(r"(\d{1,2})(?:h|[:.h](\d{2}))?")
+_DURATION = re.compile(r"\s*([0-9]{1,6})\s*([a-z]+)\.?(?![a-z])")
+_SCHEDULE_INTERVALS_S: Final = {"hour": 3_600, "day": 86_400, "week": 604_800}
+_HOURS_PER_DAY: Final = 24
+_MINUTES_PER_HOUR: Final = 60
+
+
+def _parse_day(name: str) -> int | None:
+    """Return the number of a day of the week, 0 for Monday; None if ``name`` is neither a name nor an abbreviation."""
+    if name in _TWO_LETTER_DAYS:
+        return _TWO_LETTER_DAYS.index(name)
+    if len(name) < _MIN_DAY_CHARS:
+        return None
+    return next((number for number, names in enumerate(_DAYS) if any(full.startswith(name) for full in names)), None)
+
+
+def parse_quiet_hours(words: str) -> QuietHours | None:
+    """Parse quiet hours, for example ``22:00-07:00``, ``22:00-07:00 mon-fri`` or ``0:00-24:00 sat,sun``.
+
+    Returns None if the words are not quiet hours.
+    """
+    hours, _, days = TO_WORDS.sub("-", FROM_WORDS.sub("", normalize_words(words))).partition(" ")
+    begins, dash, ends = hours.partition("-")
+    first, last, weekdays = _parse_minute(begins), _parse_minute(ends), _parse_days(days) if days.strip() else EVERY_DAY
+    if not dash or first is None or last is None or weekdays is None:
+        return None
+    return QuietHours(first, last, weekdays)
+
+
+def parse_digest(words: str) -> DigestSchedule | None:
+    """Parse a digest schedule: ``hourly``, ``daily HH:MM`` or ``weekly DAY HH:MM``; day and time are optional.
+
+    Returns None if the words are not a schedule.
+    """
+    plain = f"{normalize_words(words)} "
+    named = next((name for name in SCHEDULES if plain.startswith(f"{name} ")), None)
+    if named is None:
+        return None
+    rest = AT_WORDS.sub(" ", f" {plain.removeprefix(named).strip()}").split()
+    at = _parse_minute(rest[-1]) if rest else None
+    before = rest[:-1] if at is not None else rest
+    found = DigestSchedule("day") if at is None else DigestSchedule("day", at)
+    match SCHEDULES[named], before:
+        case "hour", [] if not rest:
+            return DigestSchedule("hour")
+        case "day", []:
+            return found
+        case "week", []:
+            return DigestSchedule("week", found.at)
+        case "week", [name] if (day := _parse_day(name)) is not None:
+            return DigestSchedule("week", found.at, day)
+    return None
+
+
+def parse_interval_s(words: str) -> int | None:
+    """Parse an interval like ``10m``, ``1h 30m``, ``every 2 days`` or ``hourly``.
+
+    Returns seconds, or None if the words are not an interval.
+    """
+    plain = normalize_words(words)
+    if plain in SCHEDULES:
+        return _SCHEDULE_INTERVALS_S[SCHEDULES[plain]]
+    plain = EVERY_WORDS.sub("", plain)
+    if plain in UNITS_S:
+        return UNITS_S[plain]
+    parts = [(int(each[1]), UNITS_S.get(each[2])) for each in _DURATION.finditer(plain)]
+    if not parts or _DURATION.sub("", plain).strip() or any(unit_s is None for _, unit_s in parts):
+        return None
+    return sum(count * (unit_s or 0) for count, unit_s in parts)
+
+
+def _parse_minute(text: str) -> int | None:
+    """Return a time of day in minutes after midnight, where 24:00 is 0; None for other text."""
+    read = _TIME.fullmatch(text.strip())
+    if read is None:
+        return None
+    hour, minute = int(read[1]), int(read[2] or 0)
+    if (hour, minute) == (_HOURS_PER_DAY, 0):
+        return 0
+    return hour * _MINUTES_PER_HOUR + minute if hour < _HOURS_PER_DAY and minute < _MINUTES_PER_HOUR else None
+
+
+def _parse_days(words: str) -> tuple[int, ...] | None:
+    if (named := DAY_GROUPS.get(words.strip())) is not None:
+        return named
+    found: set[int] = set()
+    for part in re.split(r"[,\s]+", words.strip()):
+        first, dash, last = part.partition("-")
+        begin, end = _parse_day(first), _parse_day(last) if dash else _parse_day(first)
+        if begin is None or end is None:
+            return None
+        found.update((begin + number) % len(DAYS) for number in range((end - begin) % len(DAYS) + 1))
+    return tuple(sorted(found))

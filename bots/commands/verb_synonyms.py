@@ -1,0 +1,101 @@
+"""The verbs of commands with their synonyms in each language of the bot, and emojis of reactions that stand for verbs.
+
+:mod:`bots.commands.parser` looks words up here; settings and times of day have their words in their own parsers.
+"""
+
+from typing import Final
+
+_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
+    "subscribe": (
+        *("sub", "add", "follow", "abonnieren", "abonniere", "abo", "folgen", "hinzufügen", "abonner", "suivre"),
+        *("ajouter", "suscribir", "suscribirse", "suscríbeme", "seguir", "añadir"),
+    ),
+    "unsubscribe": (
+        *("unsub", "remove", "rm", "delete", "unfollow", "abbestellen", "kündigen", "entfernen", "löschen"),
+        *("désabonner", "desabonner", "supprimer", "retirer", "desuscribir", "eliminar", "quitar", "borrar"),
+    ),
+    "list": ("ls", "subscriptions", "feeds", "liste", "abos", "abonnements", "lista", "suscripciones"),
+    "find": (
+        *("search", "suche", "suchen", "finde", "finden", "chercher", "cherche", "trouver", "recherche"),
+        *("buscar", "busca", "encontrar"),
+    ),
+    "discover": (
+        *("browse", "explore", "entdecken", "entdecke", "stöbern", "découvrir", "decouvrir", "explorer", "parcourir"),
+        *("descubrir", "descubre", "explorar"),
+    ),
+    "more": ("next", "mehr", "weiter", "plus", "suite", "más", "mas", "siguiente"),
+    "watch": ("watches", "beobachten", "beobachte", "surveiller", "surveille", "vigilar", "vigila"),
+    "unwatch": (),
+    "show": (*("latest", "zeige", "zeig", "zeigen", "montrer", "montre", "afficher", "affiche", "mostrar", "muestra"),),
+    "why": ("explain", "warum", "wieso", "pourquoi", "porqué", "porque"),
+    "status": ("stats", "zustand", "état", "etat", "estado"),
+    "mute": ("stumm", "muet", "silenciar"),
+    "unmute": (),
+    "quiet": ("silence", "dnd", "ruhe", "ruhezeit", "silencio"),
+    "digest": ("summary", "zusammenfassung", "résumé", "resumen"),
+    "timezone": ("tz", "zone", "zeitzone", "fuseau", "zona"),
+    "language": ("lang", "sprache", "langue", "idioma", "lengua"),
+    "announcements": (
+        *("announcement", "mitteilungen", "mitteilung", "ankündigungen", "annonces", "annonce", "anuncios", "anuncio"),
+        "avisos",
+    ),
+    "invite": ("invitation", "code", "einladung", "invitación", "código"),
+    "export": ("opml", "exportieren", "exporter", "exportar"),
+    "import": ("importieren", "importiere", "importer", "importe", "importar", "importa"),
+    "forget": ("forgetme", "vergiss", "vergessen", "oublier", "oublie", "oublie-moi", "olvidar", "olvida", "olvídame"),
+    "pause": ("hold", "pausieren", "pausiere", "suspendre", "pausar", "pausa"),
+    "resume": ("unpause", "continue", "fortsetzen", "fortfahren", "reprendre", "reprends", "reanudar", "continuar"),
+    "set": ("settings", "setting", "einstellen", "einstellungen", "régler", "réglages", "ajustar", "ajustes"),
+    "filter": ("filters", "filtern", "filtre", "filtrer", "filtres", "filtrar", "filtro", "filtros"),
+    "help": ("?", "h", "commands", "hilfe", "befehle", "aide", "commandes", "ayuda", "comandos"),
+    "hello": ("hi", "start", "hallo", "bonjour", "salut", "hola"),
+    "yes": ("y", "yep", "ok", "ja", "j", "oui", "sí", "si", "vale"),
+    "no": ("n", "nope", "nein", "non"),
+    "cancel": ("stop", "nevermind", "abbrechen", "stopp", "annuler", "cancelar"),
+}
+
+VERB_OF: Final = {word: verb for verb, others in _SYNONYMS.items() for word in (verb, *others)}
+"""The verb of each word that begins a command."""
+
+_MIN_GUESSABLE_CHARS: Final = 4
+GUESSABLE_WORDS: Final = sorted(
+    word for word in VERB_OF if len(word) >= _MIN_GUESSABLE_CHARS or word in ("sub", "add", "ls")
+)
+"""Words that an unknown word is compared with, to suggest a command."""
+
+LEAVE: Final = frozenset(
+    ("leave", "go away", "part", "geh", "geh weg", "verlassen", "pars", "va-t'en", "quitter", "vete", "salir")
+)
+"""Words by which owners and admins of a room make the bot leave."""
+
+ALL_WORDS: Final = frozenset(
+    ("all", "everything", "*", "alle", "alles", "tout", "tous", "toutes", "todo", "todos", "todas")
+)
+
+ERASURE_WORDS: Final = frozenset(("", "me", "mich", "moi", "a mí", "me please", "everything"))
+"""Words after `forget` that stand for the user; other words show the help text instead."""
+
+READ_ONLY: Final = ("list", "find", "discover", "more", "show", "why", "status", "help", "hello")
+"""Verbs of commands that change nothing."""
+
+VERBS: Final = (
+    *("subscribe", "unsubscribe", "list", "find", "discover", "watch", "unwatch", "show", "why", "status", "quiet"),
+    *("digest", "timezone", "language", "pause", "resume", "set", "filter", "announcements", "export", "import"),
+    *("forget", "help"),
+)
+"""Verbs with a help text; they are also the nodes of ad-hoc commands."""
+
+REPLY_SHORTHANDS: Final = {"stop": "unsubscribe #{}", "mute": "set #{} mute on", "unmute": "set #{} mute off"}
+"""Words that have this meaning only in a reply to a message of the bot; ``{}`` is the number of the subscription."""
+
+SUBSCRIPTION_ONLY: Final = ("unsubscribe", "show", "why", "pause", "resume")
+SUBSCRIPTION_FIRST: Final = ("set", "filter")
+
+COMMAND_OF_REACTION: Final = {
+    **dict.fromkeys(("❌", "✖", "🗑", "🚫", "⛔", "🛑"), "unsubscribe"),
+    **dict.fromkeys(("🔇", "🔕", "🤫"), "mute"),
+    **dict.fromkeys(("⏸", "💤"), "pause"),
+    **dict.fromkeys(("▶", "⏯"), "resume"),
+    **dict.fromkeys(("❓", "❔"), "why"),
+}
+"""The command of each emoji in a reaction, without variation selectors."""

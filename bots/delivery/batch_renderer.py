@@ -1,0 +1,205 @@
+"""The content of messages: renders batches of outbox items from the channels' logs.
+
+A body is rendered once per language and presentation, however many users receive it.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from cachetools import FIFOCache
+
+from bots.delivery.link_preview import link_preview
+from bots.delivery.notification_text import EntryKey, SavedSearchMatch, announcement_text, render_notification
+from bots.i18n.translator import Translator, get_translator
+from bots.replies.entry_templates import EntryTemplate
+from bots.xmpp import stanzas
+from service.feeds.entries.version_parts import article_hashes, select_part
+from service.model import Change, ChannelId, Delta, UserId
+from service.store import Store
+from service.store.channels.channels import Channels
+from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, OutboxItem
+from service.users.preferences import NO_PREFERENCES, PreferencesByNumber, effective_template
+
+MAX_CACHED_BODIES: Final = 512
+"""Maximum number of cached bodies, each of at most about 4 kB."""
+MAX_VERSIONS: Final = 100
+"""Maximum number of versions read for one item. After a longer pause, the latest are rendered, the others counted."""
+
+_Items = tuple[OutboxItem, ...]
+"""Items without the time they were queued, which differs between users."""
+
+
+class ItemVersions(msgspec.Struct, frozen=True):
+    """The versions of an outbox item, as the changes (deltas) of each version, oldest first.
+
+    The changes of a channel's first version are left out. ``missing_count`` is the number of versions that are no
+    longer in the channel's log, or exceed ``MAX_VERSIONS``.
+    """
+
+    deltas: tuple[Delta, ...]
+    missing_count: int
+
+
+async def load_versions(channels: Channels, item: OutboxItem) -> ItemVersions:
+    """Return the channel's versions that ``item`` refers to: one, or all that were withheld during a pause.
+
+    Raises StoreUnavailable.
+    """
+    after = item.version - 1 if item.after_version is None else item.after_version
+    first = max(after + 1, item.version - MAX_VERSIONS + 1)
+    deltas = await channels.deltas(item.channel, first, item.version)
+    return ItemVersions(tuple(delta for delta in deltas if not delta.initial), item.version - after - len(deltas))
+
+
+def select_changes(item: OutboxItem, deltas: Sequence[Delta]) -> list[Delta]:
+    """Return the deltas of an item, reduced to the changes that belong to the item.
+
+    ``deltas`` are the changes of the item's versions. Either the new entries or the edits belong to the item. In
+    addition, the item states the positions of changes that are left out; positions are counted through all deltas.
+    """
+    selected, first = [], 0
+    for delta in deltas:
+        left_out = [position - first for position in item.omitted or ()]
+        selected.append(select_part(delta, edits=item.edits, left_out=left_out))
+        first += len(delta.changes)
+    return selected
+
+
+class Presentation(msgspec.Struct, frozen=True):
+    """How a user wants one channel to be presented.
+
+    ``title`` is the user's own title for the channel; "" means the channel's title. ``template`` is the user's template
+    for its entries; None means the standard form.
+    """
+
+    title: str = ""
+    template: EntryTemplate | None = None
+
+
+Presentations = Mapping[ChannelId, Presentation]
+"""By channel; channels that are shown in the standard way are absent."""
+
+
+class Body(msgspec.Struct, frozen=True):
+    """The payload of a message as XML; "" if nothing of its batch is left to send.
+
+    ``detected_s`` are the times at which its changes were detected (Unix s), and ``traces`` their trace ids.
+    """
+
+    xml: str
+    detected_s: tuple[float, ...]
+    traces: tuple[str, ...]
+
+
+class BatchRenderer:
+    """Renders the bodies of messages from the store, and caches them. Every method may raise StoreUnavailable."""
+
+    def __init__(self, store: Store) -> None:
+        """Create a renderer that reads channels and subscriptions from ``store``."""
+        self._store = store
+        self._bodies: FIFOCache[tuple[str, frozenset[tuple[ChannelId, Presentation]], _Items], Body] = FIFOCache(
+            MAX_CACHED_BODIES
+        )
+
+    async def presentations(
+        self, user_id: UserId, batches: Sequence[Batch], preferences: PreferencesByNumber, zone: str
+    ) -> Presentations:
+        """Return the user's presentation of each channel of these batches; channels in standard form are absent.
+
+        ``preferences`` are the user's preferences by subscription number. Dates are shown in the time zone ``zone``.
+        """
+        if not any(each.title or each.template for each in preferences.values()):
+            return {}
+        channel_ids = list(dict.fromkeys(item.channel for batch in batches for item in batch.items))
+        numbers = await self._store.subscriptions.numbers([(user_id, channel_id) for channel_id in channel_ids])
+        presentations = {}
+        for channel_id, number in zip(channel_ids, numbers, strict=True):
+            if number is not None:
+                text = effective_template(preferences, number)
+                presentations[channel_id] = Presentation(
+                    preferences.get(number, NO_PREFERENCES).title, EntryTemplate(text, zone) if text else None
+                )
+        return {channel_id: own for channel_id, own in presentations.items() if own != Presentation()}
+
+    async def body(self, batch: Batch, language: str, presentations: Presentations) -> Body:
+        """Return the body of a batch in a language (BCP 47 tag), with the user's ``presentations`` of channels."""
+        items = tuple(msgspec.structs.replace(item, queued_s=0.0) for item in batch.items)
+        translator = get_translator(language)
+        if items[0].channel == ANNOUNCEMENTS:
+            return await self._render_announcements(items, translator)
+        if presentations:
+            presentations = {
+                item.channel: presentations[item.channel] for item in items if item.channel in presentations
+            }
+        key = (translator.language, frozenset(presentations.items()), items)
+        body = self._bodies.get(key)
+        if body is None:
+            body = self._bodies[key] = await self._render(items, translator, presentations)
+        return body
+
+    async def _render_announcements(self, items: _Items, translator: Translator) -> Body:
+        """Return the body of announcements; it is empty if all of them were stopped."""
+        found = [await self._store.announcements.get(item.version) for item in items]
+        texts = [each.text_in(translator.language) for each in found if each is not None and not each.stopped_s]
+        text = announcement_text(texts, translator) if texts else ""
+        return Body(stanzas.body(text) if text else "", (), ())
+
+    async def _render(self, items: _Items, translator: Translator, presentations: Presentations) -> Body:
+        rows = await self._store.channels.get_many(list(dict.fromkeys(item.channel for item in items)))
+        channels = {}
+        for channel in rows:
+            if channel is not None:
+                title = presentations.get(channel.id, Presentation()).title or channel.title
+                channels[channel.id] = msgspec.structs.replace(channel, title=title)
+        templates = {
+            channel_id: each.template for channel_id, each in presentations.items() if each.template is not None
+        }
+        deltas: list[Delta] = []
+        missing_counts: Counter[ChannelId] = Counter()
+        left_out: list[tuple[ChannelId, Change]] = []
+        matches: defaultdict[EntryKey, list[SavedSearchMatch]] = defaultdict(list)
+        for item in items:
+            versions = await load_versions(self._store.channels, item)
+            deltas += select_changes(item, versions.deltas)
+            if versions.missing_count:
+                missing_counts[item.channel] += versions.missing_count
+            changes = [change for delta in versions.deltas for change in delta.changes]
+            if changes:
+                left_out += [(item.channel, changes[position]) for position in item.omitted or ()]
+                for match in item.matches or ():
+                    for position in match.positions:
+                        matches[item.channel, changes[position].entry.key].append((match.number, match.query))
+        also_in = {
+            entry: [channels[channel_id] for channel_id in others if channel_id in channels]
+            for entry, others in find_duplicates(deltas, left_out).items()
+        }
+        text = render_notification(
+            list(channels.values()), deltas, missing_counts, also_in, translator, matches=matches, templates=templates
+        )
+        xml = stanzas.body(text) if text else ""
+        if text and not missing_counts:
+            xml += link_preview(text, deltas, channels)
+        return Body(xml, tuple(delta.detected_s for delta in deltas), tuple(delta.trace_id for delta in deltas))
+
+
+def find_duplicates(
+    deltas: Sequence[Delta], left_out: Sequence[tuple[ChannelId, Change]]
+) -> dict[EntryKey, list[ChannelId]]:
+    """Return, for each entry of ``deltas``, the other channels whose copies of it are in ``left_out``.
+
+    ``left_out`` are the changes that are not sent to the user, each with its channel.
+    """
+    entry_by_mark = {
+        mark: (delta.channel, change.entry.key)
+        for delta in deltas
+        for change in delta.changes
+        for mark in article_hashes(change.entry)
+    }
+    duplicates: defaultdict[EntryKey, list[ChannelId]] = defaultdict(list)
+    for channel_id, change in left_out:
+        for key in dict.fromkeys(entry_by_mark[mark] for mark in article_hashes(change.entry) if mark in entry_by_mark):
+            if channel_id not in duplicates[key] and channel_id != key[0]:
+                duplicates[key].append(channel_id)
+    return dict(duplicates)

@@ -1,0 +1,31 @@
+"""Levels of detail of notifications: how many entries are shown in full, and how long their summaries are.
+
+The remaining entries are only mentioned by title. A notification has the first level at which its text fits into one
+message; all its channels have the same level.
+"""
+
+from typing import Final
+
+import msgspec
+
+
+class DetailLevel(msgspec.Struct, frozen=True):
+    """The level of detail for one channel: at most ``entries`` entries are shown in full, or ``lines`` lines of a page.
+
+    ``summary_chars`` and ``line_chars`` limit the length of each summary and of each line.
+    """
+
+    entries: int
+    summary_chars: int
+    lines: int
+    line_chars: int
+
+
+DETAIL_LEVELS: Final = (
+    DetailLevel(5, 300, 12, 300),
+    DetailLevel(5, 100, 8, 150),
+    DetailLevel(5, 0, 5, 80),
+    DetailLevel(2, 0, 2, 80),
+    DetailLevel(0, 0, 0, 0),
+)
+"""From the most detailed to the briefest."""

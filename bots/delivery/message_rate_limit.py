@@ -1,0 +1,34 @@
+"""The rate limit on messages to one user (GCRA, a token bucket).
+
+Items beyond the rate wait and are coalesced into one message; a message of many items delays the next message longer.
+The state of the limit is one time, at which the user's allowance is full again ("theoretical arrival time").
+"""
+
+from typing import Final
+
+import msgspec
+
+BURST: Final = 5
+"""Maximum number of messages to one user that the rate limit allows at once."""
+ITEMS_AT_USUAL_RATE: Final = 3
+MAX_SLOWDOWN: Final = 6
+"""A message of more than ``ITEMS_AT_USUAL_RATE`` items delays the next one longer, up to ``MAX_SLOWDOWN`` times the
+usual interval."""
+
+
+class MessageRateLimit(msgspec.Struct, frozen=True):
+    """A limit of one message per ``interval_s`` seconds on average, and of ``BURST`` messages at once."""
+
+    interval_s: float
+
+    def after_message(self, full_at_s: float, item_count: int, now_s: float) -> float:
+        """Return the new state of a user's limit after a message of ``item_count`` items; ``full_at_s`` is the old one.
+
+        Times are monotonic s.
+        """
+        slowdown = min(max(1.0, item_count / ITEMS_AT_USUAL_RATE), MAX_SLOWDOWN)
+        return max(full_at_s, now_s) + slowdown * self.interval_s
+
+    def next_message_s(self, full_at_s: float) -> float:
+        """Return the time (monotonic s) from which another message may be sent, given the state of the limit."""
+        return full_at_s - (BURST - 1) * self.interval_s

@@ -1,0 +1,147 @@
+"""Mutes, filters and unwanted edits: which queued items are not sent to a user, or without some of their changes.
+
+Items whose notification interval has not passed are left for later (:mod:`bots.delivery.notification_intervals`).
+The decision is made just before a batch is claimed, so a change of settings applies at once. It is passed to the claim:
+a suppressed entry does not suppress its copies in other channels, stays suppressed in every attempt, and an item that
+is queued between decision and claim is not claimed.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from cachetools import FIFOCache
+
+from bots.delivery.batch_renderer import load_versions
+from bots.delivery.notification_intervals import MAX_DUE_ITEMS, Selection
+from bots.delivery.recipient_cache import Recipient
+from service.discovery.queries.saved_searches import SearchableEntry
+from service.feeds.entries.version_parts import is_edit
+from service.model import ChannelId, Delta, UserId
+from service.store import Store
+from service.store.delivery.outbox import ANNOUNCEMENTS, OutboxItem, QueuedItem
+from service.users.filters import build_subjects, is_allowed
+from service.users.preferences import (
+    FOR_ALL,
+    NO_PREFERENCES,
+    PreferencesByNumber,
+    are_edits_enabled,
+    has_filters,
+    has_intervals,
+)
+
+MAX_PAGES: Final = 10
+"""Maximum number of pages of ``MAX_DUE_ITEMS`` items that are searched for due items; later items have to wait."""
+MAX_CACHED_ITEMS: Final = 256
+"""Maximum number of items whose changes are cached in the form that filters read."""
+
+_Changes = tuple[tuple[Delta, tuple[SearchableEntry, ...]], ...]
+
+
+class ItemSelector:
+    """Decides which of the users' queued items may be sent now."""
+
+    def __init__(self, store: Store) -> None:
+        """Create a selector that reads queues, channels' logs and subscriptions from ``store``."""
+        self._store = store
+        self._changes: FIFOCache[tuple[ChannelId, int, int | None], _Changes] = FIFOCache(MAX_CACHED_ITEMS)
+
+    async def select(self, recipients: Mapping[UserId, Recipient], now_s: float) -> dict[UserId, Selection]:
+        """Return the decision for each user who has mutes, filters or intervals; other users may be sent all items.
+
+        Raises StoreUnavailable.
+        """
+        recipients = {
+            user_id: own
+            for user_id, own in recipients.items()
+            if has_filters(own.preferences) or has_intervals(own.preferences)
+        }
+        if not recipients:
+            return {}
+        last_sent_s = await self._store.outbox.last_sent_s(list(recipients))
+        selections = {
+            user_id: Selection(recipients[user_id], own_s)
+            for user_id, own_s in zip(recipients, last_sent_s, strict=True)
+        }
+        cursors = dict.fromkeys(recipients, "")
+        for _ in range(MAX_PAGES):
+            if not cursors:
+                break
+            queues = dict(zip(cursors, await self._store.outbox.queued_items(cursors, MAX_DUE_ITEMS), strict=True))
+            await self._load_numbers({user_id: (selections[user_id], queue) for user_id, queue in queues.items()})
+            for user_id, queue in queues.items():
+                await self._examine(selections[user_id], queue, now_s)
+                if len(queue) < MAX_DUE_ITEMS or selections[user_id].is_full:
+                    del cursors[user_id]
+                else:
+                    cursors[user_id] = queue[-1].id
+                await asyncio.sleep(0)  # filters of many users do not block the event loop
+        return selections
+
+    async def _load_numbers(self, queues: Mapping[UserId, tuple[Selection, Sequence[QueuedItem]]]) -> None:
+        """Read the numbers of users' subscriptions to the channels of these items, and add them to the selections.
+
+        ``queues`` maps each user to the decision about the user's items, and a page of these items.
+        """
+        missing = {
+            (user_id, queued.item.channel): selection
+            for user_id, (selection, queue) in queues.items()
+            for queued in queue
+            if queued.item.channel not in selection.numbers
+        }
+        numbers = await self._store.subscriptions.numbers(list(missing))
+        for (user_id, channel_id), number in zip(missing, numbers, strict=True):
+            missing[user_id, channel_id].numbers[channel_id] = number or FOR_ALL
+
+    async def _examine(self, selection: Selection, queue: Sequence[QueuedItem], now_s: float) -> None:
+        for queued in queue:
+            if selection.is_full:
+                return
+            if not selection.take(queued, now_s):
+                selection.suppressions[queued.id] = "later"
+            elif queued.item.channel == ANNOUNCEMENTS:
+                selection.suppressions[queued.id] = ()  # mutes and filters are about channels
+            else:
+                preferences, changes = selection.recipient.preferences, await self._load_changes(queued.item)
+                number = selection.numbers[queued.item.channel]
+                selection.suppressions[queued.id] = suppressed_positions(
+                    preferences, number, changes, edits=queued.item.edits
+                )
+
+    async def _load_changes(self, item: OutboxItem) -> _Changes:
+        key = (item.channel, item.version, item.after_version)
+        changes = self._changes.get(key)
+        if changes is None:
+            versions = await load_versions(self._store.channels, item)
+            changes = self._changes[key] = tuple((delta, build_subjects(delta.changes)) for delta in versions.deltas)
+        return changes
+
+
+def suppressed_positions(
+    preferences: PreferencesByNumber,
+    number: int,
+    versions: Iterable[tuple[Delta, Sequence[SearchableEntry]]],
+    *,
+    edits: bool,
+) -> tuple[int, ...] | None:
+    """Return the positions of the changes that must not be delivered; None if no change may be delivered.
+
+    ``versions`` are the deltas of one outbox item, each with the texts of its changes from :func:`build_subjects`.
+    Positions count through the changes of all deltas, from 0. The item has only the edits of these deltas if ``edits``
+    is true, otherwise only the other changes. Notices are not filtered, but a muted subscription delivers none.
+    """
+    both = (preferences.get(number, NO_PREFERENCES), preferences.get(FOR_ALL, NO_PREFERENCES))
+    if any(each.muted for each in both) or (edits and not are_edits_enabled(preferences, number)):
+        return None
+    suppressed, has_content, first = [], False, 0
+    for delta, subjects in versions:
+        has_content = has_content or delta.notice is not None
+        for position, (change, subject) in enumerate(zip(delta.changes, subjects, strict=True), first):
+            if is_edit(change) is not edits:
+                continue
+            if all(is_allowed(each.rules, subject) for each in both):
+                has_content = True
+            else:
+                suppressed.append(position)
+        first += len(delta.changes)
+    return tuple(suppressed) if has_content or not suppressed else None

@@ -1,0 +1,131 @@
+"""The policy on resends: when batches that were sent to a user, and may be lost, are sent again.
+
+A recovery is pending while it is unknown whether batches in flight have arrived: after a start, a lost session, a
+bounce. No new batch is claimed before the recovery is finished, so order is kept. Batches that the server has not
+acknowledged are sent again at once. Batches that it has acknowledged may be lost in the server: without a receipt they
+are sent again 10 s after the user is seen online, or after 15 s if their presence is unknown. When a user comes online
+with an additional client, acknowledged batches may be in a session that nobody reads: without a receipt they are sent
+again after 5 s. Every resend has the same message id (guarantee I2).
+"""
+
+import math
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+from service.store.delivery.outbox import Batch
+
+RECEIPT_TIMEOUT_S: Final = 10.0
+"""Time that a user who was seen online may take to send the receipts of acknowledged batches."""
+RECEIPT_TIMEOUT_IF_UNSEEN_S: Final = 15.0
+"""The same time for a user whose presence is unknown. A failed attempt to connect and the longest pause after it take
+15 s, so that delivery recovers within 30 s after a session is lost."""
+RECEIPT_TIMEOUT_AT_RETURN_S: Final = 5.0
+"""The same time after a user came online with an additional client. The client gets the messages that its server has
+stored at once, so that only the receipts have to travel."""
+
+
+class Recovery(IntEnum):
+    """The batches in flight (sent, but not complete) that must be examined before a new batch is claimed."""
+
+    NONE = 0
+    UNACKNOWLEDGED = 1
+    """The batches that the server has not acknowledged."""
+    ALL_AT_RETURN = 2
+    """All batches in flight, only because the user came online with an additional client."""
+    ALL = 3
+    """All batches in flight."""
+
+
+class ResendState(msgspec.Struct):
+    """The pending recovery of one user's batches in flight. Times are monotonic s."""
+
+    recovery: Recovery = Recovery.NONE
+    awaiting_receipts: bool = False  # nothing is done before resend_s, or a receipt
+    resending_acked: bool = False  # acknowledged batches are sent again; only while the user is locked
+    was_online: bool = False  # since the recovery began
+    resend_s: float = -math.inf  # until when receipts of acknowledged batches are awaited
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether batches in flight must be examined before a new batch is claimed."""
+        return self.recovery > Recovery.NONE
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all batches in flight must be examined, also those that the server acknowledged."""
+        return self.recovery >= Recovery.ALL_AT_RETURN
+
+    @property
+    def not_before_s(self) -> float:
+        """The time before which nothing is sent to the user, because receipts are awaited."""
+        return self.resend_s if self.awaiting_receipts else -math.inf
+
+    def require(self) -> None:
+        """Require recovery of unacknowledged batches, after a failure between claim and completion."""
+        self.recovery = max(self.recovery, Recovery.UNACKNOWLEDGED)
+
+    def require_full(self, resend_s: float) -> None:
+        """Require recovery of all batches in flight; acknowledged ones are sent again at ``resend_s``."""
+        self.recovery, self.awaiting_receipts, self.resend_s = Recovery.ALL, False, resend_s
+
+    def on_session_lost(self, now_s: float) -> None:
+        """Require recovery of all batches, because the session that sent them ended."""
+        self.was_online = False
+        self.require_full(now_s + RECEIPT_TIMEOUT_IF_UNSEEN_S)
+
+    def on_send_failed(self) -> None:
+        """Require recovery after sending failed: of all batches, if acknowledged ones were being sent again."""
+        self.require()
+        if self.resending_acked:
+            self.recovery = Recovery.ALL
+
+    def on_receipt(self) -> bool:
+        """Stop waiting for receipts; return whether any were awaited."""
+        was_awaiting, self.awaiting_receipts = self.awaiting_receipts, False
+        return was_awaiting
+
+    def on_online(self, now_s: float) -> None:
+        """Wait for receipts for at most ``RECEIPT_TIMEOUT_S`` seconds from now."""
+        self.was_online = True
+        self.resend_s = min(self.resend_s, now_s + RECEIPT_TIMEOUT_S)
+
+    def on_new_client(self, now_s: float) -> bool:
+        """Require recovery of acknowledged batches, because the user came online with an additional client.
+
+        Return False if it was required before; another new client does not extend the wait for receipts.
+        """
+        self.was_online = True
+        if self.is_full:
+            return False
+        self.recovery, self.resend_s = Recovery.ALL_AT_RETURN, now_s + RECEIPT_TIMEOUT_AT_RETURN_S
+        return True
+
+    def on_offline(self) -> None:
+        """Stop waiting for receipts of a user who went offline, because the user's server keeps acknowledged messages.
+
+        If a recovery was required only because the user came online with a new client, it ends; the next new client
+        requires it again. Any other recovery waits until the user is online.
+        """
+        if not self.is_full:
+            return
+        self.was_online = False
+        if self.recovery is Recovery.ALL_AT_RETURN:
+            self.recovery, self.awaiting_receipts = Recovery.UNACKNOWLEDGED, False
+        else:
+            self.resend_s = math.inf
+
+    def finish(self, in_flight: Sequence[Batch], now_s: float) -> Sequence[Batch] | None:
+        """Finish the recovery; return the batches that have to be sent again now, oldest first.
+
+        ``in_flight`` are the user's batches in flight, oldest first. The result is None if receipts of acknowledged
+        batches may still arrive; the recovery then remains pending.
+        """
+        is_full = self.is_full
+        if is_full and now_s < self.resend_s and any(batch.acked for batch in in_flight):
+            self.awaiting_receipts = True
+            return None
+        self.recovery, self.awaiting_receipts, self.resending_acked = Recovery.NONE, False, is_full
+        return in_flight if is_full else [batch for batch in in_flight if not batch.acked]

@@ -1,0 +1,71 @@
+"""References of commands to messages of the bot: replies (XEP-0461) and reactions (XEP-0444).
+
+If a command refers to a message and names no subscription, it is for the channel that the message was about. If the
+message was about several of the user's channels, the bot asks which one is meant. If the message was about none of the
+user's channels, but was sent because of a saved search, the command is for the saved search.
+"""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from bots.commands.parser import Command, SubscriptionTarget, VerbCommand, incomplete_command_template, parse
+from bots.dialogue.read_requests import MessageReferences
+from bots.dialogue.reply import Option, Reply
+from bots.dialogue.request_handler import Requests
+from bots.dialogue.subscription_commands import no_such_subscription
+from bots.replies.formatting import fit_rows, title
+from service.store.delivery.outbox import ANNOUNCEMENTS
+
+
+async def find_referenced_command(
+    requests: Requests,
+    text: str,
+    message_id: str,
+    execute: Callable[..., Awaitable[Reply]],
+    *,
+    is_reaction: bool,
+) -> Command | Reply | None:
+    """Return the command that ``text`` means as a reply or reaction to the bot's message ``message_id``.
+
+    The result is None if the message makes no difference, because the command names a subscription itself or the
+    message is unknown. It is a reply to the user if no command can be found, or if the user is asked which of several
+    channels is meant. ``execute`` executes a command, given the requests and the keyword argument ``command``.
+    """
+    translator, template = requests.translator, incomplete_command_template(text)
+    references = await requests.message_references(message_id) if template or is_reaction else None
+    if references is None and is_reaction:
+        return Reply(
+            translator.gettext(
+                "I no longer know what that message was about. `list` shows your subscriptions and their numbers."
+            )
+        )
+    if references is None or not template:
+        return None
+    candidates = [each for each in await requests.subscriptions() if each.channel.id in references.channels]
+    commands = [parse(template.format(each.number)) for each in candidates]
+    if not commands:
+        return _command_about_no_channel(template, references) or no_such_subscription(translator)
+    if len(commands) == 1:
+        return commands[0]
+    rows = [f"#{each.number} {title(each.channel)}" for each in candidates]
+    head = translator.gettext(
+        "That message was about several channels. Which one do you mean? Reply with its number, or `cancel`."
+    )
+    options = {
+        str(each.number): Option(partial(execute, command=command), row)
+        for each, command, row in zip(candidates, commands, rows, strict=True)
+    }
+    return Reply(fit_rows(head, rows, translator), options=options)
+
+
+def _command_about_no_channel(template: str, references: MessageReferences) -> Command | None:
+    """Return the command that refers to a message of the bot about no channel of the user; None if none applies.
+
+    Such a message is an announcement, or was sent because of a saved search. ``template`` is the command that the user
+    sent, with ``#{}`` in place of a subscription number.
+    """
+    if references.channels == (ANNOUNCEMENTS,) and template.startswith(("unsubscribe", "set #{} mute on")):
+        return VerbCommand("announcements", words="off")
+    if template.startswith("unsubscribe") and len(references.watches) == 1:
+        return VerbCommand("unwatch", SubscriptionTarget(number=references.watches[0]))
+    return None

@@ -1,0 +1,101 @@
+"""Dialogues about lists of subscriptions as OPML: export and import.
+
+A list that is too long for one message is exported as a file if the XMPP server accepts uploads, and otherwise as
+several messages. :mod:`bots.dialogue.opml_import` imports the feeds of a list in the background.
+"""
+
+from collections.abc import Sequence
+
+from bots.commands.parser import VerbCommand
+from bots.dialogue.reply import Reply, missing_argument
+from bots.dialogue.request_handler import Requests
+from bots.dialogue.subscription_limits import refuse_new_url
+from bots.replies import subscription_texts as texts
+from bots.replies.formatting import MAX_MESSAGE_BYTES
+from service.errors import UploadRefused
+from service.feeds import opml
+from service.feeds.opml import OpmlDocument
+from service.feeds.parsing.html_text import one_line
+from service.feeds.urls import canonical_url
+
+
+async def export(requests: Requests, _command: VerbCommand) -> Reply:
+    """Export the user's subscriptions as OPML: as a file if the XMPP server accepts one, otherwise as messages.
+
+    Each message is a document without other text, so that the user can save it unchanged.
+    """
+    translator, subscribed = requests.translator, await requests.subscriptions()
+    feeds = [
+        opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
+        for each in subscribed
+    ]
+    first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
+    if not further:
+        return Reply(first)
+    try:
+        url = await requests.share("subscriptions.opml", _document(feeds), "text/x-opml")
+    except UploadRefused as error:
+        url = None
+        further.append(
+            translator.gettext(
+                "Your list comes in {count} messages, each of which can be imported on its own, because the server "
+                "didn't accept a file. {detail}",
+                count=1 + len(further),
+                detail=one_line(str(error), 300),
+            )
+        )
+    if url is None:
+        return Reply(first, further_texts=tuple(further))
+    text = translator.ngettext(
+        "Here's your list of {count} subscription (OPML), for other readers or for `import`; the server keeps it for "
+        "a while:",
+        "Here's your list of {count} subscriptions (OPML), for other readers or for `import`; the server keeps it for "
+        "a while:",
+        len(subscribed),
+    )
+    return Reply(text, further_texts=(url,), is_file=True)
+
+
+async def import_list(requests: Requests, command: VerbCommand) -> Reply:
+    """Import an OPML list: the words of the command are its URL, or the OPML document. Raises CoronetError.
+
+    A URL counts towards the user's hourly limit on new URLs.
+    """
+    words = command.words.strip()
+    if not words:
+        return missing_argument("import", requests.translator)
+    if words.startswith("<") and not words[1:].startswith(("http://", "https://")):
+        return await start_import(requests, await requests.read_list_text(words))
+    url = canonical_url(words.split(maxsplit=1)[0].strip("<>"))
+    return await refuse_new_url(requests) or await start_import(requests, await requests.read_list(url))
+
+
+async def start_import(requests: Requests, outline: OpmlDocument) -> Reply:
+    """Queue the feeds of a list for import, and return the reply that the import has started."""
+    if outline.feeds:
+        await requests.import_feeds(outline.feeds)
+    return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
+
+
+def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:
+    """Return complete OPML documents, each of at most ``max_bytes``, which contain the feeds in order.
+
+    A feed is left out if its URL is too long to fit into a document.
+    """
+    empty_bytes = len(_document([]).strip())
+    parts: list[list[opml.OpmlSubscription]] = [[]]
+    size_bytes = empty_bytes
+    for feed in feeds:
+        grows_bytes = len(_document([feed]).strip()) - empty_bytes
+        if empty_bytes + grows_bytes > max_bytes:
+            continue
+        if size_bytes + grows_bytes > max_bytes:
+            parts.append([])
+            size_bytes = empty_bytes
+        parts[-1].append(feed)
+        size_bytes += grows_bytes
+    return [_document(part).decode().strip() for part in parts if part]
+
+
+def _document(feeds: Sequence[opml.OpmlSubscription]) -> bytes:
+    return opml.write("Coronet", feeds)

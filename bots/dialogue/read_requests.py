@@ -1,0 +1,195 @@
+"""The requests of dialogues that only read the store, for one user.
+
+The handlers in :mod:`bots.dialogue.request_handler` and :mod:`bots.dialogue.dry_run` add the requests that write.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from bots.dialogue.bot_services import BotServices
+from bots.i18n.translator import get_translator
+from bots.pubsub.atom_items import node_uri
+from bots.replies.formatting import SubscribedChannel
+from service.corona.optimizer.poll_explanation import PollExplanation
+from service.discovery.discover_listings import DiscoverAnswer, DiscoverOrder
+from service.discovery.queries.query import Query, SearchAnswer, SearchHit
+from service.discovery.queries.saved_searches import SavedSearch
+from service.feeds.opml import OpmlDocument
+from service.feeds.urls import host_of
+from service.model import Channel, ChannelId, Subscription
+from service.store.client.keys import user_id
+from service.store.delivery.outbox import Batch, MessageId, SentMessage
+from service.users.preferences import FOR_ALL, NO_PREFERENCES, PreferencesByNumber
+from service.users.user_settings import UserSettings
+
+
+class MessageReferences(msgspec.Struct, frozen=True):
+    """The channels that a message of the bot was about, and the saved searches that caused the message.
+
+    ``watches`` are the numbers of the saved searches.
+    """
+
+    channels: tuple[ChannelId, ...]
+    watches: tuple[int, ...]
+
+
+class ReadRequests:
+    """The requests of one user that only read. Each method may raise a CoronetError."""
+
+    def __init__(
+        self,
+        services: BotServices,
+        jid: str,
+        language: str = "",
+        max_subscriptions: int | None = None,
+        on_slow_request: Callable[[], None] | None = None,
+    ) -> None:
+        """Create the requests of the user ``jid``, who gets replies in ``language`` (RFC 5646).
+
+        ``max_subscriptions`` is the limit that an admin has set for the user, or None for the default limit.
+        ``on_slow_request`` is called before requests that can take seconds.
+        """
+        self.translator = get_translator(language)
+        self.settings = services.settings
+        self.max_subscriptions = (
+            services.settings.max_subscriptions_per_user if max_subscriptions is None else max_subscriptions
+        )
+        self._services = services
+        self._store = services.store
+        self._jid = jid
+        self._uid = user_id(jid)
+        self._on_slow_request = on_slow_request or (lambda: None)
+
+    def now_s(self) -> float:
+        """Return the current Unix time."""
+        return self._services.clock.wall_s()
+
+    async def channel(self, cid: ChannelId) -> Channel | None:
+        """Return a channel, or its successor if the channel has moved; None if it does not exist."""
+        return await self._store.channels.resolve(cid)
+
+    async def subscriptions(self) -> tuple[SubscribedChannel, ...]:
+        """Return the user's subscriptions in the order of their numbers."""
+        subscriptions, preferences = await asyncio.gather(
+            self._store.subscriptions.of_user(self._jid), self.preferences()
+        )
+        channels = await self._store.channels.get_many([subscription.channel for subscription in subscriptions])
+        pairs = zip(subscriptions, channels, strict=True)
+        return tuple(
+            subscribed_channel(subscription, channel, preferences) for subscription, channel in pairs if channel
+        )
+
+    async def explain_polling(self, cid: ChannelId) -> PollExplanation:
+        """Return how often a channel is polled and why.
+
+        Raises HostBlocked for a channel that an admin has blocked, AssignmentPending if the channel's owner has not
+        planned its polls yet, and NoWorker if no worker responds.
+        """
+        channel = await self._store.channels.get(cid)
+        await self._store.blocked_hosts.check(host_of(channel.url) if channel else "")
+        return await self._store.worker_requests.explain(cid)
+
+    async def pubsub_uri(self, cid: ChannelId) -> str:
+        """Return the ``xmpp:`` URI of the pubsub node of a channel, or "" if it has none."""
+        service = self.settings.pubsub_service
+        position = (await self._store.pubsub_nodes.positions(service, [cid])).get(cid) if service else None
+        return node_uri(service, cid) if position is not None and position.version else ""
+
+    async def health(self, cids: tuple[ChannelId, ...]) -> tuple[int, dict[ChannelId, tuple[str, float]]]:
+        """Return the number of running workers, and the channels among ``cids`` whose polls fail.
+
+        Each failing channel has the outcome of its last poll ("" if unknown), and the Unix time of the first failure.
+        """
+        workers, states = await asyncio.gather(self._store.ring.nodes(), self._store.channels.states(cids))
+        failing = {}
+        for state in states:
+            if state is not None and state.failing_since_s is not None:
+                last = await self._store.channels.polls(state.channel.id, 1)
+                failing[state.channel.id] = (last[0].outcome if last else "", state.failing_since_s)
+        return len(workers), failing
+
+    async def user_settings(self) -> UserSettings:
+        """Return the user's settings: language, time zone, quiet hours and digests."""
+        return (await self._store.users.user_settings([self._uid]))[0]
+
+    async def preferences(self) -> PreferencesByNumber:
+        """Return the user's preferences by subscription number; ``FOR_ALL`` is the number for all subscriptions."""
+        return (await self._store.preferences.of_users([self._uid]))[0]
+
+    async def search(self, query: Query) -> SearchAnswer:
+        """Return the channels or entries that match a query. Raises CellsUnavailable.
+
+        Matches in private channels to which the user is subscribed come first.
+        """
+        search, language = self._services.search, (await self.user_settings()).effective_language
+        own, public = await asyncio.gather(search.find_own(self._jid, query), search.find(query, language))
+        hits = self._without_small_counts((*own, *public.hits))
+        has_more = public.has_more or len(hits) > query.limit
+        return SearchAnswer(hits[: query.limit], () if own else public.corrections, has_more)
+
+    async def discover(self, order: DiscoverOrder, language: str, topic: str, limit: int) -> DiscoverAnswer:
+        """Return up to ``limit`` public channels in this order, of a language and a topic unless they are "".
+
+        Raises BadQuery for an invalid language or topic, and CellsUnavailable.
+        """
+        answer = await self._services.search.discover(order, language, topic, limit)
+        return msgspec.structs.replace(answer, hits=self._without_small_counts(answer.hits))
+
+    def _without_small_counts(self, hits: Iterable[SearchHit]) -> tuple[SearchHit, ...]:
+        """Return search results, from which numbers of subscribers that are too small to be disclosed are removed."""
+        least = self.settings.public_from_subscribers
+        return tuple(hit if hit.subscribers >= least else msgspec.structs.replace(hit, subscribers=0) for hit in hits)
+
+    async def watches(self) -> tuple[SavedSearch, ...]:
+        """Return the user's saved searches in the order of their numbers."""
+        return tuple(await self._store.saved_searches.of_user(self._jid))
+
+    async def read_list(self, url: str) -> OpmlDocument:
+        """Return the OPML list at a canonical URL.
+
+        A worker fetches the list, unless the URL is that of a file on the XMPP server.
+        """
+        self._on_slow_request()
+        if self._services.uploads.files.is_own(url):
+            return await self._services.opml_reader.read(lambda: self._services.uploads.files.read(url))
+        return await self._store.worker_requests.outline(url)
+
+    async def read_list_text(self, text: str) -> OpmlDocument:
+        """Return the OPML list that ``text`` contains."""
+        self._on_slow_request()
+        return await self._services.opml_reader.read(lambda: _encoded(text))
+
+    async def message_references(self, message_id: MessageId) -> MessageReferences | None:
+        """Return the channels and saved searches that a message of the bot was about.
+
+        Returns None if the message is unknown, or was about no channel and no saved search.
+        """
+        (sent,), in_flight = await asyncio.gather(
+            self._store.outbox.sent_messages([self._uid]), self._store.outbox.in_flight([self._uid])
+        )
+        messages: list[SentMessage | Batch] = [*sent, *in_flight[self._uid]]
+        items = [item for one in messages if one.message_id == message_id for item in one.items]
+        if not items:
+            return None
+        watches = {watch.number for item in items for watch in item.matches or ()}
+        return MessageReferences(tuple(dict.fromkeys(item.channel for item in items)), tuple(sorted(watches)))
+
+
+async def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+def subscribed_channel(
+    subscription: Subscription, channel: Channel, preferences: PreferencesByNumber
+) -> SubscribedChannel:
+    """Return a subscription together with its channel.
+
+    The channel's title is the user's own title if the user has set one. The channel counts as muted if ``preferences``
+    mute this subscription or all.
+    """
+    own = preferences.get(subscription.number, NO_PREFERENCES)
+    channel = msgspec.structs.replace(channel, title=own.title or channel.title)
+    muted = own.muted or preferences.get(FOR_ALL, NO_PREFERENCES).muted
+    return SubscribedChannel(subscription.number, channel, paused=subscription.paused_version is not None, muted=muted)

@@ -1,0 +1,122 @@
+"""Dialogues about preferences and filters of subscriptions, delivery times, language and announcements."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from bots.commands.parser import SubscriptionTarget, VerbCommand
+from bots.dialogue import settings_parser
+from bots.dialogue.reply import Reply, failure
+from bots.dialogue.request_handler import Requests
+from bots.dialogue.subscription_commands import find_targets, no_such_subscription
+from bots.i18n.translator import Translator
+from bots.replies import settings_texts as texts
+from bots.replies.formatting import SubscribedChannel
+from service.errors import CoronetError
+from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences
+from service.users.user_settings import UserSettings
+
+_Parser = Callable[[UserSettings, str, Translator], UserSettings | Reply]
+_PARSERS: Final[dict[str, _Parser]] = {
+    "quiet": settings_parser.set_quiet_hours,
+    "digest": settings_parser.set_digest,
+    "timezone": settings_parser.set_time_zone,
+    "language": settings_parser.set_language,
+    "announcements": settings_parser.set_announcements,
+}
+_TEXTS: Final = {"language": texts.language_text, "announcements": texts.announcements_text}
+"""By verb, the text that shows the setting; all other verbs show the delivery times."""
+
+
+async def change_preferences(requests: Requests, command: VerbCommand) -> Reply:
+    """Change a setting of one or of all subscriptions, or show their settings.
+
+    The words of the command are the name of the setting and its new value; without words, the reply shows the settings.
+    """
+    translator = requests.translator
+    key, value = (*command.words.split(maxsplit=1), "", "")[:2]
+    found = await _find_preferences(requests, command.target)
+    if isinstance(found, Reply):
+        return found
+    number, subscription, before = found
+    if not key:
+        return Reply(texts.preferences_text(subscription, before, translator))
+    if settings_parser.SETTING_OF_NAME.get(key.lower()) == "proof" and subscription is not None:
+        return failure(
+            texts.invalid_setting_text("proof", "", translator, number=number)
+        )  # counts only when subscribing
+    changed = settings_parser.change_setting(before, key, value, translator, number)
+    if not isinstance(changed, Preferences):
+        return changed
+    await requests.set_preferences(number, changed)
+    note = ""
+    if subscription is not None:
+        if changed.title:
+            channel = msgspec.structs.replace(subscription.channel, title=changed.title)
+            subscription = msgspec.structs.replace(subscription, channel=channel)
+        if changed.interval_s != before.interval_s:
+            note = await _interval_note(requests, subscription, changed.interval_s)
+    return Reply(texts.preferences_text(subscription, changed, translator, note=note))
+
+
+async def _interval_note(requests: Requests, subscription: SubscribedChannel, interval_s: int | None) -> str:
+    """Return the sentence about a new delivery interval; "" if it is not known at present how often the bot polls."""
+    try:
+        explanation = await requests.explain_polling(subscription.channel.id)
+    except CoronetError:
+        return ""
+    return texts.interval_note(interval_s, explanation.gap_s, subscription.number, requests.translator)
+
+
+async def edit_filters(requests: Requests, command: VerbCommand) -> Reply:
+    """Add or remove a filter of one or of all subscriptions; without words, list the filters."""
+    found = await _find_preferences(requests, command.target)
+    if isinstance(found, Reply):
+        return found
+    number, subscription, before = found
+    word, rest = (*command.words.split(maxsplit=1), "", "")[:2]
+    preferences = await requests.preferences()
+    other_filters = any(other.rules for each, other in preferences.items() if (each == FOR_ALL) != (number == FOR_ALL))
+    rules = before.rules
+    if word:
+        changed = settings_parser.change_filters(rules, word.lower(), rest.strip(), requests.translator)
+        if isinstance(changed, Reply):
+            return changed
+        rules = changed
+        await requests.set_preferences(number, msgspec.structs.replace(before, rules=rules))
+    is_changed = rules != before.rules
+    return Reply(
+        texts.filter_list(subscription, rules, requests.translator, changed=is_changed, other_filters=other_filters)
+    )
+
+
+async def _find_preferences(
+    requests: Requests, target: SubscriptionTarget
+) -> tuple[int, SubscribedChannel | None, Preferences] | Reply:
+    """Return the number under which preferences for a target are stored, the subscription, and the preferences.
+
+    The subscription is None if the target is all subscriptions. If no subscription matches the target, the result is
+    the reply to the user instead.
+    """
+    subscription = None
+    if not target.everything:
+        targets = await find_targets(requests, target)
+        if not targets:
+            return no_such_subscription(requests.translator)
+        subscription = targets[0]
+    number = FOR_ALL if subscription is None else subscription.number
+    return number, subscription, (await requests.preferences()).get(number, NO_PREFERENCES)
+
+
+async def change_user_settings(requests: Requests, command: VerbCommand) -> Reply:
+    """Change the delivery times, language or announcements of a user; without words, only show what is set."""
+    user_settings, words = await requests.user_settings(), command.words.strip()
+    if words:
+        changed = _PARSERS[command.name](user_settings, words, requests.translator)
+        if isinstance(changed, Reply):
+            return changed
+        user_settings = changed
+        await requests.set_user_settings(user_settings)
+    text = _TEXTS.get(command.name, texts.delivery_times_text)
+    return Reply(text(user_settings, requests.translator, requests.now_s(), changed=bool(words)))

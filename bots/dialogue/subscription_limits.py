@@ -1,0 +1,35 @@
+"""Limits on subscriptions: how many a user may have, and how many new URLs a user may send per hour.
+
+Each function returns the reply that refuses a command, or None if the command is within the limit.
+"""
+
+from bots.dialogue.reply import Reply, failure
+from bots.dialogue.request_handler import Requests
+
+
+def refuse_further_subscription(requests: Requests, subscription_count: int) -> Reply | None:
+    """Return the reply that refuses one more subscription if the user has reached the maximum, otherwise None."""
+    if subscription_count < requests.max_subscriptions:
+        return None
+    return failure(
+        requests.translator.ngettext(
+            "You've reached the maximum of {count} subscription. `unsubscribe #n` makes room.",
+            "You've reached the maximum of {count} subscriptions. `unsubscribe #n` makes room.",
+            requests.max_subscriptions,
+        )
+    )
+
+
+async def refuse_new_url(requests: Requests) -> Reply | None:
+    """Count a new URL; return the reply that refuses it if the user has reached the hourly limit, otherwise None."""
+    if await requests.use_new_url_allowance():
+        return None
+    return failure(
+        requests.translator.ngettext(
+            "You've reached the limit of {count} new URL an hour. Please try again later; everything else works as "
+            "usual.",
+            "You've reached the limit of {count} new URLs an hour. Please try again later; everything else works as "
+            "usual.",
+            requests.settings.max_new_urls_per_hour,
+        )
+    )

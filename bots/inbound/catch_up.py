@@ -1,0 +1,112 @@
+"""Catch-up after downtime: reads the messages that an account's archive received while no bot stored them.
+
+While no process is connected, the account's server stores messages: as offline messages (XEP-0160), which arrive in the
+next session, and in the archive (XEP-0313), which also has the messages that a failed process received and did not
+store. Therefore each session of an account first reads the archive, from the time up to which all messages are stored,
+and only then stores the messages that arrive in the session. A component has no archive.
+"""
+
+import asyncio
+import contextlib
+import enum
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from bots.retries import retry_while_unavailable
+from bots.xmpp.archive import read_archive
+from bots.xmpp.deduplication import MAX_AGE_S, MAX_CLOCK_SKEW_S
+from bots.xmpp.events import MessageReceived
+from bots.xmpp.interface import XmppClient, XmppSessionLost
+from service.clock import Clock
+from service.errors import StoreUnavailable
+from service.store.delivery.inbound_log import InboundLog
+
+CHECKPOINT_INTERVAL_S: Final = 5.0
+_CATCH_UP_TIMEOUT_S: Final = 120.0
+"""Maximum time for which messages of a new session wait until the archive is read."""
+
+
+_log = structlog.get_logger()
+
+
+class SyncState(enum.Enum):
+    """Whether all messages that were sent to the bot's address have been stored."""
+
+    BEHIND = enum.auto()
+    """A session of an account began; the archive has to be read before messages of the session are stored."""
+    CATCHING_UP = enum.auto()
+    """The archive is being read."""
+    COMPLETE = enum.auto()
+    """All messages sent before the queued ones are stored."""
+    INCOMPLETE = enum.auto()
+    """There has been no session, or the archive could not be read; the next session tries again."""
+
+
+class CatchUp:
+    """The progress of storing all messages to one bot's address, with the checkpoint up to which they are stored."""
+
+    def __init__(
+        self,
+        inbound_log: InboundLog,
+        xmpp: XmppClient,
+        clock: Clock,
+        store_pages: Callable[[AsyncIterator[Sequence[MessageReceived]]], Awaitable[int]],
+    ) -> None:
+        """Create a catch-up; nothing is due before a session has started.
+
+        ``store_pages`` stores the messages on pages of the archive, and returns how many of them were new.
+        """
+        self._inbound_log = inbound_log
+        self._xmpp = xmpp
+        self._clock = clock
+        self._store_pages = store_pages
+        self._state = SyncState.INCOMPLETE
+        self._last_checkpoint_s = -CHECKPOINT_INTERVAL_S
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the archive has to be read before messages of the session are stored."""
+        return self._state is SyncState.BEHIND
+
+    def on_session_started(self) -> None:
+        """Request that an account's archive is read."""
+        self._state = SyncState.BEHIND if self._xmpp.is_account else SyncState.COMPLETE
+
+    async def run(self) -> None:
+        """Store the messages in the archive. If a new session begins in the meantime, the archive is read again."""
+        self._state, result = SyncState.CATCHING_UP, SyncState.INCOMPLETE
+        with contextlib.suppress(TimeoutError, XmppSessionLost):
+            async with asyncio.timeout(_CATCH_UP_TIMEOUT_S):
+                await retry_while_unavailable(self._store_archive)
+                result = SyncState.COMPLETE
+        if self._state is SyncState.CATCHING_UP:
+            self._state = result
+
+    async def _store_archive(self) -> None:
+        """Store the archived messages since the last checkpoint that are at most ``MAX_AGE_S`` seconds old.
+
+        The checkpoint is the time up to which all messages are stored. Without a checkpoint, no archived messages are
+        stored.
+        """
+        log, address, now_s = self._inbound_log, self._xmpp.address, self._clock.wall_s()
+        checkpoint_s = await log.caught_up_until_s(address)
+        since_s = max(checkpoint_s - MAX_CLOCK_SKEW_S, now_s - MAX_AGE_S) if checkpoint_s else now_s
+        new_count = await self._store_pages(page.messages async for page in read_archive(self._xmpp, since_s))
+        await log.record_caught_up(address, now_s)
+        _log.info("message archive fetched", lookback_s=round(now_s - since_s), new=new_count)
+
+    async def write_checkpoint(self, *, is_idle: bool) -> None:
+        """Store, every few seconds, the time up to which all messages to the bot are stored.
+
+        ``is_idle`` states that no received message waits to be stored.
+        """
+        now_s = self._clock.monotonic_s()
+        is_complete = self._state is SyncState.COMPLETE and is_idle
+        is_due = now_s - self._last_checkpoint_s >= CHECKPOINT_INTERVAL_S
+        if is_complete and self._xmpp.connected.is_set() and is_due:
+            self._last_checkpoint_s = now_s
+            complete_until_s = self._clock.wall_s() - self._xmpp.idle_s()
+            with contextlib.suppress(StoreUnavailable):  # then a longer part of the archive is read again
+                await self._inbound_log.record_caught_up(self._xmpp.address, complete_until_s)

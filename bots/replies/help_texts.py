@@ -1,0 +1,205 @@
+"""Help texts and titles of the commands."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from bots.commands.verb_synonyms import LEAVE, VERB_OF
+from bots.i18n.translator import Translator, gettext_noop
+from service.feeds.parsing.html_text import one_line
+
+
+class HelpTopic(msgspec.Struct, frozen=True):
+    """The help text of a command: ``line`` is a summary without a full stop, ``more`` contains the details."""
+
+    line: str
+    more: str = ""
+
+
+HELP: Final = {
+    "subscribe": HelpTopic(
+        gettext_noop("`subscribe URL` (or just the URL): follow a feed or a page"),
+        gettext_noop(
+            "A site's address is enough if the site links to its feed; if there is no feed, I can monitor the page "
+            "itself. `subscribe URL SELECTOR` monitors one part of a page, given as a CSS selector: `subscribe "
+            "example.org/prices #list` or `… main table`. `subscribe URL with mute=on title=My news` also applies "
+            "settings (see `help set`). Also: sub, add, follow."
+        ),
+    ),
+    "unsubscribe": HelpTopic(
+        gettext_noop("`unsubscribe #3` or `unsubscribe URL`: end a subscription"),
+        gettext_noop("`unsubscribe all` ends them all; I'll ask first. Also: unsub, remove."),
+    ),
+    "list": HelpTopic(
+        gettext_noop("`list`: show your subscriptions and their numbers"),
+        gettext_noop("`list news`: only those with “news” in the title or URL. Also: ls."),
+    ),
+    "find": HelpTopic(
+        gettext_noop("`find rust async`: search for channels, or for entries of the last three days"),
+        gettext_noop(
+            '`"a phrase"`, `-word` (without it), `rust OR go`, `pyth*` (beginning of a word); `title:`, `tag:`, '
+            "`author:`, `lang:en`, `site:example.org`. `type:entry` or `after:yesterday` searches for entries only, "
+            "`limit 20` shows more at once, `more` shows the next results. Searches cover your own channels and public "
+            "ones: those that several people follow or an admin has listed."
+        ),
+    ),
+    "discover": HelpTopic(
+        gettext_noop("`discover`: browse popular and new channels"),
+        gettext_noop("`discover new`, `discover linux`, `discover lang:fr`, `discover new linux`: narrow it down."),
+    ),
+    "watch": HelpTopic(
+        gettext_noop("`watch rust -game`: save a search and get every new entry in public channels that matches it"),
+        gettext_noop(
+            "It takes what `find` takes, and also `watch /regular expression/`. You see at once what it would have "
+            "found in the last three days. Each match tells you which saved search found it. `watch` alone lists your "
+            "saved searches."
+        ),
+    ),
+    "unwatch": HelpTopic(
+        gettext_noop("`unwatch #2`: delete a saved search"),
+        gettext_noop("`watch` shows their numbers."),
+    ),
+    "show": HelpTopic(
+        gettext_noop("`show #3`: show the latest entries of a subscription"),
+        gettext_noop("`show #3 10`: the latest ten."),
+    ),
+    "why": HelpTopic(gettext_noop("`why #3`: explain how often a subscription is checked")),
+    "status": HelpTopic(gettext_noop("`status`: check that all your subscriptions can be reached")),
+    "quiet": HelpTopic(
+        gettext_noop("`quiet 22:00-07:00`: set quiet hours; new entries wait until they end"),
+        gettext_noop(
+            "`quiet 22:00-07:00 mon-fri`, `… sat,sun`, `… weekends`: only on nights that begin on these days. "
+            "`quiet off`: no quiet hours. `quiet presence`: send nothing while you are away, busy or offline. Times "
+            "are in your `timezone`."
+        ),
+    ),
+    "digest": HelpTopic(
+        gettext_noop("`digest daily 08:00`: get one daily summary instead of separate messages"),
+        gettext_noop(
+            "`digest hourly` or `digest weekly fri 17:00`: get one every hour or every week. `digest off`: go back to "
+            "getting each entry right away. Times are in your `timezone`."
+        ),
+    ),
+    "timezone": HelpTopic(
+        gettext_noop(
+            "`timezone Europe/Berlin` (or just a city, like `timezone Berlin`): set the time zone for `quiet` and "
+            "`digest`"
+        ),
+    ),
+    "language": HelpTopic(
+        gettext_noop("`language en`, `language de`, `language fr` or `language es`: choose the language I write in"),
+        gettext_noop(
+            "`language auto`: use the language of your client, if it tells me. I always understand commands in all "
+            "four."
+        ),
+    ),
+    "pause": HelpTopic(
+        gettext_noop("`pause #3`: pause a subscription; when you resume it, you get a short recap"),
+        gettext_noop(
+            "`pause` alone pauses everything, including your saved searches. To start again, send `resume #3` or "
+            "`resume`."
+        ),
+    ),
+    "resume": HelpTopic(
+        gettext_noop("`resume #3`: resume a paused subscription"),
+        gettext_noop("`resume` alone resumes everything that is paused."),
+    ),
+    "set": HelpTopic(
+        gettext_noop("`set #3`: show or change the settings of a subscription: mute, title, edits, interval, format"),
+        gettext_noop(
+            "`set #3 mute on`: send nothing from it. `set #3 title My news`: give it your own title. `set #3 edits "
+            "off`: send no corrections to entries you already have. `set #3 interval 2h`: send at most one message "
+            "every two hours, with everything new in it. `set #3 format $title: $link`: choose how entries look, using "
+            "$channel, $title, $link, $date, $summary, $author, $tags. `set all edits off`: change a setting "
+            "for all subscriptions. `set all latest off`: show no entries when you subscribe."
+        ),
+    ),
+    "filter": HelpTopic(
+        gettext_noop("`filter #3 deny crypto nft`: hide entries containing any of these words"),
+        gettext_noop(
+            'Also `"a phrase"` or `/regular expression/`. `filter #3 allow python`: show only entries containing '
+            "this. `filter all deny …`: for all subscriptions. `filter #3` shows its filters, `filter #3 off` "
+            "removes them."
+        ),
+    ),
+    "announcements": HelpTopic(
+        gettext_noop("`announcements off`: get no announcements from the operators of this service"),
+        gettext_noop("`announcements on`: get them again. They are rare: downtimes, moves, changes of the rules."),
+    ),
+    "export": HelpTopic(
+        gettext_noop("`export`: get your subscriptions as a list for other feed readers (OPML)"),
+        gettext_noop("A long list comes as a file, or in several messages, each of which can be imported on its own."),
+    ),
+    "import": HelpTopic(
+        gettext_noop("`import URL`: subscribe to all feeds in a list (OPML), e.g. one exported by another reader"),
+        gettext_noop("You can also send me the file, or paste the list after `import`."),
+    ),
+    "forget": HelpTopic(
+        gettext_noop("`forget me`: delete everything I know about you; I'll ask first"),
+        gettext_noop(
+            "That means subscriptions, saved searches, settings and unsent messages. `export` saves your subscriptions."
+        ),
+    ),
+    "help": HelpTopic(
+        gettext_noop("`help`: show what I can do"),
+        gettext_noop("`help subscribe`: more about one command."),
+    ),
+}
+
+
+def help_text(verb: str, translator: Translator) -> str:
+    """Return the help text of a command with one of the verbs in ``HELP``."""
+    topic = HELP[verb]
+    summary = f"{translator.gettext(topic.line)}."
+    return f"{summary} {translator.gettext(topic.more)}" if topic.more else summary
+
+
+def help_list(topic: str, contact_addresses: Sequence[str], translator: Translator) -> str:
+    """Return the help text of the command ``topic``, or the list of all commands if it is "" or has no help text.
+
+    ``contact_addresses`` are URIs of the operators, which the list ends with.
+    """
+    if topic in HELP:
+        return help_text(topic, translator)
+    head = translator.gettext("Here's what I can do:")
+    if topic and topic.lower() not in VERB_OF.keys() | LEAVE:
+        unknown = translator.gettext("I don't know the command “{words}”.", words=one_line(topic, 40))
+        head = f"{unknown} {head}"
+    lines = [f"• {translator.gettext(each.line)}" for each in HELP.values()]
+    if contact_addresses:
+        addresses = translator.format_list([uri.removeprefix("mailto:") for uri in contact_addresses])
+        lines.append(
+            translator.gettext("Questions or complaints? Contact the operators: {addresses}", addresses=addresses)
+        )
+    return "\n".join([head, *lines])
+
+
+_TITLES: Final = {
+    "subscribe": gettext_noop("Subscribe to a feed or page"),
+    "unsubscribe": gettext_noop("Unsubscribe"),
+    "list": gettext_noop("My subscriptions"),
+    "find": gettext_noop("Search"),
+    "discover": gettext_noop("Discover channels"),
+    "watch": gettext_noop("Save a search"),
+    "unwatch": gettext_noop("Delete a saved search"),
+    "show": gettext_noop("Latest entries of a subscription"),
+    "why": gettext_noop("How often is it checked?"),
+    "status": gettext_noop("Is everything working?"),
+    "quiet": gettext_noop("Quiet hours"),
+    "digest": gettext_noop("Summaries"),
+    "timezone": gettext_noop("Time zone"),
+    "language": gettext_noop("Language"),
+    "pause": gettext_noop("Pause subscriptions"),
+    "resume": gettext_noop("Resume subscriptions"),
+    "set": gettext_noop("Settings"),
+    "announcements": gettext_noop("Announcements"),
+    "export": gettext_noop("Export my subscriptions (OPML)"),
+    "forget": gettext_noop("Delete my data"),
+    "help": gettext_noop("Help"),
+}
+
+
+def command_title(verb: str, translator: Translator) -> str:
+    """Return the localized title of a command for menus and forms (XEP-0050)."""
+    return translator.gettext(_TITLES.get(verb, verb.capitalize()))

@@ -1,0 +1,384 @@
+"""Texts about subscriptions: subscribe and unsubscribe, pause and resume, lists, status, and import of OPML."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bots.i18n.translator import Translator, gettext_noop
+from bots.replies.error_texts import error_text, outcome_text
+from bots.replies.formatting import (
+    MAX_MESSAGE_BYTES,
+    SubscribedChannel,
+    address,
+    entry_lines,
+    fit_rows,
+    join_lines,
+    title,
+)
+from bots.replies.settings_texts import changed_settings
+from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
+from service.errors import CoronetError
+from service.feeds.parsing.html_text import one_line
+from service.model import Entry
+from service.users.preferences import Preferences
+
+NO_SUBSCRIPTIONS: Final = gettext_noop("You have no subscriptions. Send me the address of a site or feed to start.")
+_MAX_PROBLEMS = 10
+_NOTABLE_SPEED: Final = 1.5
+"""Factor between polls at this hour and the average of the week from which on a reply mentions the difference."""
+
+_REASON_OF_CONSTRAINT: Final = {
+    BindingConstraint.NONE: gettext_noop(
+        "To go easy on sites, the number of checks is limited."
+        " A channel gets more of them the more it publishes and the more people follow it."
+    ),
+    BindingConstraint.LONGEST_WAIT: gettext_noop("It is checked often enough that nobody has to wait too long."),
+    BindingConstraint.CHANNEL_WAIT: gettext_noop("An admin has set how long you may have to wait for new entries."),
+    BindingConstraint.CHANNEL_INTERVAL: gettext_noop("An admin has set how often it may be checked."),
+    BindingConstraint.FAILURE: gettext_noop("It is checked less often until it can be reached again."),
+    BindingConstraint.PAUSE: gettext_noop("The site or an admin asked for a pause until the next check."),
+    BindingConstraint.NODES: gettext_noop("To check it more often, more workers are needed."),
+    BindingConstraint.HOST_BUDGET: gettext_noop(
+        "Out of politeness to its site, which has other channels as well, it isn't checked more often."
+    ),
+    BindingConstraint.FLEET_BUDGET: gettext_noop(
+        "There aren't enough checks for all channels right now, so it gets fewer than usual."
+    ),
+}
+"""The sentences without placeholders; :func:`_reason` has the others."""
+
+
+def subscribed_text(
+    subscription: SubscribedChannel,
+    latest: Sequence[Entry] | None,
+    preferences: Preferences,
+    translator: Translator,
+    *,
+    is_new: bool,
+    discovered: bool,
+    moved: bool,
+) -> str:
+    """Return the text that says that the user is subscribed to a channel, and shows its latest entries.
+
+    Args:
+        subscription: The subscription.
+        latest: The latest entries of the channel, newest first; None if the user does not want to see any.
+        preferences: The settings in the command.
+        translator: The translator into the user's language.
+        is_new: Whether the user was not subscribed before.
+        discovered: Whether the feed was found through the page at the URL in the command.
+        moved: Whether the channel has moved to another URL.
+    """
+    named, channel = subscription.placeholders, subscription.channel
+    if not is_new:
+        head = translator.gettext("You're already subscribed to *{title}* (#{number}).", **named)
+    elif moved:
+        url = one_line(channel.url, 2000)
+        head = translator.gettext("It has moved to {url}. Subscribed to *{title}* (#{number}).", url=url, **named)
+    elif discovered:
+        head = translator.gettext("I found a feed on that page. Subscribed to *{title}* (#{number}).", **named)
+    else:
+        head = translator.gettext("Subscribed to *{title}* (#{number}).", **named)
+    if channel.kind == "page":
+        head = translator.gettext("{subscribed} I'll let you know when it changes.", subscribed=head)
+    lines = [head, *changed_settings(preferences, translator)]
+    if latest is None:
+        return "\n".join(lines)
+    if channel.kind == "page":
+        lines += [
+            translator.gettext("Right now it says: {text}", text=join_lines(each.summary, 200)) for each in latest[:1]
+        ]
+    elif latest:
+        lines.append(translator.ngettext("Latest entry:", "Latest {count} entries:", len(latest)))
+        lines += [entry_lines(entry, translator) for entry in latest]
+    else:
+        lines.append(translator.gettext("It's empty so far; I'll let you know when something appears."))
+    return "\n".join(lines)
+
+
+def unsubscribed_text(ended: Sequence[SubscribedChannel], translator: Translator) -> str:
+    """Return the text that says which subscriptions were ended."""
+    if len(ended) == 1:
+        return translator.gettext(
+            "Unsubscribed from *{title}* (#{number}). To undo, send: subscribe {url}",
+            url=address(ended[0].channel),
+            **ended[0].placeholders,
+        )
+    if len(ended) == 2:  # noqa: PLR2004 - both
+        return translator.gettext("I've ended both of your subscriptions. Send me a URL to start again.")
+    return translator.ngettext(
+        "I've ended your only subscription. Send me a URL to start again.",
+        "I've ended all {count} of your subscriptions. Send me a URL to start again.",
+        len(ended),
+    )
+
+
+def subscription_list(matches: Sequence[SubscribedChannel], total: int, needle: str, translator: Translator) -> str:
+    """Return the list of the subscriptions whose title or URL contains ``needle``; a long list does not show URLs.
+
+    ``total`` is the number of all subscriptions of the user.
+    """
+    if not total:
+        return translator.gettext(NO_SUBSCRIPTIONS)
+    wanted = one_line(needle, 40)
+    if not matches:
+        return translator.ngettext(
+            "Your {count} subscription doesn't contain “{wanted}”. `list` shows it.",
+            "None of your {count} subscriptions contains “{wanted}”. `list` shows them all.",
+            total,
+            wanted=wanted,
+        )
+    if needle:
+        head = translator.gettext(
+            "Subscriptions with “{wanted}” ({found} of {count}):", wanted=wanted, found=len(matches), count=total
+        )
+    else:
+        head = translator.ngettext("{count} subscription:", "{count} subscriptions:", total)
+    rows = [_row(subscription, translator) for subscription in matches]
+    urls = [one_line(address(subscription.channel), 200) for subscription in matches]
+    full = "\n".join([head, *(f"{row}\n    {url}" for row, url in zip(rows, urls, strict=True))])
+    if len(full.encode()) <= MAX_MESSAGE_BYTES:
+        return full
+    return fit_rows(head, rows, translator, translator.gettext("Narrow it down with `list word`."))
+
+
+def _row(subscription: SubscribedChannel, translator: Translator) -> str:
+    if subscription.paused:
+        return translator.gettext("#{number} {title} (paused)", **subscription.placeholders)
+    if subscription.muted:
+        return translator.gettext("#{number} {title} (muted)", **subscription.placeholders)
+    return f"#{subscription.number} {title(subscription.channel)}"
+
+
+def latest_entries(subscription: SubscribedChannel, entries: Sequence[Entry], translator: Translator) -> str:
+    """Return the text that shows the latest entries of a channel, newest first."""
+    head = f"*{title(subscription.channel)}* (#{subscription.number})"
+    if not entries:
+        return "\n".join([head, translator.gettext("It's empty so far.")])
+    is_page = subscription.channel.kind == "page"
+    rows = [join_lines(entry.summary, 300) if is_page else entry_lines(entry, translator) for entry in entries]
+    return fit_rows(head, rows, translator)
+
+
+def poll_explanation_text(
+    subscription: SubscribedChannel,
+    explanation: PollExplanation,
+    translator: Translator,
+    *,
+    now_s: float,
+    node_uri: str,
+    failing_since_s: float | None,
+) -> str:
+    """Return the text that says how often a channel is polled, and why.
+
+    ``now_s`` is the current Unix time. ``node_uri`` is the URI of the channel's pubsub node, or "" if it has none.
+    ``failing_since_s`` is the Unix time of the first failed poll; None if the last poll succeeded.
+    """
+    frequency = translator.format_frequency(explanation.gap_s)
+    if explanation.ring_nodes == 1:
+        lines = [
+            translator.gettext(
+                "*{title}* (#{number}) is checked {frequency}, by one worker.",
+                frequency=frequency, **subscription.placeholders,
+            )
+        ]  # fmt: skip
+    else:
+        lines = [
+            translator.ngettext(
+                "*{title}* (#{number}) is checked {frequency}, by one of {workers} workers.",
+                "*{title}* (#{number}) is checked {frequency}, by {count} of {workers} workers taking turns.",
+                explanation.nodes,
+                frequency=frequency, workers=explanation.ring_nodes, **subscription.placeholders,
+            )
+        ]  # fmt: skip
+    wait, next_s = translator.format_duration(explanation.wait_s), explanation.next_poll_s() - now_s
+    if next_s < 1:
+        lines.append(
+            translator.gettext("New entries usually reach you in about {wait}. The next check is due now.", wait=wait)
+        )
+    else:
+        lines.append(
+            translator.gettext(
+                "New entries usually reach you in about {wait}. The next check is in {time}.",
+                wait=wait, time=translator.format_duration(next_s),
+            )
+        )  # fmt: skip
+    lines.append(_reason(explanation, translator, None if failing_since_s is None else now_s - failing_since_s))
+    if explanation.present_speed >= _NOTABLE_SPEED:
+        lines.append(
+            translator.gettext("It is checked more often around this time, because something new usually appears then.")
+        )
+    elif explanation.present_speed <= 1 / _NOTABLE_SPEED:
+        lines.append(
+            translator.gettext("It is checked less often around this time, because something new rarely appears then.")
+        )
+    lines.append(
+        translator.gettext(
+            "Something new seems to appear about {frequency}.",
+            frequency=translator.format_frequency(explanation.update_interval_s),
+        )
+    )
+    if node_uri:
+        lines.append(translator.gettext("Anyone can read it as a pubsub node: {uri}", uri=node_uri))
+    return "\n".join(lines)
+
+
+def _reason(explanation: PollExplanation, translator: Translator, failing_s: float | None) -> str:
+    """Return the sentence on what limits the polls; ``failing_s`` is the time since the first failed poll, or None."""
+    match explanation.bound:
+        case BindingConstraint.CHANNEL_BUDGET:
+            return translator.ngettext(
+                "Out of politeness to its publisher, a channel with {count} subscriber isn't checked more often.",
+                "Out of politeness to its publisher, a channel with {count} subscribers isn't checked more often.",
+                explanation.subscribers,
+            )
+        case BindingConstraint.PUBLISHER:
+            return translator.gettext(
+                "Its publisher asks that it isn't checked more often than {frequency}.",
+                frequency=translator.format_frequency(explanation.publisher_interval_s),
+            )
+        case BindingConstraint.FAILURE if failing_s is not None:
+            return translator.gettext(
+                "Checks have been failing for {age}, so I check less and less often until one succeeds.",
+                age=translator.format_duration(failing_s),
+            )
+        case bound:
+            return translator.gettext(_REASON_OF_CONSTRAINT[bound])
+
+
+def status_text(
+    count: int,
+    workers: int,
+    failing: Sequence[tuple[SubscribedChannel, str, float]],
+    now_s: float,
+    translator: Translator,
+) -> str:
+    """Return the text that says which of the user's ``count`` channels cannot be polled.
+
+    ``workers`` is the number of running workers. ``failing`` has, for each subscription whose polls fail, the outcome
+    of the last poll, and the Unix time of the first failure. ``now_s`` is the current Unix time.
+    """
+    if not workers:
+        return translator.gettext(
+            "No worker is running right now, so nothing is being checked. I'll catch up as soon as one is back."
+        )
+    head = translator.ngettext(
+        "You have {count} subscription; {workers}.",
+        "You have {count} subscriptions; {workers}.",
+        count,
+        workers=translator.ngettext("{count} worker is running", "{count} workers are running", workers),
+    )
+    if not count:
+        return " ".join([head, translator.gettext("Send me a URL to add a subscription.")])
+    if not failing:
+        return " ".join([head, translator.gettext("Everything is working.")])
+    rows = [
+        translator.gettext(
+            "#{number} {title}: {problem} (for {age})",
+            problem=outcome_text(code, translator),
+            age=translator.format_duration(now_s - since_s),
+            **subscription.placeholders,
+        )
+        for subscription, code, since_s in failing
+    ]
+    problem_count = translator.ngettext(
+        "{count} have problems; I'll keep trying:", "{count} have problems; I'll keep trying:", len(rows)
+    )
+    return fit_rows(f"{head} {problem_count}", rows, translator)
+
+
+def import_started_text(count: int, problems: Sequence[str], translator: Translator) -> str:
+    """Return the text that says that the import of a list with ``count`` feeds has begun.
+
+    ``problems`` are the errors in the list.
+    """
+    if count:
+        head = translator.ngettext(
+            "I found {count} feed in that list and am checking it now. I'll let you know when I'm done.",
+            "I found {count} feeds in that list and am checking them one by one. I'll let you know when I'm done.",
+            count,
+        )
+    else:
+        head = translator.gettext("I found no feeds in that list.")
+    return fit_rows(head, [one_line(problem, 200) for problem in problems[:_MAX_PROBLEMS]], translator)
+
+
+def import_result_text(
+    new: int, existing: int, failed: Sequence[tuple[str, CoronetError]], translator: Translator
+) -> str:
+    """Return the text that says how an import ended.
+
+    ``new`` and ``existing`` are the numbers of new and of existing subscriptions. ``failed`` has pairs (URL of a feed,
+    error).
+    """
+    head = translator.ngettext(
+        "Your list is imported: {count} new subscription.", "Your list is imported: {count} new subscriptions.", new
+    )
+    if existing:
+        had = translator.ngettext("You already had {count}.", "You already had {count}.", existing)
+        head = f"{head} {had}"
+    if not failed:
+        return head
+    count = translator.ngettext("{count} couldn't be added:", "{count} couldn't be added:", len(failed))
+    rows = [error_text(error, one_line(url, 200), translator) for url, error in failed]
+    return fit_rows(f"{head} {count}", rows, translator)
+
+
+def paused_text(target: SubscribedChannel | None, translator: Translator, *, is_new: bool) -> str:
+    """Return the text that says that a subscription is paused, or everything if ``target`` is None.
+
+    ``is_new`` states whether the subscription was not paused before.
+    """
+    if target is None:
+        return translator.gettext(
+            "Everything is paused, including your saved searches. Send `resume` to continue; you'll get a short recap "
+            "of your subscriptions then."
+        )
+    if not is_new:
+        return translator.gettext(
+            "*{title}* is already paused. `resume #{number}` starts it again.", **target.placeholders
+        )
+    return translator.gettext(
+        "*{title}* is paused. `resume #{number}` starts it again, with a short recap of what you missed.",
+        **target.placeholders,
+    )
+
+
+def resumed_text(
+    target: SubscribedChannel | None,
+    missed_updates: int,
+    missed_matches: int,
+    translator: Translator,
+    *,
+    is_resumed: bool,
+) -> str:
+    """Return the text that says that a subscription was resumed, or everything if ``target`` is None.
+
+    ``missed_updates`` is the number of updates during the pause; a recap of them follows. ``missed_matches`` is the
+    number of matches of saved searches, which are not sent. ``is_resumed`` states whether anything was paused.
+    """
+    if target is None:
+        if not is_resumed:
+            return translator.gettext("Nothing is paused.")
+        head = translator.gettext("Everything is active again.")
+    elif is_resumed:
+        head = translator.gettext("*{title}* is active again.", title=title(target.channel))
+    else:
+        return translator.gettext("That isn't paused.")
+    if missed_updates:
+        recap = translator.ngettext(
+            "You missed {count} update; here it comes.",
+            "You missed {count} updates; a short recap follows.",
+            missed_updates,
+        )
+    else:
+        recap = translator.gettext("You haven't missed anything.")
+    if not missed_matches:
+        return f"{head} {recap}"
+    matches = translator.ngettext(
+        "Your saved searches matched {count} entry in the meantime. I don't send it any more, but `find "
+        "type=entry` with the same search finds it.",
+        "Your saved searches matched {count} entries in the meantime. I don't send them any more, but `find "
+        "type=entry` with the same search finds them.",
+        missed_matches,
+    )
+    return f"{head} {recap}\n{matches}"

@@ -1,0 +1,103 @@
+"""The policy on invitations to rooms: quotas, limits on the number of rooms, and trust in the name of the inviter.
+
+The quotas are those of the actual sender of an invitation, because the invitation may name a false inviter. A room's
+statement about the inviter is trusted only if the room is on a service of the inviter's own server (ADR 49).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from bots.xmpp.events import RoomInvitation
+from service.model import UserId
+from service.net.sites import site_of, site_of_jid
+from service.store import Store
+from service.store.client.keys import user_id
+
+MAX_INVITATIONS_PER_HOUR: Final = 10
+"""Maximum number of invitations from one address, which is a user or a room."""
+MAX_INVITATIONS_PER_HOUR_PER_SITE: Final = 100
+
+_INVITATION_WINDOW_S: Final = 3_600.0
+
+_MAX_QUEUED_PER_SITE: Final = 100
+_MAX_QUEUED: Final = 1_000
+
+MAX_ROOMS: Final = 1_000
+MAX_ROOMS_PER_SITE: Final = 500
+"""Maximum number of rooms on the servers of one site (registrable domain), and of rooms to which its users invited."""
+MAX_ROOMS_PER_INVITER: Final = 50
+
+
+class InvitationQuotas:
+    """The quotas of one bot: invitations per hour of each sender and of each site, and invitations in the queue."""
+
+    def __init__(self, store: Store) -> None:
+        """Create quotas that are counted in ``store``; no invitation is queued."""
+        self._users = store.users
+        self._queued: Counter[str] = Counter()
+        """Number of queued invitations that are not in the store, by site of their senders."""
+
+    def try_queue(self, sender: str) -> bool:
+        """Count an invitation that waits in the queue; return False if too many of all users or of a site wait."""
+        site = site_of_jid(sender)
+        if self._queued.total() >= _MAX_QUEUED or self._queued[site] >= _MAX_QUEUED_PER_SITE:
+            return False
+        self._queued[site] += 1
+        return True
+
+    def on_handled(self, sender: str) -> None:
+        """Record that an invitation that was counted by :meth:`try_queue` is no longer in the queue."""
+        self._queued[site_of_jid(sender)] -= 1
+        self._queued = +self._queued
+
+    async def must_ignore(self, sender: str, invitation: RoomInvitation) -> bool:
+        """Count an invitation of ``sender``; return whether to ignore it.
+
+        It is ignored if ``sender`` has exceeded the quotas, or if the sender or the inviter is suspended.
+        """
+        if not await self.count(sender):
+            return True
+        site_key = f"@{site_of_jid(sender)}"  # not the JID of any user
+        if not await self._count(site_key, MAX_INVITATIONS_PER_HOUR_PER_SITE):
+            return True
+        involved = {sender, invitation.room, invitation.inviter}
+        if await self._users.jids_of_blocked_domains(list(involved)):
+            return True
+        return await self.is_any_suspended(map(user_id, involved))
+
+    async def count(self, jid: str) -> bool:
+        """Count an invitation of an address; return whether it is within the hourly quota."""
+        return await self._count(jid, MAX_INVITATIONS_PER_HOUR)
+
+    async def is_any_suspended(self, user_ids: Iterable[UserId]) -> bool:
+        """Return whether at least one of these users is suspended; the id "" of an unknown user is ignored."""
+        return bool(await self._users.suspended_users(set(user_ids) - {""}))
+
+    async def _count(self, key: str, max_per_hour: int) -> bool:
+        return await self._users.count_use(key, "invitation", max_per_hour, _INVITATION_WINDOW_S)
+
+
+def has_space(room: str, inviter: str, inviters: Mapping[str, str]) -> bool:
+    """Return whether the bot may have one more room.
+
+    ``inviters`` maps each of its rooms to the inviter, "" if the inviter is unknown. The number of rooms is limited
+    in total, per site of the room, per site of the inviter, and per inviter.
+    """
+    if len(inviters) >= MAX_ROOMS:
+        return False
+    room_site, inviter_site = site_of_jid(room), site_of_jid(inviter)
+    room_count = sum(site_of_jid(other) == room_site for other in inviters)
+    known = [other for other in inviters.values() if inviter and other]
+    inviter_count = sum(site_of_jid(other) == inviter_site for other in known)
+    return max(room_count, inviter_count) < MAX_ROOMS_PER_SITE and known.count(inviter) < MAX_ROOMS_PER_INVITER
+
+
+def can_vouch(room: str, jid: str) -> bool:
+    """Return whether a room's statement about the identity of the user with this bare JID can be trusted.
+
+    The room must be on a service of the user's own server: the service's domain is a subdomain of the user's domain,
+    and belongs to the same site (registrable domain), because anybody can have a domain below a public suffix.
+    """
+    service, server = room.rpartition("@")[2], jid.rpartition("@")[2]
+    return service.endswith(f".{server}") and ("." not in server or site_of(service) == site_of(server))

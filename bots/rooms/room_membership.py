@@ -1,0 +1,412 @@
+"""The state machine of the bot's membership in rooms: when it joins, rejoins and leaves.
+
+It turns events into actions without I/O; times (monotonic s) are arguments.
+
+A room becomes known by an invitation, or is loaded from the store. Before each join, the bot queries whether the
+address is a group chat (service discovery, ADR 49). Then the bot requests to join, and its own presence (status 110)
+shows that it is admitted. Only then is the room *established*. An invitation therefore cannot make the bot treat the
+address of a user as a room. The users responsible for the room are the inviter and the owners. Once the bot has checked
+that none of them is suspended, it is *inside*, and handles messages in the room.
+
+After a ban, a kick, or the destruction of the room, the bot does not join it again. After any other loss the bot joins
+again, with increasing delays.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Final, Literal
+
+import msgspec
+from cachetools import FIFOCache
+
+from bots.rooms.command_recognition import recognize_command
+from bots.rooms.invitation_policy import has_space
+from bots.xmpp.bot_profile import BOT_NAME
+from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
+from service.model import UserId
+from service.store.client.keys import user_id
+from service.store.people.rooms import MAX_MESSAGE_IDS, Room
+
+STATUS_CREATED: Final = "201"
+STATUS_SELF: Final = "110"
+STATUS_NICK_CHANGED: Final = "210"
+"""The room gave the bot another nick than requested."""
+REMOVAL_STATUSES: Final = frozenset(("301", "307", "321", "322"))
+"""The bot was banned or kicked, lost its membership, or the room became members-only."""
+
+MAX_MANAGERS: Final = 100
+"""Maximum number of owners and admins tracked in one room."""
+MAX_GUESTS: Final = 200
+"""Maximum number of other occupants with a known JID tracked in one room."""
+MAX_NICKS: Final = 9
+INVITATION_TIMEOUT_S: Final = 60.0
+"""Time after which an invitation to an address that does not respond is dropped."""
+_MIN_RETRY_S, _MAX_RETRY_S = 15.0, 3_600.0
+_FINAL_CONDITIONS: Final = frozenset(("forbidden", "registration-required", "gone", "item-not-found", "not-allowed"))
+"""Conditions with which an established room refuses for good. For new rooms, every refusal is final."""
+_MANAGER_AFFILIATIONS: Final = ("owner", "admin")
+
+
+class CheckAddress(msgspec.Struct, frozen=True):
+    """Action: query whether the address is a group chat, and call :meth:`RoomMemberships.on_address_checked`."""
+
+    room: str
+
+
+class JoinRoom(msgspec.Struct, frozen=True):
+    """Action: send the presence that joins the room."""
+
+    room: str
+    nick: str
+    password: str
+
+
+class LeaveRoom(msgspec.Struct, frozen=True):
+    """Action: send the presence that leaves the room."""
+
+    room: str
+    nick: str
+
+
+class ConfirmRoom(msgspec.Struct, frozen=True):
+    """Action: check that no user responsible for a room is suspended; the room has admitted the bot.
+
+    If none is suspended, store the room and call :meth:`RoomMemberships.confirm`; otherwise call
+    :meth:`RoomMemberships.on_suspended`. ``responsible_users`` are the inviter and the owners who are present, as far
+    as their JIDs are known. ``is_new`` states that the room was not established before.
+    """
+
+    room: str
+    record: Room
+    responsible_users: frozenset[UserId]
+    is_new: bool
+
+
+class DeleteRoom(msgspec.Struct, frozen=True):
+    """Action: delete an established room and its subscriptions, because the bot has left it and will not return."""
+
+    room: str
+
+
+class ReleaseAddress(msgspec.Struct, frozen=True):
+    """Action: treat the address as that of a user again, because it did not become an established room."""
+
+    room: str
+
+
+class NotifyInviter(msgspec.Struct, frozen=True):
+    """Action: send the inviter ``to`` the reason why the bot does not join ``room``.
+
+    The inviter's own server has confirmed who the inviter is.
+    """
+
+    to: str
+    room: str
+    reason: Literal["refused", "no group chat", "too many rooms"]
+
+
+RoomAction = CheckAddress | JoinRoom | LeaveRoom | ConfirmRoom | DeleteRoom | ReleaseAddress | NotifyInviter
+
+
+class RoomPhase(Enum):
+    """The progress of joining one room."""
+
+    OUTSIDE = auto()
+    """The address is being checked, or will be at the next attempt."""
+    JOINING = auto()
+    """The address is a group chat; the bot has requested to join."""
+    ADMITTED = auto()
+    """The room has admitted the bot; the responsible users are being checked."""
+    INSIDE = auto()
+    """The room is confirmed; messages in it count."""
+
+
+class _RoomMembership:
+    """The state of one room. Occupants are stored under hashes of their nicks, because nicks can be long."""
+
+    def __init__(self, record: Room, next_attempt_s: float, *, is_established: bool) -> None:
+        """Create the state of a room in which the bot is not.
+
+        The next attempt to join is at ``next_attempt_s`` (monotonic s). ``record.by`` is the inviter; "" if the
+        inviter's server has not confirmed who the inviter is. ``is_established`` states that the room has admitted the
+        bot before.
+        """
+        self.nick, self.password, self.inviter = record.nick, record.password, record.by
+        self.is_established = is_established
+        self.nick_attempt = 0
+        self.retry_s = _MIN_RETRY_S
+        self.message_ids: FIFOCache[str, str] = FIFOCache(MAX_MESSAGE_IDS)
+        """The ids that the room gave the bot's latest messages → the bot's ids."""
+        self.reset(next_attempt_s)
+
+    def reset(self, next_attempt_s: float) -> None:
+        """Record that the bot is not in the room; the next attempt to join is at ``next_attempt_s`` (monotonic s)."""
+        self.phase = RoomPhase.OUTSIDE
+        self.next_attempt_s = next_attempt_s
+        self.occupants: dict[str, tuple[str, UserId]] = {}
+        """Hash of the nick → affiliation and user id, "" if the room hides the JID."""
+
+    @property
+    def is_admitted(self) -> bool:
+        """Whether the room has admitted the bot, even if the bot has not confirmed the room yet."""
+        return self.phase in (RoomPhase.ADMITTED, RoomPhase.INSIDE)
+
+    def update_occupant(self, event: OccupantPresence) -> None:
+        """Track an occupant who joined or changed; remove an occupant who left.
+
+        Only owners, admins and occupants with a known JID are tracked, and only a limited number of them.
+        """
+        nick, occupant_user_id = user_id(event.nick), user_id(event.jid) if event.jid else ""
+        self.occupants.pop(nick, None)
+        is_manager = event.affiliation in _MANAGER_AFFILIATIONS
+        count = sum((affiliation in _MANAGER_AFFILIATIONS) == is_manager for affiliation, _ in self.occupants.values())
+        limit = MAX_MANAGERS if is_manager else MAX_GUESTS
+        if event.is_present and (is_manager or occupant_user_id) and count < limit:
+            self.occupants[nick] = (event.affiliation, occupant_user_id)
+
+    def with_sender(self, message: MessageReceived) -> MessageReceived:
+        """Return ``message`` with its sender's user id, if known, and whether the sender is an owner or admin."""
+        affiliation, occupant_user_id = self.occupants.get(user_id(message.resource), ("", ""))
+        can_manage = affiliation in _MANAGER_AFFILIATIONS
+        return msgspec.structs.replace(message, can_manage=can_manage, occupant_user_id=occupant_user_id)
+
+    def responsible_users(self) -> frozenset[UserId]:
+        """Return the user ids of the inviter and of the owners who are present, as far as they are known."""
+        owners = {occupant for affiliation, occupant in self.occupants.values() if affiliation == "owner" and occupant}
+        return frozenset(owners | {user_id(self.inviter)} if self.inviter else owners)
+
+
+class RoomMemberships:
+    """The states of all rooms of one bot. Event handlers return the actions to execute, in order.
+
+    Rooms are identified by their bare JIDs. Times are monotonic s.
+    """
+
+    def __init__(self) -> None:
+        """Create the states without any room."""
+        self._rooms: dict[str, _RoomMembership] = {}
+
+    def _in_phase(self, room: str, *phases: RoomPhase) -> _RoomMembership | None:
+        """Return the state of a room if it is in one of these phases, else None."""
+        state = self._rooms.get(room)
+        return state if state is not None and state.phase in phases else None
+
+    # Queries.
+
+    def is_known(self, room: str) -> bool:
+        """Return whether the bot is in a room with this address, joins it, or is handling an invitation to it."""
+        return room in self._rooms
+
+    def joined_rooms(self) -> Iterable[tuple[str, str]]:
+        """Return the rooms that the bot is inside: (room, the bot's nick)."""
+        return [(room, state.nick) for room, state in self._rooms.items() if state.phase is RoomPhase.INSIDE]
+
+    def responsible_users(self) -> dict[str, frozenset[UserId]]:
+        """Return, for each room that the bot is inside, the inviter and the owners present, as far as known."""
+        inside = RoomPhase.INSIDE
+        return {room: state.responsible_users() for room, state in self._rooms.items() if state.phase is inside}
+
+    def addressed_command(self, message: MessageReceived) -> MessageReceived | None:
+        """Return the command in a message that addresses the bot by its nick or replies to it; None if there is none.
+
+        The command has the id that the bot gave the message to which the occupant replies.
+        """
+        state = self._in_phase(message.jid, RoomPhase.INSIDE)
+        if state is None:
+            return None
+        own_id = state.message_ids.get(message.reply_to_id, "")
+        return recognize_command(state.with_sender(message), state.nick, own_id)
+
+    def private_command(self, message: MessageReceived) -> MessageReceived | None:
+        """Return the command in a private message of an occupant; None if the bot is not inside the room."""
+        state = self._in_phase(message.jid, RoomPhase.INSIDE)
+        if state is None or not message.resource or message.sent_s:
+            return None
+        return msgspec.structs.replace(state.with_sender(message), occupant_id=message.resource)
+
+    # Invitations and joining.
+
+    def load(self, rooms: Mapping[str, Room], message_ids: Mapping[str, Mapping[str, str]], now_s: float) -> None:
+        """Add stored rooms, which the bot joins again. Rooms that are known already keep their state.
+
+        ``message_ids`` has the ids of the bot's last messages in each room, oldest first: it maps the id that the room
+        gave a message to the id that the bot gave it.
+        """
+        for room, record in rooms.items():
+            state = self._rooms.setdefault(room, _RoomMembership(record, now_s, is_established=True))
+            latest = {**message_ids.get(room, {}), **state.message_ids}
+            state.message_ids.clear()
+            state.message_ids.update(latest)
+
+    def on_session_started(self, now_s: float) -> list[RoomAction]:
+        """Return the actions that join all established rooms again in a new session.
+
+        Drop other rooms and invitations.
+        """
+        dropped: list[RoomAction] = [
+            ReleaseAddress(room) for room, state in self._rooms.items() if not state.is_established
+        ]
+        self._rooms = {room: state for room, state in self._rooms.items() if state.is_established}
+        for state in self._rooms.values():
+            state.reset(now_s)
+            state.retry_s = _MIN_RETRY_S
+        return dropped
+
+    def on_invitation(self, event: RoomInvitation, now_s: float) -> list[RoomAction]:
+        """Process an invitation of a user who may use the bot; decline it if there are too many rooms."""
+        inviter = event.inviter if event.is_vouched else ""
+        if event.room in self._rooms:
+            return []
+        inviters = {room: state.inviter for room, state in self._rooms.items()}
+        if not has_space(event.room, inviter, inviters):
+            return [NotifyInviter(inviter, event.room, "too many rooms")] if inviter else []
+        record = Room(_nick(0), event.password, inviter)
+        self._rooms[event.room] = _RoomMembership(record, now_s + INVITATION_TIMEOUT_S, is_established=False)
+        return [CheckAddress(event.room)]
+
+    def on_address_checked(self, room: str, *, is_group_chat: bool | None) -> list[RoomAction]:
+        """Join an address that is a group chat; abandon an address that is not.
+
+        ``is_group_chat`` is None if the response was unclear or missing. Then an established room is tried again later,
+        and an invitation is abandoned.
+        """
+        state = self._in_phase(room, RoomPhase.OUTSIDE)
+        if state is None or (state.is_established and is_group_chat is None):
+            return []
+        if not is_group_chat:
+            return self._end(room, "no group chat")
+        state.phase = RoomPhase.JOINING
+        return [JoinRoom(room, state.nick, state.password)]
+
+    def due_actions(self, now_s: float) -> list[RoomAction]:
+        """Return the actions that begin the due attempts to join; drop invitations to addresses that do not respond."""
+        actions: list[RoomAction] = []
+        for room, state in list(self._rooms.items()):
+            if state.is_admitted or state.next_attempt_s > now_s:
+                continue
+            if state.is_established:
+                state.reset(now_s + state.retry_s)
+                state.retry_s = min(state.retry_s * 2, _MAX_RETRY_S)
+                actions.append(CheckAddress(room))
+            else:
+                actions += self.leave(room) if state.phase is RoomPhase.JOINING else self._end(room)
+        return actions
+
+    def on_join_refused(self, event: RoomJoinRefused) -> list[RoomAction]:
+        """Try another nick, try again later, or abandon the room, depending on the error condition."""
+        state = self._in_phase(event.room, RoomPhase.JOINING)
+        if state is None:
+            return []
+        if event.condition == "conflict" and state.nick_attempt + 1 < MAX_NICKS:
+            state.nick_attempt += 1
+            state.nick = _nick(state.nick_attempt)
+            return [JoinRoom(event.room, state.nick, state.password)]
+        is_temporary = state.is_established and event.condition not in _FINAL_CONDITIONS
+        return [] if is_temporary else self._end(event.room, "refused")
+
+    def confirm(self, room: str) -> bool:
+        """Record that no user responsible for a room is suspended, so that the bot is now inside the room.
+
+        Return False if the bot has left the room in the meantime.
+        """
+        state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is not None:
+            state.phase = RoomPhase.INSIDE
+        return state is not None
+
+    # Inside and leaving.
+
+    def on_occupant_presence(self, event: OccupantPresence, now_s: float) -> list[RoomAction]:
+        """Update an occupant or the bot's own state; ignore rooms that the bot has not requested to join."""
+        state = self._in_phase(event.room, RoomPhase.JOINING, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is None:
+            return []
+        if event.is_present and not state.is_admitted:
+            has_own_nick = event.nick == state.nick or STATUS_NICK_CHANGED in event.statuses
+            is_own = STATUS_SELF in event.statuses and has_own_nick
+        else:
+            is_own = event.nick == state.nick or STATUS_SELF in event.statuses
+        if is_own:
+            return self._on_own_presence(event, state, now_s)
+        state.update_occupant(event)
+        return []
+
+    def _on_own_presence(self, event: OccupantPresence, state: _RoomMembership, now_s: float) -> list[RoomAction]:
+        if not event.is_present:
+            if event.is_destroyed or event.statuses & REMOVAL_STATUSES:
+                return self._end(event.room)
+            self.on_room_lost(event.room, now_s)
+            return []
+        if STATUS_CREATED in event.statuses:  # the room did not exist: joining created it
+            state.reset(now_s + state.retry_s)
+            return [LeaveRoom(event.room, event.nick), *([] if state.is_established else self._end(event.room))]
+        state.nick = event.nick
+        if state.is_admitted:
+            return []
+        is_new, state.is_established, state.phase = not state.is_established, True, RoomPhase.ADMITTED
+        state.retry_s = _MIN_RETRY_S
+        record = Room(state.nick, state.password, state.inviter)
+        return [ConfirmRoom(event.room, record, state.responsible_users(), is_new)]
+
+    def record_echo(self, message: MessageReceived) -> bool:
+        """Return whether a message is the echo of a message of the bot.
+
+        If it is, store the id that the room gave it.
+        """
+        state = self._in_phase(message.jid, RoomPhase.INSIDE)
+        if state is None or message.resource != state.nick:
+            return False
+        if message.room_id:
+            state.message_ids[message.room_id] = message.id
+        return True
+
+    def on_room_lost(self, room: str, now_s: float) -> None:
+        """Record that the bot is no longer in a room; the bot joins it again at once."""
+        state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is not None:
+            state.reset(now_s)
+            state.retry_s = _MIN_RETRY_S
+
+    def on_suspended(self, room: str, now_s: float, *, is_new: bool) -> list[RoomAction]:
+        """Leave a room because its inviter or an owner of it is suspended.
+
+        If the room ``is_new``, the bot does not join it again. Otherwise it tries to join again after the longest
+        delay.
+        """
+        state = self._in_phase(room, RoomPhase.ADMITTED, RoomPhase.INSIDE)
+        if state is None:
+            return []
+        state.reset(now_s + _MAX_RETRY_S)
+        state.is_established = not is_new
+        return [LeaveRoom(room, state.nick), *(self._end(room) if is_new else [])]
+
+    def leave(self, room: str) -> list[RoomAction]:
+        """Leave a room, and do not join it again."""
+        state = self._rooms.get(room)
+        return [LeaveRoom(room, state.nick), *self._end(room)] if state is not None else []
+
+    def hand_over(self, room: str) -> list[RoomAction]:
+        """Leave a room because another bot process joins it."""
+        state = self._rooms.pop(room, None)
+        return [LeaveRoom(room, state.nick)] if state is not None and state.phase is not RoomPhase.OUTSIDE else []
+
+    def _end(self, room: str, reason: Literal["", "refused", "no group chat"] = "") -> list[RoomAction]:
+        """Remove a room, and do not join it again.
+
+        If the room was not established and ``reason`` is not "", the inviter is sent the reason.
+        """
+        state = self._rooms.pop(room)
+        if state.is_established:
+            return [DeleteRoom(room)]
+        return [
+            ReleaseAddress(room),
+            *([NotifyInviter(state.inviter, room, reason)] if reason and state.inviter else []),
+        ]
+
+
+def _nick(attempt: int) -> str:
+    """Return the bot's nick for attempt number ``attempt`` (from 0) to join.
+
+    The nick of each attempt is another one, because a nick may be taken.
+    """
+    return BOT_NAME if attempt == 0 else f"{BOT_NAME}-{attempt + 1}"

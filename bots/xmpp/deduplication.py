@@ -1,0 +1,86 @@
+"""Deduplication of received messages, and their age.
+
+An account's server can deliver the same message to several sessions, and again from its archive. :func:`dedup_key`
+returns the same key for a message each time. Messages that are too old when they arrive are not answered.
+"""
+
+import datetime as dt
+import hashlib
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from bots.xmpp import events, stanzas
+
+MAX_AGE_S: Final = 86_400.0
+"""Maximum age of a message that is still answered."""
+MAX_CLOCK_SKEW_S: Final = 10.0
+"""Maximum difference between the clocks of the XMPP server, of Redis and of this process."""
+ID_REUSE_AFTER_S: Final = 1_800.0
+"""Age from which on a message with the same id and text is another one: some clients restart their ids per session."""
+
+STANZA_ID: Final = "{urn:xmpp:sid:0}stanza-id"
+
+_DELAYS: Final = ("{urn:xmpp:delay}delay", "{jabber:x:delay}x")
+"""Elements by which a server marks a message that it stored before delivery (XEP-0203, XEP-0091)."""
+
+_ARCHIVE_KEY_PREFIX: Final = "a "
+_KEY_WINDOW_S: Final = 10.0
+"""Messages without any id are duplicates if they arrive within the same window and have the same text."""
+_UNKNOWN_TIME_S: Final = 1.0
+"""Unix time of a delay stamp that cannot be parsed: long ago."""
+
+
+def dedup_key(stanza: Element, account: str, now_s: float) -> str:
+    """Return a key that identifies a message to an account in all sessions that receive it.
+
+    ``account`` is the bare JID of the account, and ``now_s`` the current time (Unix s). The key is the message's id in
+    the account's archive, which only the account's own server can set (XEP-0359). For a message without
+    this id, the key is a hash of the sender, the text and the sender's message id. If the sender gave no message id,
+    the hash contains the time instead; for a delayed message, this is the time when the server stored it.
+    """
+    archive_ids = (each.get("id", "") for each in stanza.iterfind(STANZA_ID) if each.get("by") == account)
+    archive_id = next(archive_ids, "")
+    if archive_id:
+        return archive_dedup_key(archive_id)
+    ident = stanza.get("id", "") or f"{(delayed_since_s(stanza) or now_s) // _KEY_WINDOW_S:.0f}"
+    texts = (text for child in stanza if child.tag not in _DELAYS for text in child.itertext())
+    content = "\0".join((stanza.get("from", ""), ident, *texts))
+    return hashlib.sha256(content.encode()).hexdigest()[:32]
+
+
+def archive_dedup_key(archive_id: str) -> str:
+    """Return the key of the message with this id in the account's archive."""
+    return f"{_ARCHIVE_KEY_PREFIX}{archive_id[: stanzas.MAX_TOKEN_CHARS]}"
+
+
+def duplicates_since_s(message: events.MessageReceived, now_s: float) -> float:
+    """Return the time (Unix s) since which a stored message with the same key is a duplicate of ``message``.
+
+    A message that was stored before this time is a different message, whose sender used the same id again. ``now_s`` is
+    the current time (Unix s).
+    """
+    if message.dedup_key.startswith(_ARCHIVE_KEY_PREFIX):
+        return 0.0
+    return message.sent_s - MAX_CLOCK_SKEW_S if message.sent_s else now_s - ID_REUSE_AFTER_S
+
+
+def is_too_old(message: events.MessageReceived, now_s: float) -> bool:
+    """Return whether a stored message is older than ``MAX_AGE_S`` seconds; the bot does not answer such messages."""
+    return 0.0 < message.sent_s < now_s - MAX_AGE_S
+
+
+def delay_stamp_s(element: Element) -> float:
+    """Return the time (Unix s) in a ``<delay/>`` element; 1.0 if it cannot be parsed."""
+    try:
+        stamp = dt.datetime.fromisoformat(element.get("stamp", "")[: stanzas.MAX_TOKEN_CHARS])
+        return max(stamp.replace(tzinfo=stamp.tzinfo or dt.UTC).timestamp(), _UNKNOWN_TIME_S)
+    except (ValueError, OverflowError):
+        return _UNKNOWN_TIME_S
+
+
+def delayed_since_s(stanza: Element) -> float:
+    """Return the time when a server stored the message for later delivery (Unix s); 0 if no server did.
+
+    If several servers stored the message, the latest time is returned.
+    """
+    return max((delay_stamp_s(found) for tag in _DELAYS for found in stanza.iterfind(tag)), default=0.0)

@@ -1,0 +1,90 @@
+"""Filters of subscriptions: rules over words, phrases and regular expressions (RE2), by which entries are delivered.
+
+A change is allowed if no deny rule matches and, if there are allow rules, at least one of them matches. Words are
+normalised as in the channel directory; matching a regular expression takes time linear in the text.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from service.discovery.queries.query import PhraseCondition
+from service.discovery.queries.saved_searches import PatternCondition, SearchableEntry, matches, validate_pattern
+from service.discovery.word_analysis import words
+from service.errors import BadQuery
+from service.model import Change
+
+MAX_RULES: Final = 50
+"""Maximum number of rules of one subscription, or for all subscriptions."""
+MAX_WORDS_PER_RULE: Final = 50
+_QUOTES = '"“”„«»'
+
+
+class AnyWord(msgspec.Struct, frozen=True, tag="words"):
+    """A condition that text fulfils if it contains at least one of ``words``."""
+
+    words: tuple[str, ...]
+
+
+Condition = AnyWord | PhraseCondition | PatternCondition
+
+
+class FilterRule(msgspec.Struct, frozen=True):
+    """A filter rule, which allows or denies the changes that match its condition.
+
+    A change is delivered if it matches at least one allow rule, or there is none, and if it matches no deny rule.
+    """
+
+    allow: bool
+    test: Condition
+
+
+def is_allowed(rules: Sequence[FilterRule], subject: SearchableEntry) -> bool:
+    """Return whether filter rules allow the delivery of a change; ``subject`` is the text of the change."""
+    if any(_matches(subject, rule.test) for rule in rules if not rule.allow):
+        return False
+    allowing = [rule.test for rule in rules if rule.allow]
+    return not allowing or any(_matches(subject, test) for test in allowing)
+
+
+def build_subjects(changes: Iterable[Change]) -> tuple[SearchableEntry, ...]:
+    """Return, for each change, the texts that filter rules examine: title, summary, tags, a page's previous text."""
+    subjects = []
+    for change in changes:
+        parts = (change.entry.summary, change.before, *change.entry.tags)
+        text = "\n".join(filter(None, parts))
+        subjects.append(SearchableEntry(msgspec.structs.replace(change.entry, summary=text, tags=(), authors=())))
+    return tuple(subjects)
+
+
+def parse_condition(text: str) -> Condition:
+    """Return the condition that a user wrote: ``"a phrase"``, ``/a regular expression/``, or words.
+
+    Plain words match if any of them occurs. Raises :class:`BadQuery`.
+    """
+    text = text.strip()
+    if len(text) > len("//") and text.startswith("/") and text.endswith("/"):
+        return validate_pattern(PatternCondition(text[1:-1]))
+    found = tuple(words(text, include_common=True))
+    if not found:
+        raise BadQuery('There are no words in that. Use words, "a phrase" or /a regular expression/.')
+    if len(found) > MAX_WORDS_PER_RULE:
+        raise BadQuery("That's {count} words; the maximum is {most}.", count=len(found), most=MAX_WORDS_PER_RULE)
+    quoted = len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES
+    return PhraseCondition(found) if quoted else AnyWord(tuple(dict.fromkeys(found)))
+
+
+def format_condition(test: Condition) -> str:
+    """Return a condition in the syntax that :func:`parse_condition` reads."""
+    match test:
+        case AnyWord(found):
+            return " ".join(found)
+        case PhraseCondition(found):
+            return f'"{" ".join(found)}"'
+        case PatternCondition(expression):
+            return f"/{expression}/"
+
+
+def _matches(subject: SearchableEntry, test: Condition) -> bool:
+    return not subject.words.isdisjoint(test.words) if isinstance(test, AnyWord) else matches(test, subject)

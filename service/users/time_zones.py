@@ -1,0 +1,28 @@
+"""Time zones of the tz database: their names, found by city, and local times."""
+
+from datetime import datetime
+from functools import cache
+from zoneinfo import ZoneInfo, available_timezones
+
+
+def local_datetime(unix_s: float, zone: str) -> datetime:
+    """Return Unix time as a datetime in the time zone ``zone``."""
+    return datetime.fromtimestamp(unix_s, zone_info(zone))
+
+
+def find_time_zones(name: str) -> tuple[str, ...]:
+    """Return the names of the time zones with this full name or city, ignoring case."""
+    key = "_".join(name.split()).casefold()
+    exact = [zone for zone in _zones() if zone.casefold() == key]
+    return tuple(exact or (zone for zone in _zones() if zone.casefold().rpartition("/")[2] == key))
+
+
+@cache
+def zone_info(name: str) -> ZoneInfo:
+    """Return the time zone with this name of the tz database."""
+    return ZoneInfo(name)
+
+
+@cache
+def _zones() -> tuple[str, ...]:
+    return tuple(sorted(name for name in available_timezones() if "/" in name or name == "UTC"))

@@ -1,0 +1,57 @@
+"""A user's settings for all messages: quiet hours, digests, time zone, language; and when they allow delivery."""
+
+from datetime import timedelta
+
+import msgspec
+
+from service.users.quiet_hours_and_digests import DigestSchedule, QuietHours, next_digest_s, quiet_until_s
+
+
+class UserSettings(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One user's settings for messages.
+
+    ``zone`` is a name in the tz database. With ``heeds_presence``, no messages are sent while the user's presence is
+    away, busy or offline, if the bot can see it. ``language`` is the tag of the language that the user has chosen, and
+    ``client_language`` the language that the user's client declared last; "" means that it is unknown.
+    ``announcements`` states whether the user gets announcements of the operators.
+    """
+
+    zone: str = "UTC"
+    quiet: QuietHours | None = None
+    digest: DigestSchedule | None = None
+    heeds_presence: bool = False
+    language: str = ""
+    client_language: str = ""
+    announcements: bool = True
+
+    @property
+    def effective_language(self) -> str:
+        """The tag of the language for texts to the user; "" if it is unknown."""
+        return self.language or self.client_language
+
+    @property
+    def has_delivery_delays(self) -> bool:
+        """Whether any of these settings can delay messages."""
+        return self.quiet is not None or self.digest is not None or self.heeds_presence
+
+
+DEFAULT_USER_SETTINGS = UserSettings()
+"""The settings of a user who changed none: messages are sent at any time, without delay."""
+
+
+def earliest_delivery_s(user_settings: UserSettings, queued_s: float, now_s: float) -> float:
+    """Return the earliest time, not before ``now_s``, at which an item may be sent to a user with these settings.
+
+    ``queued_s`` is the time at which the item was queued. All times are Unix s.
+    """
+    due_s = now_s
+    if user_settings.digest is not None:
+        due_s = max(now_s, next_digest_s(user_settings.digest, user_settings.zone, queued_s))
+    while (
+        user_settings.quiet is not None
+        and (ends_s := quiet_until_s(user_settings.quiet, user_settings.zone, due_s)) is not None
+    ):
+        if ends_s - now_s > timedelta(weeks=1).total_seconds():
+            return ends_s  # quiet hours without a gap: the settings will have changed by then
+        due_s = ends_s
+    return due_s

@@ -1,0 +1,84 @@
+"""Which items of a queue are due now, and when the others are. Times are plain numbers."""
+
+from math import inf
+
+import pytest
+
+from bots.delivery.notification_intervals import MAX_DUE_ITEMS, Selection
+from bots.delivery.recipient_cache import Recipient
+from service.model import ChannelId
+from service.store.delivery.outbox import MatchedSearch, OutboxItem, QueuedItem
+from service.users.preferences import FOR_ALL, Preferences
+from service.users.quiet_hours_and_digests import DigestSchedule, next_digest_s
+from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
+
+NEWS, BLOG = ChannelId("1" * 40), ChannelId("2" * 40)
+HOUR_S, DAY_S = 3_600.0, 86_400.0
+MIDNIGHT_S = 20_000 * DAY_S
+
+
+def item(channel: ChannelId, queued_s: float, *matches: MatchedSearch) -> QueuedItem:
+    return QueuedItem(f"{queued_s * 1000:.0f}-0", OutboxItem(channel, 2, 0.0, matches=matches))
+
+
+def selection(
+    last_sent_s: float | None,
+    user_settings: UserSettings = DEFAULT_USER_SETTINGS,
+    *,
+    interval_s: float = HOUR_S,
+    number: int = 1,
+) -> Selection:
+    """The selection of a user with an interval for NEWS, whose items were last sent at ``last_sent_s``."""
+    recipient = Recipient(user_settings, {number: Preferences(interval_s=int(interval_s))})
+    return Selection(recipient, {} if last_sent_s is None else {NEWS: last_sent_s}, numbers={NEWS: 1, BLOG: 2})
+
+
+def test_the_first_item_after_the_interval_is_due_and_its_channel_is_recorded() -> None:
+    for each in (selection(None), selection(MIDNIGHT_S - 2 * HOUR_S)):
+        assert each.take(item(NEWS, MIDNIGHT_S), MIDNIGHT_S)
+        assert (each.since_s, each.next_due_s, each.spaced) == (MIDNIGHT_S, inf, {NEWS})
+
+
+def test_an_item_within_the_interval_waits_and_items_of_other_channels_do_not() -> None:
+    selected = selection(MIDNIGHT_S)
+    assert not selected.take(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
+    assert selected.take(item(BLOG, MIDNIGHT_S + 20), MIDNIGHT_S + 60)
+    assert (selected.since_s, selected.next_due_s, selected.spaced) == (MIDNIGHT_S + 20, MIDNIGHT_S + HOUR_S, {NEWS})
+    assert selected.take(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + HOUR_S)
+
+
+def test_an_item_queued_before_the_last_message_is_due_at_once() -> None:
+    assert selection(MIDNIGHT_S).take(item(NEWS, MIDNIGHT_S - 1), MIDNIGHT_S + 1)
+
+
+def test_an_item_does_not_wait_because_the_clock_of_the_store_is_ahead() -> None:
+    assert selection(None).take(item(NEWS, MIDNIGHT_S + 5), MIDNIGHT_S)
+
+
+def test_an_interval_for_all_subscriptions_does_not_apply_to_saved_searches() -> None:
+    selected = selection(MIDNIGHT_S, number=FOR_ALL)
+    assert not selected.take(item(NEWS, MIDNIGHT_S + 10), MIDNIGHT_S + 60)
+    assert selected.take(item(NEWS, MIDNIGHT_S + 10, MatchedSearch(1, "tag=python", (0,))), MIDNIGHT_S + 60)
+
+
+@pytest.mark.parametrize(
+    ("digest", "interval_s"), [(DigestSchedule("hour"), 6 * HOUR_S), (DigestSchedule("day", 0), DAY_S)]
+)
+def test_a_digest_sent_a_little_late_does_not_delay_the_next_by_a_round(
+    digest: DigestSchedule, interval_s: float
+) -> None:
+    selected = selection(MIDNIGHT_S + 30, UserSettings(digest=digest), interval_s=interval_s)
+    due_s = MIDNIGHT_S + interval_s
+    assert selected.take(item(NEWS, MIDNIGHT_S + 60), due_s)
+    assert selected.since_s is not None
+    assert next_digest_s(digest, "UTC", selected.since_s) == due_s
+    assert not selected.take(item(NEWS, MIDNIGHT_S + 60), due_s - HOUR_S)
+
+
+def test_a_selection_is_full_after_the_maximum_of_due_items() -> None:
+    selected = selection(MIDNIGHT_S)
+    for number in range(MAX_DUE_ITEMS):
+        assert not selected.is_full
+        selected.take(item(NEWS, MIDNIGHT_S + 1), MIDNIGHT_S + 1)
+        selected.take(item(BLOG, MIDNIGHT_S + number), MIDNIGHT_S + 1)
+    assert selected.is_full

@@ -1,0 +1,99 @@
+"""Forms of ad-hoc commands, and their conversion to text commands."""
+
+from typing import cast
+from xml.etree.ElementTree import XML
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bots.commands import verb_synonyms as commands
+from bots.dialogue.read_requests import ReadRequests
+from bots.i18n.translator import get_translator
+from bots.replies.formatting import SubscribedChannel
+from bots.sessions import adhoc_forms
+from bots.xmpp import adhoc_stanzas
+from bots.xmpp.adhoc_stanzas import Form
+from bots.xmpp.service_discovery import NS_COMMANDS
+from tests.unit.bots.fake_requests import FakeRequests, Person, at_once, feed
+from tests.unit.bots.sample_web import BLOG, NEWS, visitor
+
+SPEAKER = get_translator("en")
+MINE = (
+    SubscribedChannel(1, feed("https://news.example/feed", "The <News>")),
+    SubscribedChannel(3, feed("https://b.example/", "")),
+)
+
+
+def opened(verb: str) -> Form:
+    """The form with which a command begins, for somebody with two subscriptions."""
+    person = Person(follows={one.number: one.channel for one in MINE})
+    return at_once(adhoc_forms.command_form(verb, SPEAKER, cast("ReadRequests", FakeRequests(person))))
+
+
+@pytest.mark.parametrize(
+    ("verb", "values", "lines"),
+    [
+        ("subscribe", {"url": ("example.org",), "selector": ("main table",)}, ["subscribe example.org main table"]),
+        ("unsubscribe", {"channel": ("#1", "#3")}, ["unsubscribe #1", "unsubscribe #3"]),
+        ("unsubscribe", {"channel": ("#1", "all")}, ["unsubscribe all"]),
+        ("show", {"channel": ("#3",), "count": ("5",)}, ["show #3 5"]),
+        ("quiet", {"hours": ("22:00-07:00",), "days": ("mon", "tue")}, ["quiet 22:00-07:00 mon tue"]),
+        ("digest", {"every": ("weekly",), "day": ("fri",), "at": ("17:00",)}, ["digest weekly fri 17:00"]),
+        ("set", {"channel": ("#3",), "setting": ("interval",), "value": ("2 hours",)}, ["set #3 interval 2 hours"]),
+        ("set", {"channel": ("all",)}, ["set all"]),
+        ("list", {}, ["list"]),
+        ("timezone", {"words": ("Berlin",), "nonsense": ("x",)}, ["timezone Berlin"]),
+    ],
+)
+def test_a_form_says_what_a_person_would_write(verb: str, values: adhoc_forms.Values, lines: list[str]) -> None:
+    assert adhoc_forms.form_to_commands(verb, values) == lines
+
+
+@given(
+    st.sampled_from(commands.VERBS),
+    st.dictionaries(st.sampled_from(["url", "words", "channel", "hours", "x"]), st.lists(st.text()).map(tuple)),
+)
+def test_whatever_is_filled_in_each_line_is_one_command_of_this_verb(verb: str, values: adhoc_forms.Values) -> None:
+    for line in adhoc_forms.form_to_commands(verb, values):
+        assert line.split(maxsplit=1)[0] == verb
+        assert "\n" not in line
+
+
+@pytest.mark.parametrize("verb", commands.VERBS)
+def test_every_form_is_xml_that_shows_what_it_asks(verb: str) -> None:
+    form = opened(verb)
+    element = XML(adhoc_stanzas.response(verb, "s", "executing", form=form, note="a <note>"))
+    assert [field.get("var") for field in element.iter("{jabber:x:data}field")] == [field.var for field in form.fields]
+
+
+def test_a_choice_among_subscriptions_names_them() -> None:
+    (channel,) = opened("unsubscribe").fields
+    assert channel.options == (("#1", "#1 The <News>"), ("#3", "#3 https://b.example/"), ("all", "All of them"))
+
+
+def test_questions_are_answered_as_in_chat() -> None:
+    person = visitor()
+    choose = person.hear("many.example")
+    assert adhoc_forms.form_to_answer(choose, {"answer": ("1",)}) == "1"
+    assert adhoc_forms.form_to_answer(choose, {}) == "no"
+    (answers,) = adhoc_forms.question_form(choose, choose.text, SPEAKER).fields
+    assert answers.options == (("1", f"News: {NEWS}"), ("2", f"Blog: {BLOG}"))
+    confirm = person.hear("forget me")
+    assert adhoc_forms.form_to_answer(confirm, {"answer": ("true",)}) == "yes"
+    assert adhoc_forms.form_to_answer(confirm, {"answer": ("0",)}) == "no"
+    (answers,) = adhoc_forms.question_form(person.hear("find type=entry news"), "", SPEAKER).fields
+    assert [value for value, _ in answers.options] == ["1", "2", "3", "4", "5", "more"]
+    assert "more" not in dict(adhoc_forms.question_form(person.hear("find rust"), "", SPEAKER).fields[0].options)
+
+
+def test_too_many_or_too_long_values_are_not_read() -> None:
+    field = "<field var='f{}'><value>{}</value></field>"
+    many = "".join(field.format(number, "x") for number in range(1_000))
+    order = "<iq from='a@b/c' id='1'><command xmlns='{}' node='n'><x xmlns='jabber:x:data'>{}</x></command></iq>"
+    read = adhoc_stanzas.parse_command(XML(order.format(NS_COMMANDS, many)))
+    assert read is not None
+    assert len(read.values) == adhoc_stanzas.MAX_FORM_VALUES
+    long = adhoc_stanzas.parse_command(XML(order.format(NS_COMMANDS, field.format("f", "x" * 300_000))))
+    assert long is not None
+    assert long.values == {}
