@@ -18,7 +18,7 @@ from contextlib import suppress
 from service.discovery.av_pairs import Pair
 from service.discovery.names import DeclaredMetadata, entry_pairs, entry_text
 from service.errors import CellsUnavailable
-from service.feeds.urls import host_of, without_selector
+from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, ChannelId, Delta, Entry
 from service.net.sites import site_of
 from service.store import Store

@@ -44,7 +44,7 @@ from service.discovery.text_search.ranking import Circumstances, ScoreParts, cla
 from service.discovery.text_search.searchable_text import SearchableText
 from service.discovery.text_search.snippets import best_snippet
 from service.discovery.text_search.vocabulary import Vocabulary
-from service.feeds.urls import host_of, without_selector
+from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, ChannelId, Entry
 from service.net.sites import site_of
 from service.store import Store

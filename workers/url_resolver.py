@@ -20,10 +20,10 @@ from service.errors import (
     StaleVersion,
     UserError,
 )
-from service.feeds.feed_url_guesses import likely_feeds
-from service.feeds.polling_hints import with_freshness
+from service.feeds.canonical_urls import canonical_url, channel_id, https_variant, selector_of
+from service.feeds.pages.feed_url_guesses import likely_feeds
+from service.feeds.publisher_polling_hints import with_freshness
 from service.feeds.sandbox.protocol import DetectionResult, Document
-from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
 from service.location.content_cache import digest_of, merge_latest
 from service.model import Change, Channel, FeedLink
 from service.net.fetcher import FetchResult

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from service.discovery.queries.query_tokens import is_field
-from service.feeds.urls import looks_like_url
+from service.feeds.canonical_urls import looks_like_url
 
 _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
     "subscribe": (

@@ -10,7 +10,7 @@ from bots.i18n.translator import supported_language
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppClient
 from service.clock import Clock
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.net.address_guard import AddressGuard
 from service.net.upload_client import UploadClient
 from service.search import Searcher
@@ -34,7 +34,7 @@ class BotServices:
         self.delivery = OutboxConsumer(store, xmpp, clock, assigned_users, settings.messages_per_s_per_user)
         self.access = AccessControl(store, settings, xmpp.rooms)
         self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
-        self.opml_reader = OpmlReader()
+        self.opml_parser_client = OpmlParserClient()
         self.search = Searcher(store, settings.public_from_subscribers)
         guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
         self.uploads = FileUploader(xmpp, UploadClient(settings.upload_url, settings.xmpp_host, guard))

@@ -15,8 +15,8 @@ from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
-from service.feeds.opml import OpmlSubscription
-from service.feeds.urls import channel_id, host_of
+from service.feeds.canonical_urls import channel_id, host_of
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import ChannelId, Subscription, UserId
 from service.store import Store
 from service.store.client.keys import user_id

@@ -22,8 +22,8 @@ from service.discovery.discover import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached, NotSubscribed, NoWorker
-from service.feeds.opml import OpmlDocument, OpmlSubscription
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
+from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.store.client.keys import user_id
@@ -165,13 +165,13 @@ class ReadRequests:
         """
         self._on_slow_request()
         if self._services.uploads.files.is_own(url):
-            return await self._services.opml_reader.read(lambda: self._services.uploads.files.read(url))
+            return await self._services.opml_parser_client.read(lambda: self._services.uploads.files.read(url))
         return await self._store.worker_requests.outline(url)
 
     async def read_list_text(self, text: str) -> OpmlDocument:
         """Return the OPML list that ``text`` contains."""
         self._on_slow_request()
-        return await self._services.opml_reader.read(lambda: _encoded(text))
+        return await self._services.opml_parser_client.read(lambda: _encoded(text))
 
     async def message_references(self, message_id: MessageId) -> MessageReferences | None:
         """Return the channels and saved searches that a message of the bot was about.

@@ -24,8 +24,8 @@ from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
 from service.clock import Clock
 from service.errors import StoreUnavailable
+from service.feeds.canonical_urls import without_selector
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta
 from service.search import Searcher
 from service.settings import Settings

@@ -22,7 +22,7 @@ from cachetools import TTLCache
 from service.corona.polling_limits import PollingLimits
 from service.corona.weekly_rhythm import publishing_clock
 from service.errors import CoronetError
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
 from service.model import ChannelId
 from service.net.sites import host_and_parent_domains, site_of
 from service.observability.metrics import CHANNELS, SUBSCRIPTIONS, UNPOLLED_CHANNELS

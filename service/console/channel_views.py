@@ -18,8 +18,8 @@ from service.console.rendering import STORE
 from service.corona.fleet_policy import SECONDS_PER_HOUR
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import AssignmentPending, NoWorker
-from service.feeds.urls import host_of, selector_of
-from service.feeds.websub import HubState, Status
+from service.feeds.canonical_urls import host_of, selector_of
+from service.feeds.websub_protocol import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
 from service.net.sites import site_of
 from service.store import Store

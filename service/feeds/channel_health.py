@@ -2,8 +2,8 @@
 
 Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
 keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
-node's network, one bad day, or a publisher that requests a pause. ``outage_detector`` holds back failures that this
-node's own network may have caused.
+node's network, one bad day, or a publisher that requests a pause. ``network_outage_detector`` holds back failures that
+this node's own network may have caused.
 """
 
 from typing import Literal

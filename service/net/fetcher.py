@@ -19,8 +19,8 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl
-from service.feeds.polling_hints import parse_retry_after
-from service.feeds.urls import canonical_url, host_of, redirect_target
+from service.feeds.canonical_urls import canonical_url, host_of, redirect_target
+from service.feeds.publisher_polling_hints import parse_retry_after
 from service.model import Validators
 from service.net import content_encoding
 from service.net.address_guard import AddressGuard, is_internal

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 from multidict import CIMultiDictProxy
 
 from service.errors import BadUrl, TooLarge
-from service.feeds.urls import redirect_target
+from service.feeds.canonical_urls import redirect_target
 from service.model import Validators
 from service.net import content_encoding
 

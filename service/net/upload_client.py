@@ -14,7 +14,7 @@ import aiohttp
 from yarl import URL
 
 from service.errors import AddressRefused, BadStatus, TooLarge
-from service.feeds.urls import canonical_url, host_of
+from service.feeds.canonical_urls import canonical_url, host_of
 from service.net.address_guard import AddressGuard
 from service.net.error_translation import time_limit, translate_error
 from service.net.response_reader import MAX_BODY_BYTES, read_at_most

@@ -24,11 +24,11 @@ import msgspec
 from bots.delivery.message_bodies import load_versions
 from service.corona.update_rates import history_from_dates
 from service.embedded.redis import PrivateRedis
-from service.feeds.change_detection import detect_changes
+from service.feeds.canonical_urls import channel_id
 from service.feeds.channel_health import PollReport
 from service.feeds.entries.version_parts import split_version
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, PollResult, Validators
 from service.search import read_channel_name
 from service.settings import Settings

@@ -18,7 +18,7 @@ import pytest_asyncio
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import StoreIdentityMismatch, UserError
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, Delta, Entry, Notice
 from service.operations import backup
 from service.operations.backup_file import FORMAT, BackupFileWriter, check_file

@@ -9,7 +9,7 @@ import pytest
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import MergeGroup, SplitGroup, Step, next_step
 from service.errors import MoveRefused
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, ChannelId, UserId
 from service.store import LAYOUT, Store
 from service.store.client import keys

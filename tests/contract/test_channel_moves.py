@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from service.errors import StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, Notice, UserId
 from service.store import Store
 from service.store.channels.channel_records import ChannelState

@@ -10,7 +10,7 @@ from service.discovery.queries.query_parser import parse_watch
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import LimitReached, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, Entry
 from service.store import Store
 from service.store.backup.reader import scan_keys

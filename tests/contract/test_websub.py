@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from service.feeds.websub import HubState, HubTopic
+from service.feeds.websub_protocol import HubState, HubTopic
 from service.store import Store
 from service.store.channels.websub import Push
 from service.store.client import keys

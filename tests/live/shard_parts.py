@@ -15,7 +15,7 @@ import structlog
 from service.clash.load_policy import LoadLimits
 from service.clash.move_steps import Outcome, Step
 from service.errors import LeaseLost, StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import ChannelId, UserId
 from service.overlay.ring import balanced_id
 from service.settings import Settings

@@ -3,8 +3,8 @@
 import time
 
 from service.corona.fleet_policy import ChannelBounds, FleetObjective, Goal
+from service.feeds.canonical_urls import channel_id
 from service.feeds.entries.version_parts import split_version
-from service.feeds.urls import channel_id
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import Snapshot

@@ -27,7 +27,7 @@ from service.corona.events import (
 from service.corona.messages import ChannelRemoved
 from service.corona.polling_limits import LimitReason, PollingLimits
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
-from service.feeds import urls
+from service.feeds import canonical_urls
 from service.location.content_cache import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.observability.tracing import TRACING
@@ -221,7 +221,7 @@ class ChannelOwner:
         """
         while True:
             (state,) = await self._store.channels.adopt([channel_id], self._node_id)
-            if state is None or state.channel.moved_to not in {"", urls.channel_id(url)}:
+            if state is None or state.channel.moved_to not in {"", canonical_urls.channel_id(url)}:
                 return False
             if state.channel.moved_to:
                 break

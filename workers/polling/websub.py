@@ -1,7 +1,7 @@
 """The WebSub subscriber (W3C) of a node's channels: requests that the hubs that feeds name push changes.
 
-The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub`), so a node may die at
-any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
+The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub_protocol`), so a node may
+die at any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import structlog
 
 from service.clock import Clock
 from service.errors import PublisherError, StoreUnavailable, UserError
-from service.feeds.websub import (
+from service.feeds.websub_protocol import (
     HubState,
     is_unresponsive,
     leave_hub,

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from service.feeds.entries.fingerprints import normalize_link
+from service.feeds.entries.entry_hashes import normalize_link
 from service.model import Change, ChannelId, Delta, Entry
 
 ARTICLE_HASH_BYTES = 8

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from service.errors import LimitReached
-from service.feeds.urls import channel_id, without_selector
+from service.feeds.canonical_urls import channel_id, without_selector
 from service.model import Channel, ChannelId, Delta, Entry, Validators
 from service.store.channels.admin_settings import AdminSettings
 from service.store.channels.channel_records import ChannelState, Snapshot

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from service.errors import StoreUnavailable
-from service.feeds.websub import HubCredentials, HubState
+from service.feeds.websub_protocol import HubCredentials, HubState
 from service.model import ChannelId
 from service.store.client import keys
 from service.store.client.redis_client import RedisRepository

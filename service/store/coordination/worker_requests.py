@@ -19,8 +19,8 @@ from service.corona.messages import ChannelAdded, encode
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.partial.strategy_choice import DirectoryChoice
 from service.errors import Fault, NoWorker, from_fault
-from service.feeds.opml import OpmlDocument
-from service.feeds.urls import channel_id, host_of
+from service.feeds.canonical_urls import channel_id, host_of
+from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.store.client import keys
 from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, RedisRepository
@@ -89,8 +89,8 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
     """Request to fetch a canonical URL and, if it is a feed, to create its channel or start to poll it again.
 
     With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
-    (:func:`service.feeds.urls.page_url`). Without ``keep``, nothing is created, and the reply contains the channel that
-    would be created. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the
+    (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing is created, and the reply contains the
+    channel that would be created. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the
     channel is polled, it continues from the present content.
     """
 

@@ -15,7 +15,7 @@ from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.table_transitions import Accepted
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
 from service.model import ChannelId, UserId
 from service.net.sites import site_of
 from service.store.channels.registry_changes import record_change

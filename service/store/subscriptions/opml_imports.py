@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from service.errors import LimitReached
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import UserId
 from service.store.client import keys
 from service.store.client.redis_client import RedisRepository

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from service.errors import AddressRefused, BadStatus
-from service.feeds.urls import channel_id, page_url
+from service.feeds.canonical_urls import channel_id, page_url
 from service.model import FeedLink
 from service.store import Store
 from service.store.client import keys

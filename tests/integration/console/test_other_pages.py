@@ -13,9 +13,9 @@ from aiohttp import web
 
 from service.console.rendering import METRICS
 from service.corona.fleet_policy import FleetObjective, Goal
+from service.feeds.canonical_urls import channel_id
 from service.feeds.entries.version_parts import split_version
-from service.feeds.urls import channel_id
-from service.feeds.websub import HubState, HubTopic
+from service.feeds.websub_protocol import HubState, HubTopic
 from service.model import Change, Channel, Entry, PollingHints, PollResult, Validators
 from service.net.health_endpoints import serve_health
 from service.net.internal_clients import ProcessClient

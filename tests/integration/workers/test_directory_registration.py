@@ -10,7 +10,7 @@ from msgspec import structs
 from service.clock import SystemClock
 from service.discovery.candidates import require_all
 from service.discovery.queries.query_parser import parse_query
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Entry, FeedMetadata
 from service.search import Searcher
 from service.store import Store

@@ -20,7 +20,7 @@ from service.corona.events import (
 from service.corona.messages import Candidate, ChannelRemoved
 from service.corona.polling_limits import NO_LIMITS
 from service.errors import CoronetError, LeaseLost, StaleVersion, StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView
 from service.store import Store

@@ -8,9 +8,9 @@ import pytest_asyncio
 
 from service.clock import SystemClock
 from service.corona.events import Event
+from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
-from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
 from service.store.channels.websub import Push

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, ChannelId, NodeInfo, UserId
 from service.overlay.ring import RingView, balanced_id
 from service.store import Store

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest_asyncio
 
-from service.feeds.websub import HubState, HubTopic, next_request_s, record_request
+from service.feeds.websub_protocol import HubState, HubTopic, next_request_s, record_request
 from service.model import Channel
 from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from service.discovery.queries.query_parser import parse_query
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry, Validators
 from service.search import Searcher
 from service.store import Store

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.urls import canonical_url, host_of
+from service.feeds.canonical_urls import canonical_url, host_of
 from service.net.sites import address_group, domain_of_jid, site_of
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.parse import root_element
+from service.feeds.parsing.format_detection import root_element
 
 
 @pytest.mark.parametrize(

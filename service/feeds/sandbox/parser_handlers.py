@@ -1,8 +1,8 @@
 """The request handlers of a parser process: change detection in a channel, and parsing of an unknown document.
 
-The *baseline* of a channel is the encoded state by which its changes are detected: an ``entry_identity.IdentityState``
-for a feed, a ``page_change_detection.PageState`` for a page. A baseline that cannot be decoded, because another version
-wrote it, is discarded: as at a first poll, nothing is reported as new.
+The *baseline* of a channel is the encoded state by which its changes are detected: a
+``entry_change_detection.FeedState`` for a feed, a ``page_change_detection.PageState`` for a page. A baseline that
+cannot be decoded, because another version wrote it, is discarded: as at a first poll, nothing is reported as new.
 """
 
 from typing import TypeVar
@@ -10,13 +10,13 @@ from typing import TypeVar
 import msgspec
 
 from service.errors import NotAFeed
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.canonical_urls import selector_of, without_selector
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.feeds.pages.content_extraction import parse_page
 from service.feeds.pages.feed_autodiscovery import find_feed_links
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
-from service.feeds.parse import parse
+from service.feeds.parsing.format_detection import parse
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, ParsedDocument, ParseDocument
-from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Entry, FeedLink, ParsedFeed
 
 
@@ -29,13 +29,13 @@ def detect_changes(request: DetectChanges) -> DetectionResult:
 
 
 def _detect_in_feed(request: DetectChanges) -> DetectionResult:
-    state = _decode_baseline(request.baseline, IdentityState)
+    state = _decode_baseline(request.baseline, FeedState)
     changes: dict[str, Change] = {}
     latest: tuple[Entry, ...] = ()
     feed, older_url = ParsedFeed(), ""
     for index, document in enumerate(request.documents):
         try:
-            previous = (state or IdentityState(request.now_s)).previous_document()
+            previous = (state or FeedState(request.now_s)).previous_document()
             feed = parse(document.body, url=document.url, headers=document.headers, previous=previous)
         except NotAFeed:
             links = find_feed_links(document.body, url=document.url)
@@ -82,7 +82,7 @@ def _detect_in_page(request: DetectChanges) -> DetectionResult:
     )
 
 
-_State = TypeVar("_State", IdentityState, PageState)
+_State = TypeVar("_State", FeedState, PageState)
 
 
 def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.feeds.websub import (
+from service.feeds.websub_protocol import (
     HubCredentials,
     HubState,
     IntentVerification,

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.feeds.entries.known_entries import ROW_BYTES
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.feed_documents import item
@@ -17,7 +17,7 @@ class Channel:
     """A channel that is polled repeatedly."""
 
     def __init__(self) -> None:
-        self.state: IdentityState | None = None
+        self.state: FeedState | None = None
         self.latest: list[str] = []
         self.now_s = NOW_S
 
@@ -176,7 +176,7 @@ def test_at_most_2000_entries_are_known() -> None:
 
 
 def test_a_document_without_a_known_entry_has_a_gap() -> None:
-    def gap(state: IdentityState | None, *names: str) -> bool:
+    def gap(state: FeedState | None, *names: str) -> bool:
         feed = ParsedFeed(entries=tuple(item(name) for name in names))
         return detect_entry_changes(state, feed, url=URL, now_s=NOW_S).gap
 
@@ -185,7 +185,7 @@ def test_a_document_without_a_known_entry_has_a_gap() -> None:
     assert not gap(state, "c", "b")
     assert not gap(state)
     assert not gap(None, "a")
-    assert not gap(IdentityState(NOW_S), "a")
+    assert not gap(FeedState(NOW_S), "a")
 
 
 def test_entries_with_only_texts_are_known_after_they_gain_ids_and_links() -> None:
@@ -233,4 +233,4 @@ def test_the_state_is_at_most_66_kib() -> None:
 )
 def test_an_invalid_state_does_not_decode(encoded: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
-        msgspec.msgpack.decode(encoded, type=IdentityState)
+        msgspec.msgpack.decode(encoded, type=FeedState)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from service.errors import BrokenFeed, EmptyBody, FeedError, ListOfFeeds, NotAFeed
-from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser
+from service.feeds.parsing.format_detection import parse
 from service.model import ParsedFeed, PollingHints
 from tests.support.feed_documents import atom, item, json_feed, page, rss
 

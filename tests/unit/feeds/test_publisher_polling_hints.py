@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.polling_hints import (
+from service.feeds.publisher_polling_hints import (
     DAY_S,
     find_earliest_poll,
     parse_retry_after,

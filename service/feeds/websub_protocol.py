@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from service.feeds.urls import web_link
+from service.feeds.canonical_urls import web_link
 
 LEASE_S = 10 * 86_400
 """The requested lease."""

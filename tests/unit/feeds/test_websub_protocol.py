@@ -6,7 +6,7 @@ import hmac
 import msgspec
 import pytest
 
-from service.feeds.websub import (
+from service.feeds.websub_protocol import (
     LEASE_S,
     HubCredentials,
     HubState,

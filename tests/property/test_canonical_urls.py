@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.errors import BadUrl
-from service.feeds.urls import (
+from service.feeds.canonical_urls import (
     canonical_url,
     looks_like_url,
     page_url,

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from service.errors import ParserBusy, TooLarge, UserError
-from service.feeds.opml import MAX_OPML_BYTES, OpmlSubscription, write
-from service.feeds.sandbox import opml_reader
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds.opml_writer import MAX_OPML_BYTES, OpmlSubscription, write
+from service.feeds.sandbox import opml_parser_client
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from tests.integration.feeds.test_parser_client import children
 from tests.support.waiting import until_so
 
@@ -21,8 +21,8 @@ SLOW = b"<opml><body>" + b"&" * (MAX_OPML_BYTES - 12)
 THREE_LARGE_LISTS = """
 import asyncio, sys
 from pathlib import Path
-from service.feeds.opml import MAX_OPML_BYTES
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds.opml_writer import MAX_OPML_BYTES
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 
 async def load():
     return b"<opml>" + b"\\n" * (MAX_OPML_BYTES - 6)
@@ -32,7 +32,7 @@ def peak_mb():
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 async def main():
-    reader, before_mb = OpmlReader(), peak_mb()
+    reader, before_mb = OpmlParserClient(), peak_mb()
     await asyncio.gather(*(reader.read(load) for _ in range(3)))
     print(peak_mb() - before_mb, "lxml" in sys.modules)
 
@@ -49,13 +49,13 @@ async def load_slow() -> bytes:
 
 
 async def test_a_file_is_parsed_and_its_process_exits() -> None:
-    outline = await OpmlReader().read(load)
+    outline = await OpmlParserClient().read(load)
     assert outline.feeds == FEEDS
     assert children() == []
 
 
 async def test_files_are_parsed_one_at_a_time() -> None:
-    reader, most = OpmlReader(), 0
+    reader, most = OpmlParserClient(), 0
     reading = asyncio.gather(*(reader.read(load) for _ in range(4)))
     while not reading.done():
         most = max(most, len(children()))
@@ -65,8 +65,8 @@ async def test_files_are_parsed_one_at_a_time() -> None:
 
 
 async def test_files_beyond_the_limit_are_refused_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opml_reader, "_MAX_PENDING_FILES", 2)
-    reader, loaded = OpmlReader(), asyncio.Event()
+    monkeypatch.setattr(opml_parser_client, "_MAX_PENDING_FILES", 2)
+    reader, loaded = OpmlParserClient(), asyncio.Event()
 
     async def load_late() -> bytes:
         await loaded.wait()
@@ -82,8 +82,8 @@ async def test_files_beyond_the_limit_are_refused_before_loading(monkeypatch: py
 
 
 async def test_a_file_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opml_reader, "_MAX_WAIT_S", 0.01)
-    reader = OpmlReader()
+    monkeypatch.setattr(opml_parser_client, "_MAX_WAIT_S", 0.01)
+    reader = OpmlParserClient()
     slow = asyncio.create_task(reader.read(load_slow))
     await until_so(children, "the first is read")
     with pytest.raises(ParserBusy):
@@ -95,7 +95,7 @@ async def test_a_file_that_waits_too_long_is_refused(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_file_that_kills_its_process_is_refused_and_the_next_is_parsed() -> None:
-    reader = OpmlReader()
+    reader = OpmlParserClient()
     slow = asyncio.create_task(reader.read(load_slow))
     await until_so(children, "it is read")
     os.kill(children()[0], signal.SIGKILL)
@@ -111,7 +111,7 @@ async def test_errors_of_loading_and_parsing_are_raised() -> None:
     async def load_page() -> bytes:
         return b"<html/>"
 
-    reader = OpmlReader()
+    reader = OpmlParserClient()
     with pytest.raises(TooLarge):
         await reader.read(fail)
     with pytest.raises(UserError, match="not OPML"):

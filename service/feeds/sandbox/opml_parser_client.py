@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from service.errors import ParseKilled, ParserBusy, UserError
-from service.feeds.opml import MAX_OPML_BYTES, OpmlDocument
+from service.feeds.opml_writer import MAX_OPML_BYTES, OpmlDocument
 from service.feeds.sandbox.parser_client import ParserClient
 
 _MAX_PENDING_FILES = 8
@@ -13,7 +13,7 @@ _MAX_WAIT_S = 7.0
 _BUSY = "Other lists of feeds are being read. Try again in a minute."
 
 
-class OpmlReader:
+class OpmlParserClient:
     """Parses OPML files one at a time, each in a new process, so that channels' documents never wait for a file.
 
     A file that has to wait for more than 7 seconds is refused.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from cachetools import FIFOCache
 
 from service.errors import AddressRefused, HostNotFound, TlsFailed, Unreachable
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
 from service.model import Channel, PollResult
 
 OUTAGE_HOSTS = 3
@@ -30,7 +30,7 @@ _MAX_RESPONDING_HOSTS = 100_000
 _AMBIGUOUS_OUTCOMES = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
 
 
-class OutageDetector:
+class NetworkOutageDetector:
     """Detects outages of one node's network from the results of its polls, in the order in which polls end."""
 
     def __init__(self) -> None:

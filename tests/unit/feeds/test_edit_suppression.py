@@ -6,8 +6,8 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from service.feeds.entries.edit_detection import MAX_EDITS_PER_POLL
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.entries.edit_suppression import MAX_EDITS_PER_POLL
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.feed_documents import item
 
@@ -22,7 +22,7 @@ class Channel:
     """A channel that is polled repeatedly."""
 
     def __init__(self, *entries: ParsedEntry) -> None:
-        self.state: IdentityState | None = None
+        self.state: FeedState | None = None
         self.now_s = START_S
         self.poll(*entries)
 

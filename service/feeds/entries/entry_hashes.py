@@ -18,7 +18,7 @@ from typing import Self
 import msgspec
 
 from service.errors import BadUrl
-from service.feeds.urls import canonical_url
+from service.feeds.canonical_urls import canonical_url
 from service.model import ParsedEntry
 
 HASH_BYTES = 5

@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.feeds.entries.edit_detection import MAX_EDITS_PER_POLL
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.entries.edit_suppression import MAX_EDITS_PER_POLL
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.feed_documents import item
 
@@ -48,7 +48,7 @@ def polls(*documents: list[ParsedEntry]) -> list[list[str]]:
     state, found = None, []
     for document in documents:
         detected = detect_entry_changes(state, ParsedFeed(entries=tuple(document)), url=URL, now_s=NOW_S)
-        state = msgspec.msgpack.decode(msgspec.msgpack.encode(detected.state), type=IdentityState)
+        state = msgspec.msgpack.decode(msgspec.msgpack.encode(detected.state), type=FeedState)
         found.append([entry.title for entry in detected.new])
     return found
 

@@ -3,11 +3,11 @@
 import pytest
 
 from service.errors import AddressRefused, BadStatus, HostNotFound, TlsFailed, Unreachable
-from service.feeds.outage_detector import (
+from service.feeds.network_outage_detector import (
     ATTRIBUTION_TIMEOUT_S,
     OUTAGE_HOSTS,
     UNCONFIRMED_OUTAGE_S,
-    OutageDetector,
+    NetworkOutageDetector,
 )
 from service.model import Channel, PollResult
 
@@ -18,7 +18,7 @@ class Polls:
     """A node's polls, one per second, and the hosts to which their results are attributed."""
 
     def __init__(self) -> None:
-        self.outage = OutageDetector()
+        self.outage = NetworkOutageDetector()
         self.now_s = 1_000.0
         self.attributed: list[str] = []
 

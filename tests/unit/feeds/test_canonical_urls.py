@@ -3,7 +3,7 @@
 import pytest
 
 from service.errors import BadUrl
-from service.feeds.urls import (
+from service.feeds.canonical_urls import (
     canonical_url,
     channel_id,
     https_variant,
