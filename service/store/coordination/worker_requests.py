@@ -90,9 +90,8 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
 
     With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
     (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing is created, and the reply contains the
-    channel that would be created. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the
-    channel is polled, it continues from the present content.
-    """
+    channel that would be created. With ``afresh``, the page's URL is used even if its channel has moved to another
+    URL; unless the channel is polled, it continues from the present content."""
 
     url: str
     as_page: bool = False

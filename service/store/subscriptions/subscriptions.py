@@ -18,7 +18,8 @@ from math import inf
 import msgspec
 
 from service.errors import LimitReached, NotSubscribed
-from service.feeds.entries.version_parts import VersionParts, split_version
+from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.entries.version_parts import VersionParts
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
@@ -209,7 +210,7 @@ class Subscriptions:
         while given < (newest := int(await self._redis.call("HGET", keys.channel(cid), "version") or 0)):
             for version in range(int(given) + 1, newest + 1):
                 delta = await self._channels.delta(cid, version)
-                content = VersionParts(news=None) if delta is None or delta.initial else split_version(delta)
+                content = VersionParts(news=None) if delta is None or delta.initial else hash_version(delta)
                 await self._outbox.enqueue([uid], cid, version, time.time(), content)
             given = newest
 

@@ -15,7 +15,7 @@ from bots.delivery import batch_sender, scheduler
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt
 from service.clock import SystemClock
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
@@ -149,7 +149,7 @@ async def queue(store: Store) -> None:
         entry = Entry(key, title, f"https://example.org/{key}")
         delta = await change(store, channel, Change(kind, entry), base=version)  # type: ignore[arg-type] # one of two kinds
         uids = [user_id(jid) for jid in (ANN, BEN)]
-        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, split_version(delta))
+        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, hash_version(delta))
 
 
 async def outbox_is_empty(store: Store) -> bool:

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from service.feeds.entries.version_parts import (
+from service.feeds.entries.duplicate_articles import (
     ARTICLE_HASH_BYTES,
     MAX_HASHED_ARTICLES,
     article_hashes,
-    select_part,
-    split_version,
+    hash_version,
 )
+from service.feeds.entries.version_parts import select_part
 from service.model import Change, Delta, Entry, Notice
 
 feed_changes = st.builds(Change, st.sampled_from(["addition", "omission", "replacement"]), st.builds(Entry, st.text()))
@@ -29,7 +29,7 @@ def entry(number: int) -> Entry:
 
 
 def test_articles_have_hashes_at_their_positions() -> None:
-    found = split_version(
+    found = hash_version(
         delta(Change("addition", entry(1)), Change("replacement", entry(2)), Change("addition", entry(3)))
     )
     assert found.news is not None
@@ -44,9 +44,9 @@ def test_articles_have_hashes_at_their_positions() -> None:
 
 
 def test_the_entry_hash_is_stable_across_edits_and_differs_between_channels() -> None:
-    delivered = split_version(delta(Change("addition", Entry("k", "Old"))))
-    edited = split_version(delta(Change("replacement", Entry("k", "New"))))
-    elsewhere = split_version(structs.replace(delta(Change("addition", Entry("k", "Old"))), channel="d" * 40))
+    delivered = hash_version(delta(Change("addition", Entry("k", "Old"))))
+    edited = hash_version(delta(Change("replacement", Entry("k", "New"))))
+    elsewhere = hash_version(structs.replace(delta(Change("addition", Entry("k", "Old"))), channel="d" * 40))
     assert delivered.news is not None
     assert edited.edits is not None
     assert elsewhere.news is not None
@@ -55,17 +55,17 @@ def test_the_entry_hash_is_stable_across_edits_and_differs_between_channels() ->
 
 def test_page_changes_and_notices_are_news_without_articles() -> None:
     for delivered in (delta(Change("replacement", entry(1), 3, "before")), delta(notice=Notice("back"))):
-        found = split_version(delivered)
+        found = hash_version(delivered)
         assert (found.news, found.edits) == ((), None)
 
 
 def test_an_omitted_entry_is_in_no_part() -> None:
-    found = split_version(delta(Change("omission", entry(1))))
+    found = hash_version(delta(Change("omission", entry(1))))
     assert (found.news, found.edits) == (None, None)
 
 
 def test_only_the_first_articles_have_article_hashes() -> None:
-    found = split_version(delta(*(Change("addition", entry(number)) for number in range(MAX_HASHED_ARTICLES + 5))))
+    found = hash_version(delta(*(Change("addition", entry(number)) for number in range(MAX_HASHED_ARTICLES + 5))))
     assert found.news is not None
     assert len(found.news) == MAX_HASHED_ARTICLES + 5
     assert sum(len(own) > 1 for _, own in found.news) == MAX_HASHED_ARTICLES
