@@ -23,7 +23,7 @@ from service.model import Channel, ChannelId, Delta, Entry
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.public_entries import MAX_ENTRIES, WINDOW_S, EntryTable, ListedEntry
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 
 NAME_TTL_S = 12 * 3600.0
 """Time after which the registration of a channel's name expires, unless it is refreshed."""

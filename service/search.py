@@ -49,7 +49,7 @@ from service.model import Channel, ChannelId, Entry
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
-from service.store.directory.matrices import Directory
+from service.store.directory.matrix_directory import Directory
 
 _OWN_BATCH = 50
 """Subscriptions that are examined at once when a user's private channels are searched."""

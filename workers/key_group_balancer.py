@@ -20,7 +20,7 @@ from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.subscriptions.keyspaces import LeafLoads, run_move
+from service.store.subscriptions.keyspace_store import LeafLoads, run_move
 from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3

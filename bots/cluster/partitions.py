@@ -1,9 +1,9 @@
 """The states of the partitions that a process holds or has held.
 
-Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.leases`). A process
-serves a partition while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the
-lease, and also if another process has taken over the partition, because at most one process may work for a partition
-(guarantee I2).
+Several processes share numbered partitions by leases in the store (:mod:`service.store.coordination.worker_leases`). A
+process serves a partition while it holds the lease. It *drains* a partition, that is, finishes its work, before it
+returns the lease, and also if another process has taken over the partition, because at most one process may work for a
+partition (guarantee I2).
 """
 
 import enum

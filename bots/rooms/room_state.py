@@ -23,7 +23,7 @@ from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
 from service.net.sites import site_of, site_of_jid
 from service.store.client.keys import user_id
-from service.store.people.rooms import MAX_MESSAGE_IDS, Room
+from service.store.people.bot_rooms import MAX_MESSAGE_IDS, Room
 
 STATUS_CREATED: Final = "201"
 STATUS_SELF: Final = "110"

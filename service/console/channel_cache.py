@@ -29,7 +29,7 @@ from service.observability.metrics import CHANNELS, SUBSCRIPTIONS, UNPOLLED_CHAN
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
-from service.store.subscriptions.keyspaces import channel_prefix
+from service.store.subscriptions.keyspace_store import channel_prefix
 from service.tasks import cancel_and_wait
 
 _BATCH_SIZE = 250

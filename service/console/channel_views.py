@@ -24,7 +24,7 @@ from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, Pol
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel, PollRate
-from service.store.coordination.fleet_policy import BoundsRevision
+from service.store.coordination.fleet_policy_store import BoundsRevision
 
 _POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10

@@ -5,8 +5,8 @@ The shortest interval between polls of a failing channel is the time for which i
 between two failed polls adds at most the time so far, or ``FIRST_BACKOFF_S`` if that is longer, because the channel may
 have worked in between. Failures that this node's own network may have caused add nothing.
 
-The script ``channel_record_poll`` of the store adds up the time, because several nodes poll a channel. ``channel_health``
-decides when a failing channel counts as dead.
+The script ``channel_record_poll`` of the store adds up the time, because several nodes poll a channel.
+``channel_health`` decides when a failing channel counts as dead.
 """
 
 from service.feeds.channel_health import DAY_S

@@ -20,39 +20,39 @@ from service.clash.key_groups import KeyLayout, Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
 from service.store.channels.admin_settings import AdminSettings, PollRateHistory
+from service.store.channels.channel_moves import ChannelMoves
 from service.store.channels.channels import Channels
-from service.store.channels.moves import ChannelMoves
 from service.store.channels.public_entries import PublicEntries
 from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
-from service.store.channels.websub import WebSub
+from service.store.channels.websub_store import WebSubStore
 from service.store.client import keys
-from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.data_loss_monitor import DataLossMonitor
 from service.store.client.redis_client import RedisClient
 from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
-from service.store.console.audit import AuditLog, IdempotencyStore
+from service.store.console.audit_log import AuditLog, IdempotencyStore
 from service.store.coordination.bot_requests import BotRequests
-from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
-from service.store.coordination.leases import BotEndpoints, PartitionLeases, Ring
+from service.store.coordination.fleet_policy_store import BoundsStore, PolicyStore
 from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
+from service.store.coordination.worker_leases import BotEndpoints, PartitionLeases, Ring
 from service.store.coordination.worker_requests import NodeInboxes, WorkerRequests
 from service.store.delivery.announcements import AnnouncementStore
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
 from service.store.delivery.outbox import DeadLetters, Outbox
-from service.store.directory.cells import MatrixCells
-from service.store.directory.directory_lookups import DirectoryAnnouncements, DirectoryLookups
-from service.store.directory.matrices import Directory
+from service.store.directory.lookup_directory_client import DirectoryAnnouncements, DirectoryLookups
 from service.store.directory.matrix_balancer import NodeLoads
-from service.store.directory.saved_searches import SavedSearches
+from service.store.directory.matrix_cells import MatrixCells
+from service.store.directory.matrix_directory import Directory
+from service.store.directory.saved_search_store import SavedSearches
+from service.store.people.bot_rooms import BotRooms
 from service.store.people.erasure import Erasure
 from service.store.people.invitations import InvitationCodes
-from service.store.people.rooms import BotRooms
 from service.store.people.user_administration import People
 from service.store.people.users import PreferenceStore, Users
 from service.store.subscriptions.channel_index import ChannelIndex
-from service.store.subscriptions.keyspaces import KeyspaceStore, LoadStore
-from service.store.subscriptions.opml_imports import ImportQueue
+from service.store.subscriptions.keyspace_store import KeyspaceStore, LoadStore
+from service.store.subscriptions.opml_import_queue import ImportQueue
 from service.store.subscriptions.subscriptions import SubscriptionPauses, Subscriptions
 
 LAYOUT = KeyLayout()
@@ -65,7 +65,7 @@ class Store:
     def __init__(self, redis: RedisClient) -> None:
         """Create the repositories. Nothing is sent to Redis yet."""
         self.redis = redis
-        self.identity = IdentityMonitor(redis)
+        self.identity = DataLossMonitor(redis)
         self.keyspaces = KeyspaceStore(redis, Keyspaces(), LAYOUT.bits)
         self.key_group_loads = LoadStore(redis, self.keyspaces)
         self.channel_index = ChannelIndex(redis, self.keyspaces, LAYOUT)
@@ -113,7 +113,7 @@ class Store:
         self.idempotency = IdempotencyStore(redis)
         self.invitations = InvitationCodes(redis)
         self.import_queue = ImportQueue(redis)
-        self.websub = WebSub(redis)
+        self.websub = WebSubStore(redis)
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 
     async def ping(self) -> None:
@@ -140,7 +140,7 @@ class Store:
 def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
     """Return a store that connects to Redis when it is first used, so that Redis need not run yet.
 
-    If ``is_guarded`` is False, the store's identity is not verified (:mod:`service.store.client.identity`).
+    If ``is_guarded`` is False, the store's identity is not verified (:mod:`service.store.client.data_loss_guard`).
     """
     return Store(RedisClient(settings, is_guarded=is_guarded))
 

@@ -32,7 +32,7 @@ from service.search import Searcher
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 
 AT_ONCE: Final = 500
 SEARCHES_AT_ONCE: Final = 8

@@ -10,8 +10,8 @@ from service.errors import StoreUnavailable
 from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, Notice, UserId
 from service.store import Store
+from service.store.channels.channel_moves import agreed_version
 from service.store.channels.channel_records import ChannelState
-from service.store.channels.moves import agreed_version
 from service.store.client import keys
 from tests.contract.test_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, count_channels, make_channel, publish

@@ -40,7 +40,7 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened
 from service.store.client import keys
-from service.store.client.identity import IdentityFile
+from service.store.client.data_loss_guard import IdentityFile
 from service.store.client.redis_client import RedisClient
 from tests.support.channels import make_channel, publish
 

@@ -21,7 +21,7 @@ from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import KeyspaceStore
+from service.store.subscriptions.keyspace_store import KeyspaceStore
 from service.tasks import BackgroundTasks
 from workers.key_group_balancer import KeyGroupBalancer
 

@@ -23,7 +23,7 @@ from service.search import read_channel_name
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.public_entries import EntryTable
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 from workers.polling.scheduler import DueQueue
 
 REFRESH_INTERVAL_S = NAME_TTL_S / 3

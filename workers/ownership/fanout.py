@@ -32,7 +32,7 @@ from service.store import Store
 from service.store.channels.public_entries import entry_positions
 from service.store.delivery.fanout_units import DIVIDED, ClaimedUnit
 from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
-from service.store.directory.saved_searches import SavedSearchMatcher
+from service.store.directory.saved_search_store import SavedSearchMatcher
 
 PAGE_SIZE: Final = 500
 DIVIDE_FROM: Final = 20_000

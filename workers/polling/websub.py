@@ -26,7 +26,7 @@ from service.net.fetcher import Fetcher
 from service.net.sites import site_of
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.store.channels.websub import new_hub_secrets
+from service.store.channels.websub_store import new_hub_secrets
 from workers.polling.politeness import Politeness
 
 RENEWAL_INTERVAL_S = 60.0

@@ -22,7 +22,7 @@ from service.errors import StoreUnavailable
 from service.observability.metrics import REDIS_ERRORS
 from service.settings import Settings
 from service.store.client.cluster_routing import READ_ONLY_MARKER, REPLY_TIMEOUT_S, Address, NodePools, SlotMap
-from service.store.client.identity import IdentityGuard
+from service.store.client.data_loss_guard import DataLossGuard
 from service.store.client.node_connections import Command, Value
 
 __all__ = ["MAX_BLOCK_S", "Command", "RedisClient", "RedisRepository", "Value", "script_command"]
@@ -126,7 +126,7 @@ class RedisClient:
         If ``is_guarded`` is False, the store's identity is not verified, for programs that replace the store's data.
         Raises :class:`SettingsInvalid`.
         """
-        self.guard = IdentityGuard(settings.store_identity_file)
+        self.guard = DataLossGuard(settings.store_identity_file)
         guard = self.guard if is_guarded else None
         self._slots = SlotMap()
         open_pools = partial(NodePools, settings, self._slots)

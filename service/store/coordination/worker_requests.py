@@ -25,8 +25,8 @@ from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResul
 from service.store.client import keys
 from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, RedisRepository
 from service.store.client.streams import append_command, wait_for_entries
-from service.store.coordination.leases import Ring
 from service.store.coordination.request_budgets import BlockedHosts
+from service.store.coordination.worker_leases import Ring
 
 _MESSAGES_PER_READ = 500
 _INBOX_TTL_S = 3600
@@ -91,7 +91,8 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
     With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
     (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing is created, and the reply contains the
     channel that would be created. With ``afresh``, the page's URL is used even if its channel has moved to another
-    URL; unless the channel is polled, it continues from the present content."""
+    URL; unless the channel is polled, it continues from the present content.
+    """
 
     url: str
     as_page: bool = False

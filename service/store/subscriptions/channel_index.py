@@ -21,7 +21,7 @@ from service.net.sites import site_of
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient, script_command
-from service.store.subscriptions.keyspaces import KeyspaceStore, channel_prefix, record_id, user_ids
+from service.store.subscriptions.keyspace_store import KeyspaceStore, channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
 _PAGE = 500

@@ -23,7 +23,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.model import ChannelId, Subscription, UserId
 from service.store.channels.channels import Channels
 from service.store.client import keys
-from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.data_loss_monitor import DataLossMonitor
 from service.store.client.redis_client import RedisClient
 from service.store.client.worklists import Worklist, unique_timestamp
 from service.store.delivery.outbox import Outbox
@@ -38,7 +38,7 @@ class Subscriptions:
     """Changes and reads subscriptions."""
 
     def __init__(
-        self, redis: RedisClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: IdentityMonitor
+        self, redis: RedisClient, index: ChannelIndex, channels: Channels, outbox: Outbox, identity: DataLossMonitor
     ) -> None:
         self._identity = identity
         self._redis = redis

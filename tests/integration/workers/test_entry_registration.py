@@ -16,7 +16,7 @@ from service.search import Searcher
 from service.store import Store
 from service.store.channels.public_entries import WINDOW_S, entry_name
 from service.store.client import keys
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut

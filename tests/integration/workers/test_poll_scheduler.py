@@ -16,7 +16,7 @@ from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
-from service.store.channels.websub import Push
+from service.store.channels.websub_store import Push
 from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so

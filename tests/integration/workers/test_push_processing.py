@@ -13,7 +13,7 @@ from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
-from service.store.channels.websub import Push
+from service.store.channels.websub_store import Push
 from service.tasks import BackgroundTasks
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT

@@ -19,7 +19,7 @@ from service.model import Change, Channel, Entry
 from service.search import Searcher
 from service.settings import Settings
 from service.store import Store, opened
-from service.store.directory.vocabulary import StoredVocabulary
+from service.store.directory.vocabulary_store import StoredVocabulary
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut

@@ -17,7 +17,7 @@ from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import Change, Channel, Delta, Entry
-from service.store.people.rooms import Room
+from service.store.people.bot_rooms import Room
 from service.users.quiet_hours import UserSettings
 from tests.support.naughty_strings import STRINGS
 from tests.unit.bots.sample_web import visitor

@@ -1,6 +1,6 @@
-"""Writer of a backup's records to an empty store; see :mod:`service.store.backup`.
+"""Restoration of an empty store from a backup's records, with all indexes; see :mod:`service.store.backup`.
 
-While records are written, the store is marked as refused, so that no program uses it. :meth:`BackupWriter.finish`
+While records are written, the store is marked as refused, so that no program uses it. :meth:`StoreRestoration.finish`
 derives the data that a backup does not contain (such as the channel index), and then marks the store as accepted. An
 interrupted restoration has to be started again from the beginning.
 """
@@ -11,8 +11,7 @@ from typing import Final
 
 from service.model import ChannelId, UserId
 from service.store import Store
-from service.store.backup.reader import scan_keys
-from service.store.backup.records import (
+from service.store.backup.backup_records import (
     BackupOrigin,
     ChannelRecord,
     FanOutRecord,
@@ -21,8 +20,9 @@ from service.store.backup.records import (
     StoredKey,
     UserRecord,
 )
+from service.store.backup.export import scan_keys
 from service.store.client import keys
-from service.store.client.identity import NEEDED_SCHEMA_VERSION, RESTORING
+from service.store.client.data_loss_guard import NEEDED_SCHEMA_VERSION, RESTORING
 from service.store.client.redis_client import Command, script_command
 from service.store.client.worklists import unique_timestamp
 
@@ -30,11 +30,11 @@ _FIRST_VERSION: Final = b"1"
 _KEPT: Final = frozenset((keys.STORE_IDENTITY, keys.ERASED_USERS))
 
 
-class BackupWriter:
+class StoreRestoration:
     """Writes a backup to a store that no program uses."""
 
     def __init__(self, store: Store) -> None:
-        """Create the writer. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
+        """Prepare a restoration. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
         self._store = store
         self._redis = store.redis
         self._moved: list[ChannelId] = []

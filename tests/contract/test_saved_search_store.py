@@ -12,7 +12,7 @@ from service.model import Change, Channel, Delta, Entry
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import MatchedSearch, OutboxItem
-from service.store.directory.saved_searches import SavedSearchMatcher
+from service.store.directory.saved_search_store import SavedSearchMatcher
 from tests.support.channels import change, make_channel
 from workers.ownership.fanout import FanOut
 

@@ -41,7 +41,7 @@ def new_hub_secrets() -> HubCredentials:
     return HubCredentials(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
 
 
-class WebSub(RedisRepository):
+class WebSubStore(RedisRepository):
     """Hub subscriptions and queues of pushed documents, by channel."""
 
     async def get(self, cid: ChannelId) -> HubState | None:

@@ -24,7 +24,7 @@ _EXPIRY = struct.Struct(">I")
 _CACHED_NAMES = 20_000
 
 
-class NamesTable:
+class ContentNameTable:
     """The names of one directory. Every method may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, client: RedisClient, about: ContentKind) -> None:

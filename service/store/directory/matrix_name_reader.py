@@ -9,12 +9,12 @@ from service.discovery.av_pairs import Pair
 from service.discovery.partial.node_share import NamesOfPair
 from service.discovery.postings import NameKey
 from service.store.channels.channels import Channels
-from service.store.directory.matrices import Directory
+from service.store.directory.matrix_directory import Directory
 
 _CACHED_NAMES = 100_000
 
 
-class DirectoryNames:
+class MatrixNameReader:
     """Reads names of channels from the matrices. Methods may raise :class:`service.errors.StoreUnavailable`."""
 
     def __init__(self, directory: Directory, channels: Channels) -> None:

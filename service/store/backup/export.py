@@ -1,10 +1,10 @@
-"""Reader of a store's durable keys, page by page, while programs run; see :mod:`service.store.backup`."""
+"""Export of a store's durable keys, page by page, while programs run; see :mod:`service.store.backup`."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from service.model import ChannelId
-from service.store.backup.records import (
+from service.store.backup.backup_records import (
     BackupOrigin,
     ChannelRecord,
     FanOutRecord,
@@ -16,7 +16,7 @@ from service.store.backup.records import (
 )
 from service.store.client import keys
 from service.store.client.cluster_routing import Address
-from service.store.client.identity import READ_IDENTITY, SCHEMA_VERSION, parse_identity
+from service.store.client.data_loss_guard import READ_IDENTITY, SCHEMA_VERSION, parse_identity
 from service.store.client.redis_client import Command, RedisClient, script_command
 
 _PAGE: Final = 100
@@ -31,7 +31,7 @@ _READ_AFTER_USERS: Final = (
 """Keys that are read once more after the users, because items are moved there from users' keys meanwhile."""
 
 
-class BackupReader:
+class StoreExport:
     """Reads the durable keys of a store.
 
     Memory is bounded by a page of users or channels, the ids of all users, and the largest key.
@@ -47,7 +47,7 @@ class BackupReader:
         return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, await self._redis.time_s())
 
     async def records(self) -> AsyncIterator[Record]:
-        """Yield the records of all durable keys, in the order in which :class:`BackupWriter` needs them.
+        """Yield the records of all durable keys, in the order in which :class:`StoreRestoration` needs them.
 
         Raises :class:`service.errors.StoreUnavailable`.
         """

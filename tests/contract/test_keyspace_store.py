@@ -19,7 +19,7 @@ from service.store import Store
 from service.store.client import keys
 from service.store.client import redis_client as links
 from service.store.client.redis_client import RedisClient
-from service.store.subscriptions.keyspaces import KeyspaceStore, unpack_page
+from service.store.subscriptions.keyspace_store import KeyspaceStore, unpack_page
 from tests.support.keyspace_histories import BITS, Moves, run_history
 from tests.support.memory_keyspaces import MemoryKeyspaces
 
@@ -119,7 +119,7 @@ def redis(clean_redis: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Redis]:
     monkeypatch.setattr(
         links, "_script", lambda name: whole(name).replace("MOST = 28, 24, 128\n", "MOST = 28, 24, 3\n")
     )
-    monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 2)
+    monkeypatch.setattr("service.store.subscriptions.keyspace_store.RECORDS_PER_STEP", 2)
     opened = Redis(clean_redis)
     try:
         yield opened

@@ -24,7 +24,7 @@ from service.model import Channel, ChannelId, Delta, Entry, Validators
 from service.store.channels.admin_settings import AdminSettings
 from service.store.channels.channel_records import ChannelState, Snapshot
 from service.store.channels.channels import Channels
-from service.store.coordination.fleet_policy import BoundsStore
+from service.store.coordination.fleet_policy_store import BoundsStore
 from service.store.subscriptions.subscriptions import Subscriptions
 
 _COPIED_ENTRIES = 20

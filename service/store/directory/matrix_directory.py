@@ -28,10 +28,10 @@ from service.discovery.matrix_search import MatrixReaders, PairClause, PairQuery
 from service.discovery.postings import NameKey, Posting, name_key, pack
 from service.discovery.text_search.ranking import clause_importance
 from service.store.client.redis_client import RedisClient
-from service.store.directory.cells import MatrixCells
+from service.store.directory.content_name_table import ContentNameTable
 from service.store.directory.matrix_access import LIMITS, MatrixAccess
-from service.store.directory.names_table import NamesTable
-from service.store.directory.vocabulary import StoredVocabulary
+from service.store.directory.matrix_cells import MatrixCells
+from service.store.directory.vocabulary_store import StoredVocabulary
 
 _ONE = MatrixSize()
 
@@ -57,7 +57,7 @@ class Directory(MatrixAccess):
         The two directories have separate matrices, whose cells are in ``cells``.
         """
         super().__init__(redis, cells, about, limits)
-        self._names = NamesTable(redis, about)
+        self._names = ContentNameTable(redis, about)
         self.vocabulary = StoredVocabulary(redis, about)
 
     async def register(self, names: Sequence[ContentName], expires_s: float) -> None:

@@ -31,7 +31,7 @@ _INTERVAL_S = 1.0
 _COUNTED_CELLS = 5_000
 _CELLS_PER_REPORT = 64
 _MAX_CELLS = 10_000
-"""Number of cells in the shared hash. The least loaded ones are removed all the time (:meth:`LoadReports.forget`)."""
+"""Number of cells in the shared hash. The least loaded ones are always removed (:meth:`CellLoadReports.forget`)."""
 _FORGOTTEN_COUNT = 1.0
 
 log = structlog.get_logger(__name__)
@@ -53,7 +53,7 @@ class _Count(msgspec.Struct):
     names: int | None = None
 
 
-class LoadReports:
+class CellLoadReports:
     """The reports about the matrices of one directory: this process's own counts, and the counts of all processes."""
 
     def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:

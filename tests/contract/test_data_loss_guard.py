@@ -19,13 +19,13 @@ from service.errors import StoreIdentityMismatch, StoreUnavailable
 from service.settings import Settings, SettingsInvalid
 from service.store import Store, open_store
 from service.store.client import keys
-from service.store.client.identity import (
+from service.store.client.data_loss_guard import (
     BEHIND,
     EMPTIED,
     MAX_COUNTER_LAG,
     OTHER_FLEET,
+    DataLossGuard,
     IdentityFile,
-    IdentityGuard,
     StoreIdentity,
     TrustedIdentity,
     refusal_reason,
@@ -327,7 +327,7 @@ def test_an_unused_fleet_accepts_an_empty_store() -> None:
 
 def test_a_late_reply_is_not_taken_for_data_loss() -> None:
     """A stopped process reads the reply after other processes have incremented the counter."""
-    guard = IdentityGuard("")
+    guard = DataLossGuard("")
     guard.evaluate(StoreIdentity("f", 100, 1_000), TrustedIdentity())
     asked_with = guard.trusted
     guard.evaluate(StoreIdentity("f", 200, 2_000), asked_with)

@@ -1,4 +1,4 @@
-"""Identity of the store: the id of the fleet, and a counter that shows whether Redis has lost data.
+"""The guard against lost data: the identity of the store (fleet id and counter) shows whether Redis has lost data.
 
 The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. A process
 remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
@@ -11,7 +11,7 @@ With ``appendfsync everysec`` a power cut may lose the last second or two of wri
 counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
 
 Each new connection reads the identity first, because a Redis that restarts drops all connections.
-:class:`service.store.client.identity_monitor.IdentityMonitor` reads it again every few seconds to detect ``FLUSHALL``.
+:class:`service.store.client.data_loss_monitor.DataLossMonitor` reads it again every few seconds to detect ``FLUSHALL``.
 It also reads it before an empty list of subscriptions is returned for a user.
 
 In a Redis Cluster, one node holds the identity. The loss of this node's data is detected, the loss of another node's
@@ -157,7 +157,7 @@ class IdentityFile:
                 write_private(self.path, msgspec.json.encode(seen).decode())
 
 
-class IdentityGuard:
+class DataLossGuard:
     """Decides whether this process may use the store. The identity is verified for each new connection.
 
     ``trusted`` is the identity that was trusted last, and ``current`` is the identity that was read last. ``reason``

@@ -33,7 +33,7 @@ from service.observability.metrics import DIRECTORY_LOOKUPS
 from service.overlay.ring import RingView
 from service.store.client import keys
 from service.store.client.redis_client import Command, RedisClient
-from service.store.coordination.leases import Ring
+from service.store.coordination.worker_leases import Ring
 from service.store.coordination.worker_requests import (
     InboxMessage,
     LookupReply,

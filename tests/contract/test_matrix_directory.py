@@ -12,8 +12,8 @@ from service.discovery.matrix import MatrixLimits, home_partition
 from service.discovery.postings import name_key, pack, unpack
 from service.store import Store
 from service.store.client import keys
-from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer
+from service.store.directory.matrix_directory import ContentName, Directory
 from tests.support.waiting import until
 
 EXPIRES_S = time.time() + 86_400.0

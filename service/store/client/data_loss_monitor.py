@@ -1,4 +1,4 @@
-"""The monitor of the store's identity, which runs in every process; see :mod:`service.store.client.identity`."""
+"""The monitor that detects lost data by the store's identity, in every process; see :mod:`service.store.client.data_loss_guard`."""
 
 import asyncio
 import secrets
@@ -9,8 +9,7 @@ import structlog
 from service.errors import StoreUnavailable
 from service.observability.metrics import STORE_REFUSED
 from service.store.client import keys
-from service.store.client.erasure_file import ErasureFile
-from service.store.client.identity import (
+from service.store.client.data_loss_guard import (
     BEHIND,
     COUNTER_INTERVAL_MS,
     EMPTIED,
@@ -21,6 +20,7 @@ from service.store.client.identity import (
     TrustedIdentity,
     parse_identity,
 )
+from service.store.client.erasure_file import ErasureFile
 from service.store.client.redis_client import RedisClient, script_command
 from service.tick_timer import TickTimer
 
@@ -32,7 +32,7 @@ _ERASURES_READ_S: Final = 600
 log = structlog.get_logger(__name__)
 
 
-class IdentityMonitor:
+class DataLossMonitor:
     """Reads the store's identity periodically and increments the store's counter. Each process has one."""
 
     def __init__(self, redis: RedisClient) -> None:
@@ -115,7 +115,7 @@ class IdentityMonitor:
         )
         guard.evaluate(parse_identity(reply), guard.trusted)
         self.check()
-        log.warning("store accepted by operator", counter=guard.current.counter)
+        log.warning("store accepted", by="operator", counter=guard.current.counter)
         self._log_changes()
         await asyncio.to_thread(self._save)
 
@@ -126,7 +126,7 @@ class IdentityMonitor:
         if is_refused and not self._is_refused:
             log.error("store rejected, identity mismatch", error=self._redis.guard.explanation)
         elif self._is_refused and not is_refused:
-            log.info("store accepted again, identity verified")
+            log.info("store identity verified, store accepted")
         self._is_refused = is_refused
 
     def _is_save_due(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from service.feeds.websub_protocol import HubState, HubTopic
 from service.store import Store
-from service.store.channels.websub import Push
+from service.store.channels.websub_store import Push
 from service.store.client import keys
 
 CID = "ab" * 20
@@ -72,7 +72,7 @@ async def test_pushes_of_all_channels_are_limited_in_total_size(store: Store) ->
 
 
 async def test_expired_pushes_take_no_memory(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.store.channels.websub._PUSH_TTL_MS", 1)
+    monkeypatch.setattr("service.store.channels.websub_store._PUSH_TTL_MS", 1)
     for number in range(30):
         await store.websub.queue_push(f"{number:040x}", FULL)
         await asyncio.sleep(0.01)
