@@ -23,7 +23,7 @@ from service.errors import StoreUnavailable
 from service.observability.metrics import DELIVERY_OVERDUE, LEASES_LOST, XMPP_SESSIONS, GaugeShare
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.worker_leases import FailedProcess
+from service.store.coordination.partition_leases import FailedProcess
 from service.tasks import cancel_and_wait
 
 HEARTBEAT_INTERVAL_S: Final = 1.0

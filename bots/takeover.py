@@ -21,7 +21,7 @@ from bots.xmpp.message_parser import MAX_CLOCK_SKEW_S
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.worker_leases import FailedProcess
+from service.store.coordination.partition_leases import FailedProcess
 
 _USER_ID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()

@@ -20,7 +20,8 @@ from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.subscriptions.keyspace_store import LeafLoads, run_move
+from service.store.subscriptions.key_group_loads import LeafLoads
+from service.store.subscriptions.keyspace_store import run_move
 from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3

@@ -46,8 +46,8 @@ from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.fleet_policy_store import BoundsSnapshot
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.poll_bounds_store import BoundsSnapshot
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.directory.matrix_balancer import MatrixBalancer
 from service.store.directory.matrix_name_reader import MatrixNameReader
 from service.tasks import BackgroundTasks, run_logged

@@ -25,6 +25,7 @@ from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, ChannelId, Entry
 from service.net.peer_client import peer_of
 from service.store import Store
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.coordination.worker_requests import (
     ContentReply,
     ContentRequest,
@@ -33,7 +34,6 @@ from service.store.coordination.worker_requests import (
     ErrorReply,
     ExplanationReply,
     ExplanationRequest,
-    InboxMessage,
     LookupReply,
     LookupRequest,
     MoveReply,

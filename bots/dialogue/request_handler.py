@@ -30,7 +30,7 @@ from service.store.client.keys import user_id
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.subscriptions.subscriptions import ResumeResult
+from service.store.subscriptions.subscription_pauses import ResumeResult
 from service.users.preferences import FOR_ALL, NO_PREFERENCES, Preferences, PreferencesByNumber
 from service.users.quiet_hours import UserSettings
 

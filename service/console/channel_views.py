@@ -23,8 +23,9 @@ from service.feeds.websub_protocol import HubState, Status
 from service.model import Channel, ChannelId, Entry, NodeInfo, PollingHints, PollResult, Validators
 from service.net.sites import site_of
 from service.store import Store
-from service.store.channels.admin_settings import AdministeredChannel, PollRate
-from service.store.coordination.fleet_policy_store import BoundsRevision
+from service.store.channels.admin_settings import AdministeredChannel
+from service.store.channels.poll_rate_history import PollRate
+from service.store.coordination.poll_bounds_store import BoundsRevision
 
 _POLLS_SHOWN = 10
 _ENTRIES_SHOWN = 10

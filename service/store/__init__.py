@@ -19,9 +19,10 @@ from contextlib import asynccontextmanager
 from service.clash.key_groups import KeyLayout, Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
-from service.store.channels.admin_settings import AdminSettings, PollRateHistory
+from service.store.channels.admin_settings import AdminSettings
 from service.store.channels.channel_moves import ChannelMoves
 from service.store.channels.channels import Channels
+from service.store.channels.poll_rate_history import PollRateHistory
 from service.store.channels.public_entries import PublicEntries
 from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
@@ -29,17 +30,27 @@ from service.store.channels.websub_store import WebSubStore
 from service.store.client import keys
 from service.store.client.data_loss_monitor import DataLossMonitor
 from service.store.client.redis_client import RedisClient
-from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
-from service.store.console.audit_log import AuditLog, IdempotencyStore
+from service.store.console.accounts import AccountStore
+from service.store.console.api_keys import ApiKeyStore
+from service.store.console.audit_log import AuditLog
+from service.store.console.idempotency_store import IdempotencyStore
+from service.store.console.login_limits import LoginLimits
+from service.store.console.sessions import Sessions
+from service.store.coordination.bot_metrics_endpoints import BotMetricsEndpoints
 from service.store.coordination.bot_requests import BotRequests
-from service.store.coordination.fleet_policy_store import BoundsStore, PolicyStore
-from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
-from service.store.coordination.worker_leases import BotEndpoints, PartitionLeases, Ring
-from service.store.coordination.worker_requests import NodeInboxes, WorkerRequests
+from service.store.coordination.fleet_policy_store import FleetPolicyStore
+from service.store.coordination.host_blocklist import BlockedHosts
+from service.store.coordination.partition_leases import PartitionLeases
+from service.store.coordination.poll_bounds_store import PollBoundsStore
+from service.store.coordination.request_budgets import RequestBudgets
+from service.store.coordination.worker_inboxes import NodeInboxes
+from service.store.coordination.worker_leases import Ring
+from service.store.coordination.worker_requests import WorkerRequests
 from service.store.delivery.announcements import AnnouncementStore
+from service.store.delivery.dead_letters import DeadLetters
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
-from service.store.delivery.outbox import DeadLetters, Outbox
+from service.store.delivery.outbox import Outbox
 from service.store.directory.lookup_directory_client import DirectoryAnnouncements, DirectoryLookups
 from service.store.directory.matrix_balancer import NodeLoads
 from service.store.directory.matrix_cells import MatrixCells
@@ -48,12 +59,15 @@ from service.store.directory.saved_search_store import SavedSearches
 from service.store.people.bot_rooms import BotRooms
 from service.store.people.erasure import Erasure
 from service.store.people.invitations import InvitationCodes
+from service.store.people.preference_store import PreferenceStore
 from service.store.people.user_administration import People
-from service.store.people.users import PreferenceStore, Users
+from service.store.people.users import Users
 from service.store.subscriptions.channel_index import ChannelIndex
-from service.store.subscriptions.keyspace_store import KeyspaceStore, LoadStore
+from service.store.subscriptions.key_group_loads import KeyGroupLoads
+from service.store.subscriptions.keyspace_store import KeyspaceStore
 from service.store.subscriptions.opml_import_queue import ImportQueue
-from service.store.subscriptions.subscriptions import SubscriptionPauses, Subscriptions
+from service.store.subscriptions.subscription_pauses import SubscriptionPauses
+from service.store.subscriptions.subscriptions import Subscriptions
 
 LAYOUT = KeyLayout()
 """Layout of the identifier keys by which subscriptions are assigned to key groups (CLASH)."""
@@ -67,7 +81,7 @@ class Store:
         self.redis = redis
         self.identity = DataLossMonitor(redis)
         self.keyspaces = KeyspaceStore(redis, Keyspaces(), LAYOUT.bits)
-        self.key_group_loads = LoadStore(redis, self.keyspaces)
+        self.key_group_loads = KeyGroupLoads(redis, self.keyspaces)
         self.channel_index = ChannelIndex(redis, self.keyspaces, LAYOUT)
         self.channels = Channels(redis, self.channel_index)
         self.public_entries = PublicEntries(redis, self.channels)
@@ -91,9 +105,9 @@ class Store:
         self.people = People(redis, self.erasure, self.outbox, self.blocked_user_domains)
         self.dead_letters = DeadLetters(redis, self.outbox)
         self.ring = Ring(redis)
-        self.bot_endpoints = BotEndpoints(redis)
-        self.fleet_policy = PolicyStore(redis)
-        self.poll_bounds = BoundsStore(redis)
+        self.bot_endpoints = BotMetricsEndpoints(redis)
+        self.fleet_policy = FleetPolicyStore(redis)
+        self.poll_bounds = PollBoundsStore(redis)
         self.admin_settings = AdminSettings(redis)
         self.channel_moves = ChannelMoves(self.channels, self.subscriptions, self.admin_settings, self.poll_bounds)
         self.partition_leases = PartitionLeases(redis)

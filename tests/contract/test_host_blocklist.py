@@ -8,7 +8,7 @@ from service.errors import HostBlocked, LimitReached
 from service.net.sites import host_and_parent_domains
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 
 BLOCK = HostBlock("ada", 1.0, "asked us to")
 
@@ -49,7 +49,7 @@ async def test_a_block_is_removed_once(store: Store) -> None:
 
 
 async def test_the_number_of_blocked_hosts_is_limited(store: Store) -> None:
-    with mock.patch("service.store.coordination.request_budgets.MAX_BLOCKED_HOSTS", 1):
+    with mock.patch("service.store.coordination.host_blocklist.MAX_BLOCKED_HOSTS", 1):
         await store.blocked_hosts.add("example.org", BLOCK)
         with pytest.raises(LimitReached):
             await store.blocked_hosts.add("example.net", BLOCK)

@@ -16,8 +16,8 @@ from service.store import Store, open_store
 from service.store.client import keys
 from service.store.client.node_connections import Value
 from service.store.client.redis_client import RedisClient
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.coordination.worker_leases import Ring
-from service.store.coordination.worker_requests import InboxMessage
 from tests.support.waiting import until
 
 

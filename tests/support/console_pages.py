@@ -9,7 +9,7 @@ from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from service.store.delivery.announcements import Announcement
 from tests.support.channels import change, make_channel, polled, register_names
 

@@ -20,7 +20,7 @@ from service.observability.logs import configure
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import open_store
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.delivery import fanout_units
 from service.tasks import BackgroundTasks
 from workers.ownership import fanout

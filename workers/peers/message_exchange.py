@@ -26,7 +26,7 @@ from service.model import NodeId
 from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
-from service.store.coordination.worker_requests import InboxMessage, NodeInboxes
+from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
 from service.tasks import BackgroundTasks
 
 NODE_MESSAGES_VERB = "nodes"

@@ -28,7 +28,7 @@ from service.model import ChannelId
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
-from service.store.coordination.request_budgets import BlockedHosts, HostBlock
+from service.store.coordination.host_blocklist import BlockedHosts, HostBlock
 
 _SAMPLED_CHANNELS: Final = 250
 _TOO_MANY_REQUESTS: Final = 429

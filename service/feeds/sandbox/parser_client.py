@@ -151,7 +151,9 @@ class ParserClient:
             self.confinement = confinement
             PARSER_WITHOUT_SECCOMP.set(confinement != "seccomp")
             if confinement != "seccomp":
-                _log.warning("parser sandbox degraded, resource limits only", advice="Use a kernel with seccomp filters.")
+                _log.warning(
+                    "parser sandbox degraded, resource limits only", advice="Use a kernel with seccomp filters."
+                )
 
     def _cancel_idle_timer(self) -> None:
         if self._idle_timer is not None:

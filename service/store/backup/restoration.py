@@ -34,7 +34,7 @@ class StoreRestoration:
     """Writes a backup to a store that no program uses."""
 
     def __init__(self, store: Store) -> None:
-        """Prepare a restoration. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
+        """Prepare it. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
         self._store = store
         self._redis = store.redis
         self._moved: list[ChannelId] = []

@@ -24,7 +24,7 @@ from service.model import Channel, ChannelId, Delta, Entry, Validators
 from service.store.channels.admin_settings import AdminSettings
 from service.store.channels.channel_records import ChannelState, Snapshot
 from service.store.channels.channels import Channels
-from service.store.coordination.fleet_policy_store import BoundsStore
+from service.store.coordination.poll_bounds_store import PollBoundsStore
 from service.store.subscriptions.subscriptions import Subscriptions
 
 _COPIED_ENTRIES = 20
@@ -38,7 +38,7 @@ class ChannelMoves:
     """Carries out announced moves of channels. Any process may repeat a move."""
 
     def __init__(
-        self, channels: Channels, subscriptions: Subscriptions, admin_settings: AdminSettings, bounds: BoundsStore
+        self, channels: Channels, subscriptions: Subscriptions, admin_settings: AdminSettings, bounds: PollBoundsStore
     ) -> None:
         self._channels = channels
         self._admin_settings = admin_settings

@@ -1,4 +1,4 @@
-"""The monitor that detects lost data by the store's identity, in every process; see :mod:`service.store.client.data_loss_guard`."""
+"""The monitor that detects lost data, which runs in every process; see :mod:`service.store.client.data_loss_guard`."""
 
 import asyncio
 import secrets

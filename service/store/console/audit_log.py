@@ -1,4 +1,4 @@
-"""The audit log of the console, and stored responses to requests that have an Idempotency-Key.
+"""The audit log of the console.
 
 An action is recorded before it is carried out. After a crash, only its outcome can therefore be unknown.
 """
@@ -11,7 +11,6 @@ import msgspec
 from service.store.client import keys
 from service.store.client.redis_client import RedisRepository, script_command
 from service.store.client.streams import read_page
-from service.store.console.accounts import digest
 
 MAX_ENTRIES: Final = 10_000
 KEPT_S: Final = 366 * 86_400
@@ -19,9 +18,6 @@ KEPT_S: Final = 366 * 86_400
 _LIMITS: Final = (MAX_ENTRIES, KEPT_S)
 _SCRIPT_KEYS: Final = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
 _MAX_DURATION_S = 300.0
-_RESPONSE_TTL_S = 24 * 3600
-_IN_PROGRESS_TTL_S = 120
-"""After a crash of the console, the request can be repeated when this time has passed."""
 
 
 class AuditedAction(msgspec.Struct, frozen=True):
@@ -85,45 +81,3 @@ class AuditLog(RedisRepository):
             if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
         ]
         await self._redis.call_many(lost)
-
-
-class StoredResponse(msgspec.Struct, frozen=True):
-    """A stored response of the console to a request with an Idempotency-Key.
-
-    ``request`` is a digest of the request. ``status`` is 0 while the request is in progress. ``location`` is the
-    Location header.
-    """
-
-    request: str
-    status: int = 0
-    media_type: str = ""
-    location: str = ""
-    body: bytes = b""
-
-
-class IdempotencyStore(RedisRepository):
-    """Responses by account and idempotency key. Every method may raise :class:`StoreUnavailable`."""
-
-    async def begin(self, account: str, key: str, request: str) -> StoredResponse | None:
-        """Record that a request is in progress, unless ``account`` has used the idempotency key ``key`` before.
-
-        Return the stored response to the earlier request with this key; None if this request is the first. ``request``
-        is a digest of the request.
-        """
-        response_key = keys.console_repeat(digest(f"{account} {key}"))
-        packed = msgspec.msgpack.encode(StoredResponse(request))
-        if await self._redis.call("SET", response_key, packed, "NX", "EX", _IN_PROGRESS_TTL_S):
-            return None
-        held = await self._redis.call("GET", response_key)
-        return msgspec.msgpack.decode(held, type=StoredResponse) if held else StoredResponse(request)
-
-    async def end(self, account: str, key: str, response: StoredResponse | None) -> None:
-        """Store the response to the request of ``account`` with the idempotency key ``key``.
-
-        If ``response`` is None, the record is deleted instead, so that the request can be sent again.
-        """
-        response_key = keys.console_repeat(digest(f"{account} {key}"))
-        if response is None:
-            await self._redis.call("DEL", response_key)
-        else:
-            await self._redis.call("SET", response_key, msgspec.msgpack.encode(response), "EX", _RESPONSE_TTL_S)

@@ -33,14 +33,9 @@ from service.observability.metrics import DIRECTORY_LOOKUPS
 from service.overlay.ring import RingView
 from service.store.client import keys
 from service.store.client.redis_client import Command, RedisClient
+from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
 from service.store.coordination.worker_leases import Ring
-from service.store.coordination.worker_requests import (
-    InboxMessage,
-    LookupReply,
-    LookupRequest,
-    NodeInboxes,
-    WorkerRequest,
-)
+from service.store.coordination.worker_requests import LookupReply, LookupRequest, WorkerRequest
 
 REFRESH_S = 2.0
 """Time for which a client caches the ring and the announcements; also the interval of its reports of counts."""

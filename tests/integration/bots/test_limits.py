@@ -21,7 +21,7 @@ from service.feeds.opml_writer import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from tests.support.bot_in_process import Person, moved, serving
 from tests.support.channels import make_channel, publish
 from tests.support.client_software import Errand, where

@@ -18,7 +18,7 @@ from service.search import Searcher
 from service.store import Store
 from service.store.channels.channel_records import pack_name
 from service.store.client import keys
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.directory import lookup_directory_client
 from service.store.directory.matrix_directory import ContentName
 from tests.integration.workers.conftest import StartWorker

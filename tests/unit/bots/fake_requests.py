@@ -39,7 +39,7 @@ from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.settings import Settings
 from service.store.coordination.worker_requests import ProbeReply
-from service.store.subscriptions.subscriptions import ResumeResult
+from service.store.subscriptions.subscription_pauses import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.quiet_hours import DEFAULT_USER_SETTINGS, UserSettings
 

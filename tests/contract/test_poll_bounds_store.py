@@ -7,7 +7,7 @@ import pytest
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.errors import LimitReached
 from service.store import Store
-from service.store.coordination.fleet_policy_store import BoundsSnapshot
+from service.store.coordination.poll_bounds_store import BoundsSnapshot
 from tests.support.channels import make_channel
 
 HOURLY, SOON = ChannelBounds(shortest_interval_s=3_600.0), ChannelBounds(longest_wait_s=60.0)
@@ -45,8 +45,8 @@ async def test_the_bounds_of_a_removed_channel_are_deleted(store: Store) -> None
 
 
 async def test_the_number_of_channels_with_bounds_is_limited(store: Store) -> None:
-    with mock.patch("service.store.coordination.fleet_policy_store.MAX_BOUNDED_CHANNELS", 1):
+    with mock.patch("service.store.coordination.poll_bounds_store.MAX_BOUNDED_CHANNELS", 1):
         await store.poll_bounds.set(CHANNEL, HOURLY)
         await store.poll_bounds.set(CHANNEL, SOON)
-        with pytest.raises(LimitReached):
+        with pytest.raises(LimitReached, match="have bounds of their own already"):
             await store.poll_bounds.set("d" * 40, HOURLY)
