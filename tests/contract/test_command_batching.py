@@ -8,10 +8,10 @@ import pytest
 from redis.exceptions import RedisError
 
 from service.errors import StoreUnavailable
-from service.settings import Settings
 from service.store import Store
-from service.store.client.cluster_routing import Address, NodePools
-from service.store.client.redis_client import Command, RedisClient
+from service.store.client.cluster_routing import Address, NodePools, SlotMap
+from service.store.client.command_batching import CommandBatcher
+from service.store.client.redis_client import Command
 
 
 async def test_each_caller_gets_its_own_replies(store: Store) -> None:
@@ -67,17 +67,17 @@ class _OneNodeIsDown(NodePools):
 
 
 async def test_an_unavailable_node_delays_only_its_own_commands() -> None:
-    link, pools = RedisClient(Settings()), _OneNodeIsDown()
-    link._slots.masters = [("down", 1), ("up", 1)]
-    link._prompt = pools
-    waits = asyncio.ensure_future(link.call_many([("a", "down"), ("b", "up")]))
+    pools, slots = _OneNodeIsDown(), SlotMap()
+    slots.masters = [("down", 1), ("up", 1)]
+    batcher = CommandBatcher(pools, slots)
+    waits = batcher.submit([("a", "down"), ("b", "up")])
     try:
         async with asyncio.timeout(5):
-            replies = await asyncio.gather(link.call_many([("c", "up")]), link.call_many([("d", "up")]))
+            replies = await asyncio.gather(batcher.submit([("c", "up")]), batcher.submit([("d", "up")]))
         assert [*replies] == [["c"], ["d"]]
         assert len(pools.sent) == 2
         assert not waits.done()
     finally:
         waits.cancel()
-        for sending in link._sending:
+        for sending in batcher._sending:
             sending.cancel()
