@@ -19,10 +19,10 @@ from bots.xmpp.connection import Connection
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence import PresenceTracker
 from bots.xmpp.service_discovery import publish_profile
+from service.asyncio_tasks import run_until_one_ends
 from service.clock import Clock
 from service.settings import Settings
 from service.store import Store
-from service.tasks import run_until_one_ends
 
 _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
 

@@ -18,13 +18,13 @@ from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers
 from bots.cluster.partitions import Partitions, PartitionState
 from bots.xmpp.interface import XmppSessionLost
+from service.asyncio_tasks import cancel_and_wait
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.observability.metrics import DELIVERY_OVERDUE, LEASES_LOST, XMPP_SESSIONS, GaugeShare
 from service.settings import Settings
 from service.store import Store
 from service.store.coordination.partition_leases import FailedProcess
-from service.tasks import cancel_and_wait
 
 HEARTBEAT_INTERVAL_S: Final = 1.0
 DRAIN_TIMEOUT_S: Final = 10.0

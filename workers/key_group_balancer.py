@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clash.key_groups import KeyGroup, Keyspace
 from service.clash.load_policy import HalfLives, LoadLimits, choose_merge, choose_split, sibling_pairs
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
@@ -22,7 +23,6 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.subscriptions.key_group_loads import LeafLoads
 from service.store.subscriptions.keyspace_store import run_move
-from service.tasks import BackgroundTasks
 
 _INTERVALS_AT_REST = 3
 """While no load changes, loads are measured once in this many maintenance intervals, because all tables are read."""

@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from service.background_tasks import BackgroundTasks, run_logged
 from service.clash.load_policy import LoadLimits
 from service.clock import FleetClock
 from service.corona.events import (
@@ -50,7 +51,6 @@ from service.store.coordination.poll_bounds_store import BoundsSnapshot
 from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.directory.matrix_balancer import MatrixBalancer
 from service.store.directory.matrix_name_reader import MatrixNameReader
-from service.tasks import BackgroundTasks, run_logged
 from service.tick_timer import TickTimer
 from workers.key_group_balancer import KeyGroupBalancer
 from workers.lookup_directories import LookupDirectories

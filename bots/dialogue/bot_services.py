@@ -12,8 +12,8 @@ from bots.xmpp.interface import XmppClient
 from service.clock import Clock
 from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.net.address_guard import AddressGuard
-from service.net.upload_client import UploadClient
-from service.search import Searcher
+from service.net.http_upload_client import HttpUploadClient
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store
 from service.store.people.users import UserState
@@ -37,7 +37,7 @@ class BotServices:
         self.opml_parser_client = OpmlParserClient()
         self.search = Searcher(store, settings.public_from_subscribers)
         guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
-        self.uploads = FileUploader(xmpp, UploadClient(settings.upload_url, settings.xmpp_host, guard))
+        self.uploads = FileUploader(xmpp, HttpUploadClient(settings.upload_url, settings.xmpp_host, guard))
 
     async def record_activity(self, known: UserState, tag: str) -> UserState:
         """Record that a user with access to the bot has written, and return the user's state from before.

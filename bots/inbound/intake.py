@@ -30,12 +30,12 @@ from bots.xmpp.archive import read_archive
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_parser import MAX_AGE_S, MAX_CLOCK_SKEW_S
+from service.asyncio_tasks import run_until_one_ends
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.net.sites import site_of_jid
+from service.net.jid_domains import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import MAX_UNANSWERED, BotNotice, InboundMessage
-from service.tasks import run_until_one_ends
 
 BATCH_SIZE: Final = 500
 """Maximum number of messages stored together."""

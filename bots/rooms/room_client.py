@@ -32,12 +32,12 @@ from bots.xmpp import events, stanzas
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
 from service.model import UserId
-from service.net.sites import site_of_jid
+from service.net.jid_domains import site_of_jid
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
-from service.tasks import cancel_and_wait
 
 MAX_INVITATIONS_PER_HOUR: Final = 10
 """Maximum number of invitations from one address, which is a user or a room."""

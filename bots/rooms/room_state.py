@@ -21,7 +21,8 @@ from bots.replies.conversation import NICK_SEPARATORS
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from bots.xmpp.service_discovery import BOT_NAME
 from service.model import UserId
-from service.net.sites import site_of, site_of_jid
+from service.net.jid_domains import site_of_jid
+from service.net.registrable_domains import site_of
 from service.store.client.keys import user_id
 from service.store.people.bot_rooms import MAX_MESSAGE_IDS, Room
 

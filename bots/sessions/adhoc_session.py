@@ -30,10 +30,10 @@ from bots.sessions import forms
 from bots.xmpp import adhoc, service_discovery, stanzas
 from bots.xmpp.adhoc import Form
 from bots.xmpp.events import AdhocCommandReceived
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import BotNotice
-from service.tasks import cancel_and_wait
 
 SESSION_LIFETIME_S: Final = 600.0
 MAX_SESSIONS: Final = 2_000

@@ -11,9 +11,9 @@ from typing import Final
 from bots.cluster.assigned_users import AssignedUsers
 from bots.retries import retry_while_unavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
 from service.store.delivery.inbound_log import InboundLog, UnansweredMessage
-from service.tasks import cancel_and_wait
 
 CLOSE_TIMEOUT_S: Final = 2.0
 _MAX_PARALLEL: Final = 200

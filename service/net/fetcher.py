@@ -26,13 +26,12 @@ from service.net import content_encoding
 from service.net.address_guard import AddressGuard, is_internal
 from service.net.address_guard import is_public as is_public_address
 from service.net.error_translation import time_limit, translate_error
+from service.net.link_headers import HubLinks, parse_hub_links
 from service.net.response_reader import (
     BodyReader,
     BoundedResponseHandler,
-    HubLinks,
     PublisherResponse,
     next_validators,
-    parse_hub_links,
     read_excerpt,
     refuse_large_headers,
     select_headers,

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Final
 
 from service.errors import UserError
-from service.files import open_private
 from service.model import UserId
 from service.operations.backup_file import BackupFileWriter, Counts, Header, check_file, read_records
+from service.private_files import open_private
 from service.settings import Settings
 from service.store import Store, open_store, opened
 from service.store.backup.export import StoreExport, scan_keys

@@ -30,7 +30,7 @@ from service.feeds.entries.duplicate_articles import hash_version
 from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from service.model import Channel, ChannelId, PollResult, Validators
-from service.search import read_channel_name
+from service.search.searcher import read_channel_name
 from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot

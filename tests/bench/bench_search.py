@@ -28,7 +28,7 @@ from service.discovery.queries.query_parser import parse_query
 from service.discovery.search_policy import describe_channel
 from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry, FeedMetadata, Validators
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot

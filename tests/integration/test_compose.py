@@ -34,7 +34,7 @@ from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.net.address_guard import AddressGuard
 from service.net.health_endpoints import serve_health
-from service.net.upload_client import UploadClient as Files
+from service.net.http_upload_client import HttpUploadClient as Files
 from service.operations.doctor import CheckResult, judge_redis
 from service.overlay.ring import balanced_id
 from service.settings import Settings

@@ -7,7 +7,7 @@ paper's formula, and the durations of lookups; then the durations of lookups and
 after the coordinator of a directory was killed. Fails if a strategy is missing, if a cost differs by more than a tenth,
 or if lookups after the kill take too long.
 
-A search is as in :mod:`service.search`: it asks the workers, and the matrices if they have too few names.
+A search is as in :mod:`service.search.searcher`: it asks the workers, and the matrices if they have too few names.
 """
 
 import argparse

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clash.load_policy import LoadLimits
 from service.clash.move_steps import Outcome, Step
 from service.errors import LeaseLost, StoreUnavailable
@@ -22,7 +23,6 @@ from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
 from service.store.subscriptions.keyspace_store import KeyspaceStore
-from service.tasks import BackgroundTasks
 from workers.key_group_balancer import KeyGroupBalancer
 
 CHANNELS = 10_000

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
 from bots.main import BotProgram
+from service.asyncio_tasks import run_until_stopped
 from service.clock import Clock, SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
@@ -19,7 +20,6 @@ from service.model import Channel, Delta, UserId
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.tasks import run_until_stopped
 from tests.support.channels import publish
 from tests.support.chat import ChatClient
 from tests.support.ejabberd import PrivateEjabberd

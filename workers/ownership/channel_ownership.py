@@ -11,6 +11,7 @@ from math import ceil
 
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import (
     ChannelsChanged,
@@ -34,7 +35,6 @@ from service.observability.tracing import TRACING
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
-from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut
 from workers.peers.content_locator import ContentLocator

@@ -16,10 +16,10 @@ from service.clock import Clock
 from service.discovery.discover import attribute_weights
 from service.discovery.search_policy import ChannelDescription, public_channels
 from service.discovery.visibility import is_public
-from service.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
 from service.model import Channel, ChannelId
-from service.search import read_channel_name
+from service.search.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
+from service.search.searcher import read_channel_name
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.public_entries import EntryTable

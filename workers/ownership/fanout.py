@@ -19,7 +19,6 @@ from typing import Final
 import structlog
 
 from service.discovery.queries.saved_searches import SavedSearchId, SearchableEntry
-from service.entry_registration import EntryRegistrar, pairs_of
 from service.errors import CellsUnavailable
 from service.feeds.entries.duplicate_articles import hash_version
 from service.feeds.entries.version_parts import VersionParts
@@ -27,7 +26,8 @@ from service.feeds.parsing.html_text import one_line
 from service.model import ChannelId, Delta, NodeId, NodeInfo
 from service.observability.tracing import TRACING
 from service.overlay.ring import RingView
-from service.search import Searcher
+from service.search.entry_registration import EntryRegistrar, pairs_of
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.public_entries import entry_positions
 from service.store.delivery.fanout_units import DIVIDED, ClaimedUnit

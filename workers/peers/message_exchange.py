@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable, StoreUnavailable
 from service.model import NodeId
@@ -27,7 +28,6 @@ from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
 from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
-from service.tasks import BackgroundTasks
 
 NODE_MESSAGES_VERB = "nodes"
 """The verb of a request with messages for nodes of the receiving worker."""

@@ -16,6 +16,7 @@ from random import sample
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import messages
@@ -26,7 +27,6 @@ from service.location.neighbours import Effect, LinkAdded, LinkRemoved, Neighbou
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS
-from service.tasks import BackgroundTasks
 
 PING, MESSAGES = "ping", "tell"
 DEPTH = 3

@@ -19,7 +19,7 @@ from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE,
 from service.errors import NotFound, UserError
 from service.feeds.canonical_urls import canonical_url, channel_id
 from service.model import ChannelId, UserId
-from service.net.sites import site_of
+from service.net.registrable_domains import site_of
 from service.store.delivery.announcements import Announcement, AnnouncementProgress, Audience, RecipientKind
 
 _MAX_TEXT_CHARS: Final = 3_000

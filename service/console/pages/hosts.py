@@ -25,7 +25,7 @@ from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE,
 from service.errors import UserError
 from service.feeds.canonical_urls import canonical_url
 from service.model import ChannelId
-from service.net.sites import site_of
+from service.net.registrable_domains import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
 from service.store.coordination.host_blocklist import BlockedHosts, HostBlock

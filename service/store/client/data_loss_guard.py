@@ -28,7 +28,7 @@ from redis import exceptions
 from redis.asyncio.connection import AbstractConnection
 
 from service.errors import StoreIdentityMismatch
-from service.files import lock_file, write_private
+from service.private_files import lock_file, write_private
 from service.settings import SettingsInvalid
 from service.store.client import keys
 

@@ -12,7 +12,7 @@ from service.discovery.candidates import require_all
 from service.discovery.queries.query_parser import parse_query
 from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Entry, FeedMetadata
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.directory.lookup_directory_client import LookupResult
 from service.store.directory.matrix_directory import ContentName

@@ -9,10 +9,10 @@ from msgspec import structs
 from service.clock import SystemClock
 from service.discovery.candidates import require_all
 from service.discovery.queries.query_parser import parse_query
-from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable
 from service.model import Change, Channel, Entry
-from service.search import Searcher
+from service.search.entry_registration import remove_channel
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.public_entries import WINDOW_S, entry_name
 from service.store.client import keys

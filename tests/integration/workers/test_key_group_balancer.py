@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
+from service.background_tasks import BackgroundTasks
 from service.clash.key_groups import KeyGroup
 from service.clash.load_policy import HalfLives, LoadLimits
 from service.clash.move_steps import Outcome, SplitGroup, Step
@@ -14,7 +15,6 @@ from service.overlay.ring import RingView
 from service.store import LAYOUT, Store
 from service.store.client import keys
 from service.store.subscriptions.keyspace_store import KeyspaceStore, run_move
-from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.key_group_balancer import KeyGroupBalancer

@@ -14,7 +14,7 @@ from service.discovery.matrix_search import MatrixReaders
 from service.discovery.queries.query_parser import parse_query
 from service.errors import NotFound
 from service.model import ChannelId, NodeId
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.channel_records import pack_name
 from service.store.client import keys

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.background_tasks import BackgroundTasks
 from service.clock import SystemClock
 from service.corona.events import (
     ChannelsChanged,
@@ -26,7 +27,6 @@ from service.overlay.ring import RingView
 from service.store import Store
 from service.store.channels import registry_changes
 from service.store.client import keys
-from service.tasks import BackgroundTasks
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.content_locators import store_only_locator
 from tests.support.ring_strategies import joined_ids, ring

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from service.background_tasks import BackgroundTasks
 from service.clock import SystemClock
 from service.corona.events import Event
 from service.feeds.canonical_urls import channel_id
@@ -14,7 +15,6 @@ from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
 from service.store.channels.websub_store import Push
-from service.tasks import BackgroundTasks
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.channels import SNAPSHOT
 from tests.support.content_locators import store_only_locator

@@ -16,7 +16,7 @@ from service.discovery.queries.query import SearchAnswer
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.query_expansion import ExpandedQuery
 from service.model import Change, Channel, Entry
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store, opened
 from service.store.directory.vocabulary_store import StoredVocabulary

@@ -14,10 +14,10 @@ from bots.inbound.intake import Intake, IntakeQueue
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
+from service.asyncio_tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.store.delivery.inbound_log import InboundMessage, UnansweredMessage
-from service.tasks import cancel_and_wait
 from tests.support.waiting import until_so
 
 

@@ -7,9 +7,9 @@ from typing import Any, cast
 from bots.cluster.assigned_users import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp.interface import XmppSender
+from service.asyncio_tasks import cancel_and_wait
 from service.model import UserId
 from service.store.delivery.inbound_log import EntryId, InboundLog, UnansweredMessage
-from service.tasks import cancel_and_wait
 
 MESSAGE = UserId("alice"), "1-0"
 

@@ -3,7 +3,9 @@
 import pytest
 
 from service.feeds.canonical_urls import canonical_url, host_of
-from service.net.sites import address_group, domain_of_jid, site_of
+from service.net.jid_domains import domain_of_jid
+from service.net.publisher_networks import address_group
+from service.net.registrable_domains import site_of
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ TIMEOUT_S: Final = 15.0
 _SUCCESS: Final = range(200, 300)
 
 
-class UploadClient:
+class HttpUploadClient:
     """Uploads files to XMPP servers, and downloads files from the own server.
 
     ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to

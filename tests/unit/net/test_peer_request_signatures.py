@@ -3,8 +3,8 @@
 import pytest
 
 from service.errors import PeerProtocolError
-from service.net import request_signatures
-from service.net.request_signatures import WINDOW_S, RequestSigner, parse_signature
+from service.net import peer_request_signatures
+from service.net.peer_request_signatures import WINDOW_S, RequestSigner, parse_signature
 
 NOW_S = 1_000_000.0
 ME, OTHER = "a" * 40, "b" * 40
@@ -25,7 +25,7 @@ def refusal_of(signer: RequestSigner, header: str, now_s: float) -> str:
 def test_requests_beyond_the_nonce_limit_are_refused_until_the_window_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(request_signatures, "MAX_NONCES", 3)
+    monkeypatch.setattr(peer_request_signatures, "MAX_NONCES", 3)
     signer = RequestSigner("secret", ME)
     assert [refusal_of(signer, request(number), NOW_S) for number in range(5)] == ["", "", "", "flood", "flood"]
     assert refusal_of(signer, request(0), NOW_S) == "replay"

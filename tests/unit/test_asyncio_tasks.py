@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from service.tasks import cancel_and_wait, run_until_one_ends
+from service.asyncio_tasks import cancel_and_wait, run_until_one_ends
 
 
 class _SlowTask:
@@ -44,7 +44,7 @@ async def test_all_tasks_are_cancelled_although_the_caller_is_cancelled_twice() 
 
 
 async def test_a_task_that_swallows_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("service.tasks.CANCEL_RETRY_S", 0.01)
+    monkeypatch.setattr("service.asyncio_tasks.CANCEL_RETRY_S", 0.01)
 
     async def swallow_one_cancellation() -> None:
         try:
