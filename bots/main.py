@@ -44,7 +44,7 @@ class BotProgram(HostedProgram):
         store = self._store
         while True:
             with contextlib.suppress(StoreUnavailable):
-                await store.subscriptions.replay_intents()
+                await store.subscription_intents.replay()
                 await store.erasure.resume()
                 await store.announcements.dispatch(time.time(), self._settings.maintenance_interval_s)
                 await store.bot_endpoints.announce(metrics_url)

@@ -66,6 +66,7 @@ from service.store.subscriptions.channel_index import ChannelIndex
 from service.store.subscriptions.key_group_loads import KeyGroupLoads
 from service.store.subscriptions.keyspace_store import KeyspaceStore
 from service.store.subscriptions.opml_import_queue import ImportQueue
+from service.store.subscriptions.subscription_intents import SubscriptionIntents
 from service.store.subscriptions.subscription_pauses import SubscriptionPauses
 from service.store.subscriptions.subscriptions import Subscriptions
 
@@ -94,7 +95,10 @@ class Store:
             Directory(redis, cells, "entry"),
         )
         self.redis_node_loads = NodeLoads(redis)
-        self.subscriptions = Subscriptions(redis, self.channel_index, self.channels, self.outbox, self.identity)
+        self.subscription_intents = SubscriptionIntents(redis, self.channel_index, self.channels, self.outbox)
+        self.subscriptions = Subscriptions(
+            redis, self.channel_index, self.channels, self.subscription_intents, self.identity
+        )
         self.pauses = SubscriptionPauses(redis, self.outbox)
         self.blocked_user_domains = BlockedHosts(redis, keys.BLOCKED_USER_DOMAINS)
         self.users = Users(redis, self.blocked_user_domains)

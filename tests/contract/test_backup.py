@@ -130,7 +130,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     assert await store.import_queue.users("bot@localhost") == [UID]
     (found,) = await SavedSearchMatcher(store.saved_searches).match([SearchableEntry(Entry("k", "a brown fox", ""))])
     assert {search.partition("/")[0] for search in found} == {UID, OTHER}
-    assert await store.subscriptions.replay_intents() == 0
+    assert await store.subscription_intents.replay() == 0
     assert await store.redis.call("EXISTS", keys.RESTORED_FANOUT) == 0
     assert (await store.subscriptions.subscribe(ALICE, channels[0].id))[1] is False
     assert await store.subscriptions.unsubscribe(BOB, channels[0].id)

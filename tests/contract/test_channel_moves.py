@@ -261,7 +261,7 @@ async def test_a_late_subscriber_of_the_old_channel_moves_without_a_backlog(stor
     uid = keys.user_id(BOB)
     own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
     await store.redis.run_script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
-    await store.subscriptions._replay(uid, 0.0)
+    await store.subscription_intents.complete(uid, 0.0)
     await carry_out(store)
     await tell_everybody(store, NEW_ID, "after")
     assert await told_to(store, BOB) == ["after"]

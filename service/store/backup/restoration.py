@@ -89,7 +89,7 @@ class StoreRestoration:
         """
         await self._add_erased(erased)
         # Each user has an intent for each subscription, from which the channel index is written.
-        await self._store.subscriptions.replay_intents(0.0)
+        await self._store.subscription_intents.replay(0.0)
         late = [uid for uid, at_s in erased.items() if at_s >= int(origin.began_s)]
         known = await self._redis.call_many([("SISMEMBER", keys.USERS, uid) for uid in late])
         again = [uid for uid, is_known in zip(late, known, strict=True) if is_known]
@@ -172,7 +172,7 @@ def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
     """Return the intents of a user, which are changes that the channel index lacks, as alternating fields and values.
 
     They are those in the backup (``held``), and one for each other subscription in the user index (``index``). From
-    them, :class:`service.store.subscriptions.subscriptions.Subscriptions` writes the channel index.
+    them, :class:`service.store.subscriptions.subscription_intents.SubscriptionIntents` writes the channel index.
     """
     intents: dict[bytes, bytes] = {}
     if index is not None:
