@@ -43,7 +43,7 @@ class Bot:
         self.delivery = services.delivery
         self._opml_importer = services.opml_importer
         self._presence = PresenceTracker(store.users, self.delivery.on_presence)
-        self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
+        self._replies = ReplySender(store.inbound_log, store.bot_messages, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
             services,
             self._replies,

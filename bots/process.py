@@ -175,7 +175,7 @@ class AccountProcess(Process):
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Create the bot of this process; nothing runs before :meth:`run`."""
         super().__init__(settings, store, clock, PARTITION_COUNT)
-        self._assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
+        self._assigned_users = AssignedUsers(store.home_addresses, clock, settings.xmpp_jid)
         self._bot = Bot(settings, store, clock, self._assigned_users, self._id)
         self._last_connected_s = -math.inf
 
@@ -234,7 +234,7 @@ class ComponentProcess(Process):
     def _start_bot(self, number: int) -> None:
         address = self._addresses[number]
         _log.info("xmpp address acquired", jid=address)
-        assigned_users = AssignedUsers(self._store.inbound_log, self._clock, address, self._addresses)
+        assigned_users = AssignedUsers(self._store.home_addresses, self._clock, address, self._addresses)
         assigned_users.assign(ALL_PARTITIONS)
         settings = self._settings.model_copy(update={"xmpp_jid": address})
         bot = Bot(settings, self._store, self._clock, assigned_users, self._id)

@@ -16,7 +16,7 @@ from typing import Final
 
 from service.clock import Clock
 from service.model import UserId
-from service.store.delivery.inbound_log import InboundLog
+from service.store.people.home_addresses import HomeAddresses
 
 PARTITION_COUNT: Final = 64
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
@@ -30,13 +30,15 @@ def partition_of(user_id: UserId) -> int:
 class AssignedUsers:
     """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
 
-    def __init__(self, inbound_log: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home_addresses: HomeAddresses, clock: Clock, address: str, addresses: Sequence[str] = ()
+    ) -> None:
         """Create a set without partitions.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
         means that there is only this address. Users whose home address is none of them belong to the first address.
         """
-        self._inbound_log = inbound_log
+        self._home_addresses = home_addresses
         self._clock = clock
         self._address = address
         self._addresses = addresses or (address,)
@@ -70,6 +72,6 @@ class AssignedUsers:
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included
-        homes = await self._inbound_log.home_addresses(included)
+        homes = await self._home_addresses.of_users(included)
         known = [home if home in self._addresses else self._addresses[0] for home in homes]
         return [user_id for user_id, home in zip(included, known, strict=True) if home == self._address]

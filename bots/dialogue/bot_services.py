@@ -49,7 +49,7 @@ class BotServices:
         jid = known.jid
         if not known.welcomed:
             await self.store.users.mark_welcomed(jid)
-            await self.store.inbound_log.keep_home_address(jid)
+            await self.store.home_addresses.keep(jid)
         if known.unreachable:
             subscriptions = await self.store.subscriptions.of_user(jid)
             await self.store.pauses.resume_reachable(jid, [each.channel for each in subscriptions])

@@ -217,7 +217,7 @@ class RequestHandler(ReadRequests):
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Subscribe the user to a channel; return the number of the subscription and whether it is new."""
-        await self._store.inbound_log.keep_home_address(self._jid)
+        await self._store.home_addresses.keep(self._jid)
         subscription, new = await subscribe_channel(
             self._store, self._jid, cid, self.settings.max_subscriptions_per_user
         )

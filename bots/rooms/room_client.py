@@ -37,7 +37,8 @@ from service.errors import StoreUnavailable
 from service.model import UserId
 from service.net.jid_domains import site_of_jid
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
+from service.store.coordination.bot_messages import BotNotice
+from service.store.delivery.inbound_log import EntryId, InboundMessage
 
 MAX_INVITATIONS_PER_HOUR: Final = 10
 """Maximum number of invitations from one address, which is a user or a room."""
@@ -104,7 +105,7 @@ class RoomClient:
     async def _load(self) -> None:
         stored = await self._store.rooms.get(self._xmpp.address)
         message_ids = await self._store.rooms.message_ids(list(stored))
-        await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
+        await self._store.home_addresses.set(list(stored), self._xmpp.address)
         assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
         self._states.load(assigned, message_ids, self._clock.monotonic_s())
         self._xmpp.rooms.update(assigned)
@@ -333,7 +334,7 @@ class RoomClient:
         accepted = msgspec.structs.replace(invitation, is_accepted=True)
         message = events.MessageReceived(room, invitation.inviter, "", "", "", wants_receipt=False, invitation=accepted)
         await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(message), address)])
-        await self._store.inbound_log.notify([BotNotice(user_id(room))])
+        await self._store.bot_messages.notify([BotNotice(user_id(room))])
 
     def _decline(self, invitation: events.RoomInvitation, text: str) -> None:
         """Send the reason ``text`` to the inviter through the room.
@@ -409,7 +410,7 @@ class RoomClient:
             self._queue_actions(self._states.on_suspended(room, self._clock.monotonic_s(), is_new=action.is_new))
             return
         await self._store.rooms.put(self._xmpp.address, room, record)
-        await self._store.inbound_log.set_home_address([room], self._xmpp.address)
+        await self._store.home_addresses.set([room], self._xmpp.address)
         state = await self._store.users.get(room)
         if not state.welcomed:
             await self._store.users.mark_welcomed(room)

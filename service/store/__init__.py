@@ -36,6 +36,7 @@ from service.store.console.audit_log import AuditLog
 from service.store.console.idempotency_store import IdempotencyStore
 from service.store.console.login_limits import LoginLimits
 from service.store.console.sessions import Sessions
+from service.store.coordination.bot_messages import BotMessages
 from service.store.coordination.bot_metrics_endpoints import BotMetricsEndpoints
 from service.store.coordination.bot_requests import BotRequests
 from service.store.coordination.fleet_policy_store import FleetPolicyStore
@@ -58,6 +59,7 @@ from service.store.directory.matrix_directory import Directory
 from service.store.directory.saved_search_store import SavedSearches
 from service.store.people.bot_rooms import BotRooms
 from service.store.people.erasure import Erasure
+from service.store.people.home_addresses import HomeAddresses
 from service.store.people.invitations import InvitationCodes
 from service.store.people.preference_store import PreferenceStore
 from service.store.people.user_administration import People
@@ -115,7 +117,7 @@ class Store:
         self.admin_settings = AdminSettings(redis)
         self.channel_moves = ChannelMoves(self.channels, self.subscriptions, self.admin_settings, self.poll_bounds)
         self.partition_leases = PartitionLeases(redis)
-        self.inbound_log = InboundLog(redis)
+        self.inbound_log, self.home_addresses = InboundLog(redis), HomeAddresses(redis)
         self.request_budgets = RequestBudgets(redis)
         self.poll_rate_history = PollRateHistory(redis)
         self.node_inboxes = NodeInboxes(redis)
@@ -123,7 +125,7 @@ class Store:
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
         self.directory_announcements = DirectoryAnnouncements(redis, self.ring)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
-        self.bot_requests = BotRequests(redis)
+        self.bot_requests, self.bot_messages = BotRequests(redis), BotMessages(redis)
         self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)
         self.login_limits = LoginLimits(redis)
         self.sessions = Sessions(redis)

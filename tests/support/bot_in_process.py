@@ -50,7 +50,7 @@ async def serving(
     """Run a bot for all users, or for ``assigned_users``; it is connected when the block begins."""
     clock = clock or SystemClock()
     if assigned_users is None:
-        assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
+        assigned_users = AssignedUsers(store.home_addresses, clock, settings.xmpp_jid)
         assigned_users.assign(ALL_PARTITIONS)
     bot = Bot(settings, store, clock, assigned_users, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())

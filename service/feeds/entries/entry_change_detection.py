@@ -18,7 +18,7 @@ import msgspec
 
 from service.feeds.canonical_urls import web_link
 from service.feeds.entries.edit_suppression import SAMPLE_SIZE, EditDecision, select_edits
-from service.feeds.entries.entry_hashes import HASH_BYTES, NO_HASH, home_addresses, is_edited, site_hash
+from service.feeds.entries.entry_hashes import HASH_BYTES, NO_HASH, is_edited, own_urls, site_hash
 from service.feeds.entries.entry_identity import DocumentEntry, entries_by_fingerprint, match_entries
 from service.feeds.entries.known_entries import (
     ROW_BYTES,
@@ -114,7 +114,7 @@ def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str,
     """
     before = state or FeedState(now_s)
     today = int(now_s // _DAY_S)
-    homes = home_addresses(url, feed.link)
+    homes = own_urls(url, feed.link)
     items, excluded, candidates, are_ids_unstable = match_entries(
         entries_by_fingerprint(feed, before.previous_document().fingerprints, homes=homes),
         homes=homes,

@@ -115,7 +115,7 @@ class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
         return ((b"body", self.body), *(((b"dated", self.title_date),) if self.title_date != NO_HASH else ()))
 
 
-def home_addresses(url: str, link: str) -> list[str]:
+def own_urls(url: str, link: str) -> list[str]:
     """Return the normalized addresses of the channel (``url``) and its site (``link``).
 
     An entry's link to one of these addresses is ignored, because it does not lead to the entry.
@@ -124,7 +124,7 @@ def home_addresses(url: str, link: str) -> list[str]:
 
 
 def site_hash(url: str, link: str) -> bytes:
-    """Return one hash of the channel's ``url`` and its site's ``link``, which determine :func:`home_addresses`."""
+    """Return one hash of the channel's ``url`` and its site's ``link``, which determine :func:`own_urls`."""
     return _hash(f"{url}\0{link}")
 
 
@@ -132,7 +132,7 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
     """Return one hash of all fields that :func:`hash_entry` reads of an entry.
 
     Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the channel and
-    its site (:func:`home_addresses`).
+    its site (:func:`own_urls`).
     """
     read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
     return _hash("\0".join(read))
@@ -141,7 +141,7 @@ def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
 def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
     """Return the hashes of the entry's fields.
 
-    ``homes`` are the addresses of the channel and its site (:func:`home_addresses`); a link to one of them is ignored.
+    ``homes`` are the addresses of the channel and its site (:func:`own_urls`); a link to one of them is ignored.
     """
     target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
     title = " ".join(entry.title.split()).casefold()

@@ -65,7 +65,7 @@ def entries_by_fingerprint(
     A fingerprint is one hash of all fields of an entry, an element hash one hash of its XML. ``fingerprints`` maps the
     element hashes of the previous document to fingerprints. The parser has skipped the entries with these element
     hashes; in the result, each of them is an empty entry. ``homes`` are the addresses of the channel and its site
-    (:func:`~service.feeds.entries.entry_hashes.home_addresses`).
+    (:func:`~service.feeds.entries.entry_hashes.own_urls`).
     """
     entries = iter(feed.entries)
     found: dict[bytes, tuple[ParsedEntry, bytes]] = {}
@@ -88,7 +88,7 @@ def match_entries(
     """Match the entries of a document with the known entries in ``rows`` (see ``known_entries``).
 
     ``entries`` is a result of :func:`entries_by_fingerprint`. ``homes`` are the addresses of the channel and its site
-    (:func:`~service.feeds.entries.entry_hashes.home_addresses`). ``previous_rows`` are the row offsets of the previous
+    (:func:`~service.feeds.entries.entry_hashes.own_urls`). ``previous_rows`` are the row offsets of the previous
     document's entries by fingerprint. ``excluded`` are the fingerprints that were excluded from the previous document.
     ``are_ids_unstable`` states that the channel generates new ids at each request.
     """

@@ -117,7 +117,7 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
     redis = KillableLink(settings)
     redis.process = process
     store = Store(redis)
-    assigned_users = AssignedUsers(store.inbound_log, clock, link.address)
+    assigned_users = AssignedUsers(store.home_addresses, clock, link.address)
     assigned_users.assign(ALL_PARTITIONS)
     link.delivery = OutboxConsumer(store, link, clock, assigned_users, 1_000.0)
     delivering = asyncio.create_task(link.delivery.run())

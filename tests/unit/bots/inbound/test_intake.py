@@ -124,7 +124,10 @@ async def running_intake(others: Collaborators, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("bots.inbound.intake.CHECKPOINT_INTERVAL_S", 0.01)
     fake = cast("Any", others)
     services = SimpleNamespace(
-        store=SimpleNamespace(inbound_log=others), xmpp=others, assigned_users=others, clock=SystemClock()
+        store=SimpleNamespace(inbound_log=others, bot_messages=others),
+        xmpp=others,
+        assigned_users=others,
+        clock=SystemClock(),
     )
     intake = Intake(cast("BotServices", services), cast("Any", others.chat_sessions), fake)
     running = asyncio.create_task(intake._store_messages())
