@@ -19,10 +19,10 @@ from bots.xmpp.bot_profile import publish_profile
 from bots.xmpp.connection import Connection
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.presence_tracker import PresenceTracker
+from service.asyncio_tasks import run_until_one_ends
 from service.clock import Clock
 from service.settings import Settings
 from service.store import Store
-from service.tasks import run_until_one_ends
 
 _PUBLISH_PROFILE_TIMEOUT_S: Final = 30.0
 
@@ -43,7 +43,7 @@ class Bot:
         self.delivery = services.delivery
         self._opml_importer = services.opml_importer
         self._presence = PresenceTracker(store.users, self.delivery.on_presence)
-        self._replies = ReplySender(store.inbound_log, self.connection, assigned_users)
+        self._replies = ReplySender(store.inbound_log, store.bot_messages, self.connection, assigned_users)
         self._chat_sessions = ChatSessions(
             services,
             self._replies,

@@ -3,11 +3,11 @@
 from bots.cluster.process import create_process
 from bots.maintenance import maintain
 from bots.retries import retry_while_unavailable
+from service.asyncio_tasks import run_until_one_ends
 from service.clock import SystemClock
 from service.host_process import HostedProgram, HostProcess
 from service.settings import Settings
 from service.store import Store
-from service.tasks import run_until_one_ends
 
 
 class BotProgram(HostedProgram):

@@ -16,7 +16,7 @@ async def maintain(store: Store, settings: Settings, metrics_url: str) -> None:
     """
     while True:
         with contextlib.suppress(StoreUnavailable):
-            await store.subscriptions.replay_intents()
+            await store.subscription_intents.replay()
             await store.erasure.resume()
             await store.announcements.dispatch(time.time(), settings.maintenance_interval_s)
             await store.bot_endpoints.announce(metrics_url)

@@ -407,9 +407,9 @@ def _run_programs(
     event loop; None stands for asyncio's own.
     """
     from service import settings  # noqa: PLC0415 - see module docstring
+    from service.asyncio_tasks import run_until_stopped  # noqa: PLC0415 - same
     from service.host_process import configure_memory, find_programs, serve_programs  # noqa: PLC0415 - same
     from service.observability import logs, tracing  # noqa: PLC0415 - same
-    from service.tasks import run_until_stopped  # noqa: PLC0415 - same
 
     effective = settings.load(settings.environment(config))
     logs.configure(effective)

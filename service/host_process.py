@@ -18,12 +18,12 @@ from typing import ClassVar, Final
 import structlog
 from aiohttp import web
 
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import CoronetError, OperationalError
 from service.net.health_endpoints import ReadinessCheck, serve_health
 from service.settings import Settings
 from service.store import Store, open_store
 from service.systemd_notifications import SystemdNotifier
-from service.tasks import cancel_and_wait
 from service.tick_timer import TickTimer, create_tick_timer
 
 _GC_THRESHOLDS: Final = 20_000, 20, 20

@@ -100,8 +100,8 @@ class ParsedPage(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry as stored and delivered, sanitised to plain text of limited length.
 
-    ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is plain text
-    of at most 600 characters; ``link`` is http(s) and absolute, or empty.
+    ``key`` is its identity within the channel (see ``service.feeds.entries.entry_identity``); ``summary`` is plain
+    text of at most 600 characters; ``link`` is http(s) and absolute, or empty.
     """
 
     key: str

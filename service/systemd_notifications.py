@@ -11,10 +11,10 @@ import socket
 from collections.abc import AsyncIterator
 from typing import Final
 
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import CoronetError
 from service.net.health_endpoints import ReadinessCheck
 from service.settings import read_notify_socket
-from service.tasks import cancel_and_wait
 
 _CHECK_INTERVAL_S: Final = 0.2
 """Time between two readiness checks until the process is ready for the first time."""

@@ -5,7 +5,7 @@ servers of each directory, and each holds a *share*, which is a part of the name
 server 0 and coordinates the directory: in each maintenance interval it reads the names from the pair's matrix, if they
 have changed, sends the changes to the other servers (:mod:`service.discovery.partial_lookup`), and announces the
 directory in the store. Bots and the console read the announcements and send their lookups to one server or a few
-(:mod:`service.store.directory.directory_lookups`). They report the numbers of their lookups to the coordinators.
+(:mod:`service.store.directory.lookup_directory_client`). They report the numbers of their lookups to the coordinators.
 
 When the ring changes, the new coordinators place their directories on the new servers at the next maintenance; the old
 shares answer until then. Shares are soft state, and messages about them may be lost.
@@ -40,8 +40,8 @@ from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES, Coordi
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.model import NodeId
 from service.overlay.ring import RingView
-from service.store.directory.directory_lookups import DirectoryAnnouncements
-from service.store.directory.directory_names import DirectoryNames
+from service.store.directory.lookup_directory_client import DirectoryAnnouncements
+from service.store.directory.matrix_name_reader import MatrixNameReader
 
 DISCOVER_PAIRS = (WORKING, NEW)
 """The AV-pairs whose directories always exist, with their best names, for browsing without a query."""
@@ -101,7 +101,7 @@ class InMemoryDirectories:
     def __init__(
         self,
         node_id: NodeId,
-        names: DirectoryNames,
+        names: MatrixNameReader,
         announcements: DirectoryAnnouncements,
         send: SendMessages,
         *,

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clash.key_groups import KeyGroup, Keyspace
 from service.clash.move_steps import Finish, SplitGroup, Step, resume_step
 from service.clash.server_table import MoveKind, ServerTable, empty_table
@@ -20,8 +21,8 @@ from service.model import NodeId
 from service.observability.metrics import GROUP_MOVES
 from service.overlay.ring import RingView
 from service.store import Store
-from service.store.subscriptions.keyspaces import LeafLoads, run_move
-from service.tasks import BackgroundTasks
+from service.store.subscriptions.key_group_loads import LeafLoads
+from service.store.subscriptions.keyspace_store import run_move
 
 _INTERVALS_AT_REST = 3
 """While no load changes, loads are measured once in this many maintenance intervals, because all tables are read."""

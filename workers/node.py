@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
+from service.background_tasks import BackgroundTasks, run_logged
 from service.clash.split_merge_policy import LoadLimits
 from service.clock import FleetClock
 from service.corona.events import (
@@ -46,11 +47,10 @@ from service.overlay.id_space import BITS, from_hex
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.fleet_policy import BoundsSnapshot
-from service.store.coordination.worker_requests import InboxMessage
-from service.store.directory.directory_names import DirectoryNames
+from service.store.coordination.poll_bounds_store import BoundsSnapshot
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.directory.matrix_balancer import MatrixBalancer
-from service.tasks import BackgroundTasks, run_logged
+from service.store.directory.matrix_name_reader import MatrixNameReader
 from service.tick_timer import TickTimer
 from workers.in_memory_directories import InMemoryDirectories
 from workers.key_group_balancer import KeyGroupBalancer
@@ -145,7 +145,7 @@ class Node:
         self._balancer = KeyGroupBalancer(info.id, store, load_limits, interval_s=interval_s, tasks=tasks)
         self.directories = InMemoryDirectories(
             info.id,
-            DirectoryNames(store.channel_directory, store.channels),
+            MatrixNameReader(store.channel_directory, store.channels),
             store.directory_announcements,
             self._send_directory_messages,
             random=Random(),  # noqa: S311 - spreads entries

@@ -5,11 +5,11 @@ by a hash of their ids, and each process serves the users of the partitions that
 addresses instead (components), each user has one of them as home address, and is served by the process that serves this
 address.
 
-A process holds its partitions by leases in the store (:mod:`service.store.coordination.leases`). It serves a partition
-while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the lease, and also if
-another process has taken over the partition, because at most one process may work for a partition (guarantee I2). If
-the process is stopped for longer than the lease lasts, another process may have taken over its partitions;
-:meth:`AssignedUsers.is_lease_valid` is then False.
+A process holds its partitions by leases in the store (:mod:`service.store.coordination.partition_leases`). It serves a
+partition while it holds the lease. It *drains* a partition, that is, finishes its work, before it returns the lease,
+and also if another process has taken over the partition, because at most one process may work for a partition
+(guarantee I2). If the process is stopped for longer than the lease lasts, another process may have taken over its
+partitions; :meth:`AssignedUsers.is_lease_valid` is then False.
 """
 
 import enum
@@ -22,7 +22,7 @@ import msgspec
 
 from service.clock import Clock
 from service.model import UserId
-from service.store.delivery.inbound_log import InboundLog
+from service.store.people.home_addresses import HomeAddresses
 
 PARTITION_COUNT: Final = 64
 ALL_PARTITIONS: Final = frozenset(range(PARTITION_COUNT))
@@ -36,13 +36,15 @@ def partition_of(user_id: UserId) -> int:
 class AssignedUsers:
     """The users whom one bot serves: those in its partitions whose home address is the bot's address."""
 
-    def __init__(self, inbound_log: InboundLog, clock: Clock, address: str, addresses: Sequence[str] = ()) -> None:
+    def __init__(
+        self, home_addresses: HomeAddresses, clock: Clock, address: str, addresses: Sequence[str] = ()
+    ) -> None:
         """Create a set without partitions.
 
         ``address`` is the bare JID of this bot. ``addresses`` are all addresses among which users are divided; empty
         means that there is only this address. Users whose home address is none of them belong to the first address.
         """
-        self._inbound_log = inbound_log
+        self._home_addresses = home_addresses
         self._clock = clock
         self._address = address
         self._addresses = addresses or (address,)
@@ -76,7 +78,7 @@ class AssignedUsers:
         included = [user_id for user_id in user_ids if self.includes(user_id)]
         if len(self._addresses) == 1 or not included:
             return included
-        homes = await self._inbound_log.home_addresses(included)
+        homes = await self._home_addresses.of_users(included)
         known = [home if home in self._addresses else self._addresses[0] for home in homes]
         return [user_id for user_id, home in zip(included, known, strict=True) if home == self._address]
 

@@ -17,13 +17,13 @@ import structlog
 from bots.bot import Bot
 from bots.cluster.partitions import ALL_PARTITIONS, PARTITION_COUNT, AssignedUsers, Partitions, PartitionState
 from bots.xmpp.interface import XmppSessionLost
+from service.asyncio_tasks import cancel_and_wait
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.observability.metrics import DELIVERY_OVERDUE, LEASES_LOST, XMPP_SESSIONS, GaugeShare
 from service.settings import Settings
 from service.store import Store
-from service.store.coordination.leases import FailedProcess
-from service.tasks import cancel_and_wait
+from service.store.coordination.partition_leases import FailedProcess
 
 HEARTBEAT_INTERVAL_S: Final = 1.0
 DRAIN_TIMEOUT_S: Final = 10.0
@@ -174,7 +174,7 @@ class AccountProcess(Process):
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         """Create the bot of this process; nothing runs before :meth:`run`."""
         super().__init__(settings, store, clock, PARTITION_COUNT)
-        self._assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
+        self._assigned_users = AssignedUsers(store.home_addresses, clock, settings.xmpp_jid)
         self._bot = Bot(settings, store, clock, self._assigned_users, self._id)
         self._last_connected_s = -math.inf
 
@@ -233,7 +233,7 @@ class ComponentProcess(Process):
     def _start_bot(self, number: int) -> None:
         address = self._addresses[number]
         _log.info("xmpp address acquired", jid=address)
-        assigned_users = AssignedUsers(self._store.inbound_log, self._clock, address, self._addresses)
+        assigned_users = AssignedUsers(self._store.home_addresses, self._clock, address, self._addresses)
         assigned_users.assign(ALL_PARTITIONS)
         settings = self._settings.model_copy(update={"xmpp_jid": address})
         bot = Bot(settings, self._store, self._clock, assigned_users, self._id)

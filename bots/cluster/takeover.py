@@ -21,7 +21,7 @@ from bots.xmpp.message_ids import is_batch_id, reply_id
 from service.errors import StoreUnavailable
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.leases import FailedProcess
+from service.store.coordination.partition_leases import FailedProcess
 
 _USER_ID_LENGTH: Final = len(user_id(""))
 _log = structlog.get_logger()

@@ -24,7 +24,7 @@ from bots.commands.verb_synonyms import (
     VERBS,
 )
 from service.discovery.queries.query_tokens import is_field
-from service.feeds.urls import looks_like_url
+from service.feeds.canonical_urls import looks_like_url
 
 MAX_LIST_CHARS = 16_384
 """Maximum length of an OPML list in a message; longer ones can be imported from a URL."""

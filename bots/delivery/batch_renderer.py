@@ -15,7 +15,8 @@ from bots.delivery.notification_text import EntryKey, SavedSearchMatch, announce
 from bots.i18n.translator import Translator, get_translator
 from bots.replies.entry_templates import EntryTemplate
 from bots.xmpp import stanzas
-from service.feeds.entries.version_parts import article_hashes, select_part
+from service.feeds.entries.duplicate_articles import article_hashes
+from service.feeds.entries.version_parts import select_part
 from service.model import Change, ChannelId, Delta, UserId
 from service.store import Store
 from service.store.channels.channels import Channels

@@ -16,9 +16,9 @@ from bots.delivery.detail_levels import DETAIL_LEVELS, DetailLevel
 from bots.i18n.translator import Translator
 from bots.replies.entry_templates import EntryTemplate
 from bots.replies.formatting import MAX_MESSAGE_BYTES, address, clip, entry_lines, join_lines, more_line, title
+from service.feeds.canonical_urls import selector_of, without_selector
 from service.feeds.entries.version_parts import is_edit
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import selector_of, without_selector
 from service.model import Change, Channel, ChannelId, Delta, Notice
 
 EntryKey = tuple[ChannelId, str]

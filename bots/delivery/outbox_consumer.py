@@ -23,6 +23,7 @@ from bots.xmpp import stanzas
 from bots.xmpp.events import MessageBounced, Receipt, UserPresence
 from bots.xmpp.interface import XmppSender, XmppSessionLost, send_until_confirmed
 from bots.xmpp.message_ids import is_batch_id, is_message_to, new_message_id
+from service.asyncio_tasks import cancel_and_wait, run_until_one_ends
 from service.clock import Clock
 from service.errors import StoreUnavailable
 from service.model import UserId
@@ -30,7 +31,6 @@ from service.observability.metrics import OUTBOX_OLDEST, OUTBOX_USERS
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import MessageId
-from service.tasks import cancel_and_wait, run_until_one_ends
 
 USERS_PER_BURST: Final = 100
 """Maximum users of a burst: one Redis pipeline claims their batches, one write sends, one pipeline completes them."""

@@ -8,10 +8,10 @@ from bots.dialogue.opml_import import OpmlImporter
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.interface import XmppClient
 from service.clock import Clock
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.net.address_guard import AddressGuard
-from service.net.upload_client import UploadClient
-from service.search import Searcher
+from service.net.http_upload_client import HttpUploadClient
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store
 
@@ -32,7 +32,7 @@ class BotServices:
         self.access = AccessControl(store, settings, xmpp.rooms)
         self.rate_limiter = CommandRateLimiter(store, settings, self.access)
         self.opml_importer = OpmlImporter(store, xmpp, assigned_users, settings.max_subscriptions_per_user)
-        self.opml_reader = OpmlReader()
+        self.opml_parser_client = OpmlParserClient()
         self.search = Searcher(store, settings.public_from_subscribers)
         guard = AddressGuard(settings.allow_private, allowed_networks=settings.allowed_networks)
-        self.uploads = FileUploader(xmpp, UploadClient(settings.upload_url, settings.xmpp_host, guard))
+        self.uploads = FileUploader(xmpp, HttpUploadClient(settings.upload_url, settings.xmpp_host, guard))

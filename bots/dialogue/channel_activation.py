@@ -7,7 +7,7 @@ which nobody was subscribed to, is polled at once.
 import contextlib
 
 from service.errors import CoronetError
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
 from service.model import ChannelId, Subscription
 from service.store import Store
 

@@ -8,11 +8,11 @@ from bots.dialogue.bot_services import BotServices
 from bots.dialogue.read_requests import ReadRequests
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import LimitReached
-from service.feeds.opml import OpmlSubscription
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
-from service.store.subscriptions.subscriptions import ResumeResult
+from service.store.subscriptions.subscription_pauses import ResumeResult
 from service.users.preferences import Preferences
 from service.users.user_settings import UserSettings
 

@@ -13,10 +13,10 @@ from bots.dialogue.subscription_limits import refuse_new_url
 from bots.replies import subscription_texts as texts
 from bots.replies.formatting import MAX_MESSAGE_BYTES
 from service.errors import UploadRefused
-from service.feeds import opml
-from service.feeds.opml import OpmlDocument
+from service.feeds import opml_writer
+from service.feeds.canonical_urls import canonical_url
+from service.feeds.opml_writer import OpmlDocument
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import canonical_url
 
 
 async def export(requests: Requests, _command: VerbCommand) -> Reply:
@@ -26,7 +26,7 @@ async def export(requests: Requests, _command: VerbCommand) -> Reply:
     """
     translator, subscribed = requests.translator, await requests.subscriptions()
     feeds = [
-        opml.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
+        opml_writer.OpmlSubscription(each.channel.url, each.channel.title[:100], page=each.channel.kind == "page")
         for each in subscribed
     ]
     first, *further = split_into_documents(feeds, MAX_MESSAGE_BYTES) or [translator.gettext(texts.NO_SUBSCRIPTIONS)]
@@ -77,13 +77,13 @@ async def start_import(requests: Requests, outline: OpmlDocument) -> Reply:
     return Reply(texts.import_started_text(len(outline.feeds), outline.problems, requests.translator))
 
 
-def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int) -> list[str]:
+def split_into_documents(feeds: Sequence[opml_writer.OpmlSubscription], max_bytes: int) -> list[str]:
     """Return complete OPML documents, each of at most ``max_bytes``, which contain the feeds in order.
 
     A feed is left out if its URL is too long to fit into a document.
     """
     empty_bytes = len(_document([]).strip())
-    parts: list[list[opml.OpmlSubscription]] = [[]]
+    parts: list[list[opml_writer.OpmlSubscription]] = [[]]
     size_bytes = empty_bytes
     for feed in feeds:
         grows_bytes = len(_document([feed]).strip()) - empty_bytes
@@ -97,5 +97,5 @@ def split_into_documents(feeds: Sequence[opml.OpmlSubscription], max_bytes: int)
     return [_document(part).decode().strip() for part in parts if part]
 
 
-def _document(feeds: Sequence[opml.OpmlSubscription]) -> bytes:
-    return opml.write("Coronet", feeds)
+def _document(feeds: Sequence[opml_writer.OpmlSubscription]) -> bytes:
+    return opml_writer.write("Coronet", feeds)

@@ -15,13 +15,13 @@ from bots.replies.subscription_texts import import_result_text
 from bots.xmpp import stanzas
 from bots.xmpp.interface import XmppSender, send_until_confirmed
 from bots.xmpp.message_ids import new_message_id
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import CoronetError, LimitReached, NotAFeed, StoreUnavailable
-from service.feeds.opml import OpmlSubscription
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.client.keys import user_id
-from service.tasks import cancel_and_wait
 from service.users.preferences import Preferences
 
 MAX_PARALLEL: Final = 4

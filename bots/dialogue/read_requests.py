@@ -16,8 +16,8 @@ from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.discover_listings import DiscoverAnswer, DiscoverOrder
 from service.discovery.queries.query import Query, SearchAnswer, SearchHit
 from service.discovery.queries.saved_searches import SavedSearch
-from service.feeds.opml import OpmlDocument
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
+from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Subscription
 from service.store.client.keys import user_id
 from service.store.delivery.outbox import Batch, MessageId, SentMessage
@@ -153,13 +153,13 @@ class ReadRequests:
         """
         self._on_slow_request()
         if self._services.uploads.files.is_own(url):
-            return await self._services.opml_reader.read(lambda: self._services.uploads.files.read(url))
+            return await self._services.opml_parser_client.read(lambda: self._services.uploads.files.read(url))
         return await self._store.worker_requests.outline(url)
 
     async def read_list_text(self, text: str) -> OpmlDocument:
         """Return the OPML list that ``text`` contains."""
         self._on_slow_request()
-        return await self._services.opml_reader.read(lambda: _encoded(text))
+        return await self._services.opml_parser_client.read(lambda: _encoded(text))
 
     async def message_references(self, message_id: MessageId) -> MessageReferences | None:
         """Return the channels and saved searches that a message of the bot was about.

@@ -12,12 +12,12 @@ from bots.dialogue.dry_run import DryRun
 from bots.dialogue.read_requests import ReadRequests
 from service.discovery.queries.saved_searches import SavedSearch, SearchCondition
 from service.errors import NotSubscribed, NoWorker
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import ChannelId, Entry
 from service.store.coordination.worker_requests import ProbeReply
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.subscriptions.subscriptions import ResumeResult
+from service.store.subscriptions.subscription_pauses import ResumeResult
 from service.users.preferences import Preferences
 from service.users.user_settings import UserSettings
 
@@ -52,7 +52,7 @@ class RequestHandler(ReadRequests):
 
     async def subscribe(self, cid: ChannelId) -> tuple[int, bool]:
         """Subscribe the user to a channel; return the number of the subscription and whether it is new."""
-        await self._store.inbound_log.keep_home_address(self._jid)
+        await self._store.home_addresses.keep(self._jid)
         subscription, new = await subscribe_channel(
             self._store, self._jid, cid, self.settings.max_subscriptions_per_user
         )

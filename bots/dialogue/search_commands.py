@@ -22,8 +22,8 @@ from service.discovery.queries.query_parser import parse_query, parse_watch, sav
 from service.discovery.queries.query_tokens import FIELD_SYNONYMS
 from service.discovery.queries.saved_searches import QueryCondition, SearchCondition
 from service.errors import CellsUnavailable
+from service.feeds.canonical_urls import looks_like_url, selector_of, without_selector
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import looks_like_url, selector_of, without_selector
 from service.model import ChannelId
 
 RESULTS_AT_ONCE: Final = 5

@@ -23,8 +23,8 @@ from bots.replies.error_texts import error_text
 from bots.replies.formatting import SubscribedChannel
 from service.corona.optimizer.poll_explanation import BindingConstraint
 from service.errors import BadUrl, CoronetError, ListOfFeeds
+from service.feeds.canonical_urls import channel_id, page_url
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink
 from service.users.preferences import DEFAULT_PROOF, FOR_ALL, NO_PREFERENCES, Preferences
 

@@ -26,11 +26,12 @@ from bots.sessions.chat_session import ChatSessions
 from bots.xmpp import deduplication, stanzas
 from bots.xmpp.events import AdhocCommandReceived, MessageReceived
 from bots.xmpp.interface import XmppSessionLost
+from service.asyncio_tasks import run_until_one_ends
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import BotNotice, InboundMessage
-from service.tasks import run_until_one_ends
+from service.store.coordination.bot_messages import BotNotice
+from service.store.delivery.inbound_log import InboundMessage
 
 BATCH_SIZE: Final = 500
 """Maximum number of messages stored together."""
@@ -52,6 +53,7 @@ class Intake:
         notified of messages of other users.
         """
         self._inbound_log = services.store.inbound_log
+        self._bot_messages = services.store.bot_messages
         self._xmpp = services.xmpp
         self._assigned_users = services.assigned_users
         self._clock = services.clock
@@ -149,7 +151,7 @@ class Intake:
                 self._xmpp.send_unconfirmed(stanzas.displayed_marker(address, each.sender, each.id, each.thread))
         assigned = await self._pass_unanswered(dict.fromkeys(user_id(each.jid) for each in messages))
         others = {user_id(each.jid) for each in new}.difference(assigned)
-        await self._inbound_log.notify([BotNotice(uid) for uid in others])
+        await self._bot_messages.notify([BotNotice(uid) for uid in others])
         return len(new)
 
     async def _pass_unanswered(self, user_ids: Collection[UserId]) -> list[UserId]:
@@ -165,13 +167,13 @@ class Intake:
 
     async def _follow_notices(self) -> None:
         """Handle the messages and ad-hoc commands of assigned users that other bots received."""
-        after_id = await retry_while_unavailable(self._inbound_log.newest_notice_id)
+        after_id = await retry_while_unavailable(self._bot_messages.newest_notice_id)
         while True:
             after_id = await retry_while_unavailable(partial(self._handle_notices, after_id))
 
     async def _handle_notices(self, after_id: str) -> str:
         """Handle the notices of other bots after the notice with the id ``after_id``; return the id of the last one."""
-        notices = await self._inbound_log.read_notices(after_id)
+        notices = await self._bot_messages.read_notices(after_id)
         assigned = await self._pass_unanswered({each.uid for each in notices.values()})
         own = {ident: each for ident, each in notices.items() if each.uid in assigned}
         for each in own.values():
@@ -179,7 +181,7 @@ class Intake:
                 command = msgspec.msgpack.decode(each.adhoc_command, type=AdhocCommandReceived)
                 self._adhoc_sessions.on_command(msgspec.structs.replace(command, receiver=each.session))
         # Apart from the caller's retries, which would execute the commands again.
-        await retry_while_unavailable(partial(self._inbound_log.remove_notices, list(own)))
+        await retry_while_unavailable(partial(self._bot_messages.remove_notices, list(own)))
         return next(reversed(notices), after_id)
 
     async def _sweep(self) -> None:
@@ -201,9 +203,9 @@ class Intake:
             try:
                 await self._xmpp.connected.wait()
                 session_jid = self._xmpp.session_jid
-                stanzas_by_id = await self._inbound_log.read_stanzas(session_jid)
+                stanzas_by_id = await self._bot_messages.read_stanzas(session_jid)
                 if stanzas_by_id:
                     await self._xmpp.send(list(stanzas_by_id.values()))
-                    await self._inbound_log.remove_stanzas(session_jid, list(stanzas_by_id))
+                    await self._bot_messages.remove_stanzas(session_jid, list(stanzas_by_id))
             except (StoreUnavailable, XmppSessionLost):
                 await asyncio.sleep(_RETRY_S)

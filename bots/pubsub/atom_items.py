@@ -17,8 +17,8 @@ import msgspec
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import SOURCE_LANGUAGE, get_translator
 from bots.xmpp.stanzas import remove_invalid_chars
+from service.feeds.canonical_urls import without_selector
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta, Entry
 
 NS_ATOM: Final = "http://www.w3.org/2005/Atom"

@@ -22,17 +22,17 @@ from bots.pubsub import atom_items
 from bots.pubsub.atom_items import NodeItem
 from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
+from service.asyncio_tasks import run_until_one_ends
 from service.clock import Clock
 from service.errors import StoreUnavailable
+from service.feeds.canonical_urls import without_selector
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import without_selector
 from service.model import Channel, ChannelId, Delta
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store
 from service.store.channels.pubsub_nodes import PublishedPosition
 from service.store.client.keys import REGISTRY_BUCKETS
-from service.tasks import run_until_one_ends
 
 MAX_ITEMS_PER_S: Final = 10
 MAX_INITIAL_ITEMS: Final = 20

@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from bots.i18n.translator import Translator
+from service.feeds.canonical_urls import selector_of, without_selector
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import selector_of, without_selector
 from service.model import Channel, Entry
 
 MAX_MESSAGE_BYTES: Final = 4096

@@ -13,8 +13,8 @@ from service.discovery.discover_listings import DiscoverOrder
 from service.discovery.queries.query import Correction, Query, SearchHit
 from service.discovery.queries.query_parser import saved_search_text
 from service.discovery.queries.saved_searches import SavedSearch
+from service.feeds.canonical_urls import without_selector
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import without_selector
 
 NO_MORE_RESULTS: Final = gettext_noop(
     "There are no more results. `find` starts a new search, `discover` shows what's popular."

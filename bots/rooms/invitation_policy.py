@@ -10,7 +10,8 @@ from typing import Final
 
 from bots.xmpp.events import RoomInvitation
 from service.model import UserId
-from service.net.sites import site_of, site_of_jid
+from service.net.jid_domains import site_of_jid
+from service.net.registrable_domains import site_of
 from service.store import Store
 from service.store.client.keys import user_id
 

@@ -32,11 +32,12 @@ from bots.xmpp import events, stanzas
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.message_ids import is_batch_id, new_message_id
 from bots.xmpp.pubsub_client import PubsubClient, PubsubRefused
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import BotNotice, EntryId, InboundMessage
-from service.tasks import cancel_and_wait
+from service.store.coordination.bot_messages import BotNotice
+from service.store.delivery.inbound_log import EntryId, InboundMessage
 
 DISCOVERY_TIMEOUT_S: Final = 20.0
 """Time after which a missing response to service discovery counts as unclear."""
@@ -97,7 +98,7 @@ class RoomClient:
     async def _load(self) -> None:
         stored = await self._store.rooms.get(self._xmpp.address)
         message_ids = await self._store.rooms.message_ids(list(stored))
-        await self._store.inbound_log.set_home_address(list(stored), self._xmpp.address)
+        await self._store.home_addresses.set(list(stored), self._xmpp.address)
         assigned = {room: record for room, record in stored.items() if self._is_assigned(room)}
         self._memberships.load(assigned, message_ids, self._clock.monotonic_s())
         self._xmpp.rooms.update(assigned)
@@ -299,7 +300,7 @@ class RoomClient:
         accepted = msgspec.structs.replace(invitation, is_accepted=True)
         message = events.MessageReceived(room, invitation.inviter, "", "", "", wants_receipt=False, invitation=accepted)
         await self._store.inbound_log.add([InboundMessage(room, "", msgspec.msgpack.encode(message), address)])
-        await self._store.inbound_log.notify([BotNotice(user_id(room))])
+        await self._store.bot_messages.notify([BotNotice(user_id(room))])
 
     def _decline(self, invitation: events.RoomInvitation, text: str) -> None:
         """Send the reason ``text`` to the inviter through the room.
@@ -371,7 +372,7 @@ class RoomClient:
             self._queue_actions(self._memberships.on_suspended(room, self._clock.monotonic_s(), is_new=action.is_new))
             return
         await self._store.rooms.put(self._xmpp.address, room, record)
-        await self._store.inbound_log.set_home_address([room], self._xmpp.address)
+        await self._store.home_addresses.set([room], self._xmpp.address)
         state = await self._store.users.get(room)
         if not state.welcomed:
             await self._store.users.mark_welcomed(room)

@@ -25,7 +25,7 @@ from bots.xmpp.bot_profile import BOT_NAME
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from service.model import UserId
 from service.store.client.keys import user_id
-from service.store.people.rooms import MAX_MESSAGE_IDS, Room
+from service.store.people.bot_rooms import MAX_MESSAGE_IDS, Room
 
 STATUS_CREATED: Final = "201"
 STATUS_SELF: Final = "110"

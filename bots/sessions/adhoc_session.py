@@ -30,10 +30,10 @@ from bots.sessions import adhoc_forms
 from bots.xmpp import adhoc_stanzas, service_discovery, stanzas
 from bots.xmpp.adhoc_stanzas import Form
 from bots.xmpp.events import AdhocCommandReceived
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import BotNotice
-from service.tasks import cancel_and_wait
+from service.store.coordination.bot_messages import BotNotice
 
 SESSION_LIFETIME_S: Final = 600.0
 MAX_SESSIONS: Final = 2_000
@@ -114,10 +114,10 @@ class AdhocSessions:
         """
         uid = user_id(command.jid)
         try:
-            await self._store.inbound_log.record_arrival(command.jid, self._xmpp.address)
+            await self._store.home_addresses.record_arrival(command.jid, self._xmpp.address)
             if await self._services.assigned_users.select([uid]):
                 return False
-            await self._store.inbound_log.notify(
+            await self._store.bot_messages.notify(
                 [BotNotice(uid, msgspec.msgpack.encode(command), self._xmpp.session_jid)]
             )
         except StoreUnavailable:
@@ -219,7 +219,7 @@ class AdhocSessions:
 
     async def _send_by_receiver(self, session_jid: str, stanza: str) -> None:
         with contextlib.suppress(StoreUnavailable):  # the client repeats the request
-            await self._store.inbound_log.queue_stanzas(session_jid, [stanza])
+            await self._store.bot_messages.queue_stanzas(session_jid, [stanza])
 
 
 def _key(command: AdhocCommandReceived, session: str) -> tuple[str, str, str]:

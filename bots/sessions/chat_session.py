@@ -27,10 +27,10 @@ from bots.sessions.reply_sender import ReplySender
 from bots.xmpp import stanzas
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.message_ids import new_message_id, reply_id
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
 from service.store.client.keys import user_id
 from service.store.delivery.inbound_log import EntryId, UnansweredMessage
-from service.tasks import cancel_and_wait
 
 QUESTION_LIFETIME_S: Final = 600.0
 """Seconds after which a question expires, so that a late "yes" has no effect."""

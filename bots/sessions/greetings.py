@@ -24,7 +24,7 @@ async def record_activity(services: BotServices, known: UserState, tag: str) -> 
     jid, store = known.jid, services.store
     if not known.welcomed:
         await store.users.mark_welcomed(jid)
-        await store.inbound_log.keep_home_address(jid)
+        await store.home_addresses.keep(jid)
     if known.unreachable:
         await resume_reachable_user(store, jid)
     client_language = supported_language(tag)

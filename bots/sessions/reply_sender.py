@@ -11,9 +11,10 @@ from typing import Final
 from bots.cluster.partitions import AssignedUsers
 from bots.retries import retry_while_unavailable
 from bots.xmpp.interface import XmppSender, XmppSessionLost
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import StoreUnavailable
+from service.store.coordination.bot_messages import BotMessages
 from service.store.delivery.inbound_log import InboundLog, UnansweredMessage
-from service.tasks import cancel_and_wait
 
 CLOSE_TIMEOUT_S: Final = 2.0
 _MAX_PARALLEL: Final = 200
@@ -23,13 +24,16 @@ _RETRY_S: Final = 0.5
 class ReplySender:
     """Sends the replies of one bot process."""
 
-    def __init__(self, inbound_log: InboundLog, xmpp: XmppSender, assigned_users: AssignedUsers) -> None:
+    def __init__(
+        self, inbound_log: InboundLog, bot_messages: BotMessages, xmpp: XmppSender, assigned_users: AssignedUsers
+    ) -> None:
         """Create a sender that sends replies through ``xmpp``.
 
-        Replies from another address than that of ``xmpp`` are queued in the store for the process with that address.
-        Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
+        Replies from another address than that of ``xmpp`` are queued in ``bot_messages`` for the process with that
+        address. Replies to messages in ``inbound_log`` are sent only to ``assigned_users``.
         """
         self._inbound_log = inbound_log
+        self._bot_messages = bot_messages
         self._xmpp = xmpp
         self._assigned_users = assigned_users
         self._sending: set[asyncio.Task[None]] = set()
@@ -78,6 +82,6 @@ class ReplySender:
             async with self._slots:
                 await self._xmpp.send(message.reply)
         else:
-            await retry_while_unavailable(lambda: log.queue_stanzas(message.address, message.reply))
+            await retry_while_unavailable(lambda: self._bot_messages.queue_stanzas(message.address, message.reply))
         if message.entry_id:
             await retry_while_unavailable(lambda: log.remove_answered([pair]))

@@ -10,7 +10,7 @@ import structlog
 from bots.xmpp.interface import XmppClient, XmppSessionLost
 from bots.xmpp.stanzas import error_condition
 from service.errors import CoronetError, UploadRefused
-from service.net.upload_client import UploadClient as Files
+from service.net.http_upload_client import HttpUploadClient as Files
 
 UPLOAD_TIMEOUT_S: Final = 25.0
 """For the whole upload, discovery included, because a user is waiting."""

@@ -18,7 +18,7 @@ from service.console.error_responses import status_of
 from service.console.rendering import PRINCIPAL, STORE, local_path
 from service.errors import CoronetError, StoreUnavailable
 from service.net.http_server import client_of
-from service.store.console.audit import AuditedAction
+from service.store.console.audit_log import AuditedAction
 
 AUDIT_DETAIL: Final = web.RequestKey("audit detail", str)
 """Set by handlers: a detail for the entry besides the action and the path, for example the new value or a number."""

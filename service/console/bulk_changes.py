@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import CoronetError
-from service.tasks import cancel_and_wait
 
 _CONCURRENCY: Final = 8
 

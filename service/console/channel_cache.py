@@ -19,18 +19,18 @@ import msgspec
 import structlog
 from cachetools import TTLCache
 
+from service.asyncio_tasks import cancel_and_wait
 from service.corona.polling_limits import PollingLimits
 from service.corona.weekly_rhythm import publishing_clock
 from service.errors import CoronetError
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
 from service.model import ChannelId
-from service.net.sites import host_and_parent_domains, site_of
+from service.net.registrable_domains import host_and_parent_domains, site_of
 from service.observability.metrics import CHANNELS, SUBSCRIPTIONS, UNPOLLED_CHANNELS
 from service.store import Store
 from service.store.channels.admin_settings import AdministeredChannel
 from service.store.client.keys import REGISTRY_BUCKETS
-from service.store.subscriptions.keyspaces import channel_prefix
-from service.tasks import cancel_and_wait
+from service.store.subscriptions.keyspace_store import channel_prefix
 
 _BATCH_SIZE = 250
 _MIN_INTERVAL_S = 2.0

@@ -17,7 +17,7 @@ from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import ChannelId, NodeId, NodeInfo, PollResult
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
-from service.store.channels.admin_settings import PollRate
+from service.store.channels.poll_rate_history import PollRate
 
 _MARGIN_LEFT: Final = 130
 _MARGIN_RIGHT: Final = 24

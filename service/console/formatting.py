@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from service.corona.fleet_policy import ChannelBounds
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import UserError
-from service.feeds.polling_hints import DAY_S
-from service.feeds.urls import selector_of, without_selector
+from service.feeds.canonical_urls import selector_of, without_selector
+from service.feeds.publisher_polling_hints import DAY_S
 from service.model import PollingHints
 from service.operations.poll_constraints import BOUND_LABELS, bound_shares
 from service.users.time_zones import local_datetime

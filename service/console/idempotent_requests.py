@@ -16,7 +16,7 @@ from aiohttp import hdrs, web
 from service.console.auth.authorization import Handler
 from service.console.rendering import PRINCIPAL, STORE
 from service.errors import StoreUnavailable, UserError
-from service.store.console.audit import StoredResponse
+from service.store.console.idempotency_store import StoredResponse
 
 RESPONSE_IS_SECRET: Final = web.RequestKey("response is secret", bool)
 """Set by handlers whose response contains a secret."""

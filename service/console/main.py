@@ -33,7 +33,7 @@ from service.console.pages.overview import default_poll_interval_s, render_updat
 from service.console.rendering import (
     CHANNEL_CACHE,
     METRICS,
-    OPML_READER,
+    OPML_PARSER_CLIENT,
     SETTINGS,
     STORE,
     TEMPLATES,
@@ -42,7 +42,7 @@ from service.console.rendering import (
 )
 from service.console.routes import OPERATIONS, PREFIX, get_openapi, list_routes
 from service.errors import StoreUnavailable
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.host_process import HostedProgram, HostProcess, NotReady
 from service.net.health_endpoints import ReadinessCheck, health_routes
 from service.net.http_server import serve_http
@@ -106,7 +106,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[STORE] = store
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
     app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
-    app[OPML_READER] = OpmlReader()
+    app[OPML_PARSER_CLIENT] = OpmlParserClient()
     app[TEMPLATES] = load_templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()
     app[websub_callback.PUSH_READER] = websub_callback.PushReader()

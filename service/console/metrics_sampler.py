@@ -16,11 +16,11 @@ from typing import Final
 import msgspec
 import structlog
 
+from service.asyncio_tasks import cancel_and_wait
 from service.errors import CoronetError, Unreachable
 from service.net.internal_clients import ProcessClient
 from service.operations.store_gauges import update_store_gauges
 from service.store import Store
-from service.tasks import cancel_and_wait
 
 _PREFIXES: Final = ("coronet_", "process_cpu_seconds_total", "process_resident_memory_bytes")
 _POLLS: Final = "coronet_polls_total"

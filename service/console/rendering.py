@@ -23,7 +23,7 @@ from service.console.auth.roles import Principal
 from service.console.channel_cache import ChannelCache
 from service.console.metrics_sampler import MetricsSampler
 from service.errors import UserError
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.settings import Settings
 from service.store import Store
 from service.store.console.accounts import Role
@@ -32,7 +32,7 @@ SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
 METRICS: Final = web.AppKey("metrics", MetricsSampler)
-OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
+OPML_PARSER_CLIENT: Final = web.AppKey("opml_parser_client", OpmlParserClient)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 
 PRINCIPAL: Final = web.RequestKey("principal", Principal)

@@ -12,9 +12,9 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from service.console.rendering import STORE
-from service.feeds.websub import HubState, IntentVerification, is_signature_valid, update_hub, verify_intent
+from service.feeds.websub_protocol import HubState, IntentVerification, is_signature_valid, update_hub, verify_intent
 from service.model import ChannelId
-from service.store.channels.websub import Push, new_hub_secrets
+from service.store.channels.websub_store import Push, new_hub_secrets
 
 PATH: Final = "/websub/{cid:[0-9a-f]{40}}/{token}"
 LARGEST_PUSH_BYTES: Final = 5 * 1024 * 1024

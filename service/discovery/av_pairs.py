@@ -14,7 +14,7 @@ import msgspec
 
 from service.discovery.word_analysis import INVISIBLE, fold, fold_case, is_distinctive, words
 from service.errors import BadQuery, BadUrl
-from service.feeds.urls import canonical_url, channel_id, host_of
+from service.feeds.canonical_urls import canonical_url, channel_id, host_of
 
 ContentKind = Literal["channel", "entry"]
 """The kinds of content. Each has a directory of its own, so that a search for channels need not filter entries."""

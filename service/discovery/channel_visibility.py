@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from service.feeds.urls import host_of, is_loopback, without_selector
+from service.feeds.canonical_urls import host_of, is_loopback, without_selector
 from service.model import Channel, ChannelId
 
 _KEY_NAMES: Final = re.compile(

@@ -19,7 +19,7 @@ from service.discovery.text_search.query_expansion import word_pair
 from service.discovery.text_search.searchable_text import SearchableText, TextField, text_field
 from service.discovery.word_analysis import words
 from service.errors import BadQuery
-from service.feeds.urls import host_of, without_selector
+from service.feeds.canonical_urls import host_of, without_selector
 from service.model import Channel, Entry
 
 MAX_PAIRS: Final = 80

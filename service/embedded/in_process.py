@@ -6,13 +6,13 @@ import io
 from pathlib import Path
 from typing import Final
 
+from service.asyncio_tasks import cancel_and_wait
 from service.embedded import ports
 from service.embedded.supervisor import open_log
 from service.errors import OperationalError
 from service.host_process import HostedProgram, configure_memory, find_programs, serve_programs
 from service.observability import logs, tracing
 from service.settings import Settings
-from service.tasks import cancel_and_wait
 
 PROGRAMS: Final = ("worker", "bot", "console")
 _START_TIMEOUT_S: Final = 30.0

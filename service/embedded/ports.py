@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from service.errors import OperationalError, StoreIdentityMismatch
-from service.files import write_private
+from service.private_files import write_private
 
 LOOPBACK = "127.0.0.1"
 

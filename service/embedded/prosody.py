@@ -16,7 +16,7 @@ from typing import Final
 from service.embedded import ports
 from service.embedded.supervisor import EmbeddedServer, Program
 from service.errors import OperationalError
-from service.files import ensure_secret_file, write_private
+from service.private_files import ensure_secret_file, write_private
 
 _CONFIG: Final = """\
 pidfile = "{directory}/prosody.pid"

@@ -21,9 +21,9 @@ from typing import Generic, Self, TypeVar
 import msgspec
 from aiohttp import web
 
+from service.asyncio_tasks import run_until_stopped
 from service.embedded.ports import LOOPBACK
 from service.errors import OperationalError, UserError
-from service.tasks import run_until_stopped
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

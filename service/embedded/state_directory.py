@@ -14,7 +14,7 @@ import msgspec
 
 from service.embedded.prosody import PrivateProsody
 from service.errors import UserError
-from service.files import write_private
+from service.private_files import write_private
 
 ENVIRONMENT_FILE = "environment.json"
 """Name of the file with the settings of the last start, as environment variables."""

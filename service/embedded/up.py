@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
+from service.asyncio_tasks import run_until_stopped
 from service.embedded import ports, state_directory
 from service.embedded.in_process import InProcessPrograms
 from service.embedded.prosody import PrivateProsody
@@ -20,10 +21,9 @@ from service.embedded.redis import PrivateRedis
 from service.embedded.state_directory import ProcessIds, ReadyFile, TrialAccount, XmppDetails, write_ready
 from service.embedded.supervisor import Program, Supervisor, child_environment
 from service.errors import StoreIdentityMismatch
-from service.files import ensure_secret_file, write_private
+from service.private_files import ensure_secret_file, write_private
 from service.settings import load
 from service.store import opened
-from service.tasks import run_until_stopped
 
 SAMPLE_INTERVAL_S: Final = 30
 _STOPPED_LAST: Final = frozenset({"redis", "prosody"})

@@ -6,15 +6,18 @@ input; therefore other packages parse only through ``sandbox``, whose processes 
 its limits.
 
 - ``sandbox``: the parser processes with their limits and confinement, their client and their protocol.
-- ``change_detection`` handles the requests to a parser process.
-- ``parse`` turns bytes into a ParsedFeed. It calls ``parsing.json_feed`` for JSON; for XML it calls
-  ``parsing.fast_parser``, or ``parsing.feedparser_adapter`` where ``fast_parser`` does not apply.
-- ``entries``: ``entry_identity`` detects the new and edited entries of a feed; ``version_parts`` divides a version (a
-  numbered set of changes) into the parts that are delivered separately.
+  ``sandbox.parser_handlers`` handles the requests to a parser process.
+- ``parsing``: ``format_detection`` turns bytes into a ParsedFeed. It calls ``json_feed`` for JSON; for XML it calls
+  ``fast_parser``, or ``feedparser_adapter`` where ``fast_parser`` does not apply.
+- ``entries``: ``entry_change_detection`` detects the new and edited entries of a feed; ``version_parts`` divides a
+  version (a numbered set of changes) into the parts that are delivered separately, and ``duplicate_articles`` finds the
+  articles that are in several channels.
 - ``pages``: ``content_extraction`` turns bytes into the lines of a page's main content, ``page_change_detection``
-  compares them with earlier lines, and ``feed_autodiscovery`` finds the feeds to which a page links.
-- ``urls``: canonical URLs, by which channels are identified. ``feed_url_guesses``: probable feeds of a page.
-- ``opml``, ``opml_parser``: subscription lists.
-- ``polling_hints``: the earliest time of the next poll by the publisher's hints. ``channel_health``,
-  ``outage_detector``: conclusions from failed polls. ``websub``: the subscription of a channel at a hub.
+  compares them with earlier lines, and ``feed_autodiscovery`` finds the feeds to which a page links, and
+  ``feed_url_guesses`` has probable feeds of other pages.
+- ``canonical_urls``: the URLs by which channels are identified.
+- ``opml_writer``, ``opml_parser``: subscription lists.
+- ``publisher_polling_hints``: the earliest time of the next poll by the publisher's hints. ``channel_health``,
+  ``failure_backoff``, ``network_outage_detector``: conclusions from failed polls.
+- ``websub_protocol``: the subscription of a channel at a hub.
 """

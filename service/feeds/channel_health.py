@@ -2,8 +2,8 @@
 
 Each poll result is classified as a *symptom*. Successive polls with the same symptom form *evidence*, which the store
 keeps with the channel. A diagnosis needs several nodes and some time: a channel is not declared dead because of one
-node's network, one bad day, or a publisher that requests a pause. ``outage_detector`` holds back failures that this
-node's own network may have caused.
+node's network, one bad day, or a publisher that requests a pause. ``network_outage_detector`` holds back failures that
+this node's own network may have caused.
 """
 
 from typing import Literal
@@ -24,9 +24,6 @@ DEAD_POLLS = 30
 """A channel with any other failure is dead after this time and this number of polls. The number is required because a
 fleet that was stopped for that time has polled only before and after."""
 QUARANTINE_POLLS = 3
-FIRST_BACKOFF_S = 900.0
-LONGEST_BACKOFF_S = DAY_S
-"""The back-off of a channel that fails: see :class:`ChannelHealth`."""
 
 HEALTHY = ""
 GONE = "gone"
@@ -59,10 +56,7 @@ class ChannelHealth(msgspec.Struct, frozen=True):
     """The health of a channel after a poll with ``symptom``.
 
     ``condition`` is the kind of the last notice that was sent to subscribers. ``backoff_s`` is the shortest interval
-    between polls while they fail, in seconds: the time for which polls have failed so far, at most
-    ``LONGEST_BACKOFF_S``. A recovery is therefore detected after at most twice the duration of the failure. Each
-    interval between two failed polls adds at most the time so far, or ``FIRST_BACKOFF_S`` if that is longer, because
-    the channel may have worked in between. Failures that this node's network may have caused add nothing.
+    between polls while they fail, in seconds (see ``failure_backoff``).
     """
 
     symptom: str

@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from lxml import etree
 
 from service.errors import BadUrl, UserError
-from service.feeds.opml import PAGE, OpmlDocument, OpmlSubscription
+from service.feeds.canonical_urls import canonical_url, page_url, selector_of, without_selector
+from service.feeds.opml_writer import PAGE, OpmlDocument, OpmlSubscription
 from service.feeds.parsing.charset import decode_document
 from service.feeds.parsing.field_limits import FIELD_CHARS, NOT_XML, unique_names
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import canonical_url, page_url, selector_of, without_selector
 
 MAX_OUTLINES = 5_000
 MAX_DEPTH = 20

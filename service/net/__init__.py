@@ -5,9 +5,11 @@ fetches one URL within hard limits, and connects only where ``address_guard`` al
 those of redirects and of IP literals, passes the guard when its socket is created, because then the actual address is
 known. An earlier check of the name could be bypassed by DNS rebinding, and a check in the resolver by IP literals.
 
-- Clients: ``fetcher`` for publishers, with ``response_reader``, ``content_encoding`` and ``error_translation``;
-  ``peer_client`` for requests between workers, signed by ``request_signatures``; ``internal_clients`` for other
-  requests to Coronet's processes; ``upload_client`` for files on XMPP servers.
+- Clients: ``fetcher`` for publishers, with ``response_reader``, ``link_headers``, ``content_encoding`` and
+  ``error_translation``; ``peer_client`` for requests between workers, signed by ``peer_request_signatures``;
+  ``internal_clients`` for other requests to Coronet's processes; ``http_upload_client`` for files on XMPP servers.
 - Servers: ``http_server``, with ``client_address`` for clients behind proxies; ``health_endpoints``.
-- ``sites``: the sites and networks by which request budgets are counted.
+- ``registrable_domains``, ``jid_domains``, ``publisher_networks``: the sites, domains and networks by which requests
+  and
+  users are counted.
 """

@@ -19,20 +19,19 @@ from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from service.errors import BadHttp, BadRedirect, BadStatus, BadUrl
-from service.feeds.polling_hints import parse_retry_after
-from service.feeds.urls import canonical_url, host_of, redirect_target
+from service.feeds.canonical_urls import canonical_url, host_of, redirect_target
+from service.feeds.publisher_polling_hints import parse_retry_after
 from service.model import Validators
 from service.net import content_encoding
 from service.net.address_guard import AddressGuard, is_internal
 from service.net.address_guard import is_public as is_public_address
 from service.net.error_translation import time_limit, translate_error
+from service.net.link_headers import HubLinks, parse_hub_links
 from service.net.response_reader import (
     BodyReader,
     BoundedResponseHandler,
-    HubLinks,
     PublisherResponse,
     next_validators,
-    parse_hub_links,
     read_excerpt,
     refuse_large_headers,
     select_headers,

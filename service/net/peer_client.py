@@ -15,7 +15,7 @@ import msgspec
 
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.model import NodeId, NodeInfo
-from service.net.request_signatures import NONCE_BYTES, SIGNATURE_HEADER, RequestSigner
+from service.net.peer_request_signatures import NONCE_BYTES, SIGNATURE_HEADER, RequestSigner
 from service.net.response_reader import read_at_most
 
 MAX_REQUEST_BYTES = 1024 * 1024

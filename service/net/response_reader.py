@@ -1,12 +1,10 @@
 """The reader of HTTP responses, with size limits: the body, validators, ``Link`` headers and selected other headers."""
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import aiohttp
-import msgspec
 from aiohttp import StreamReader
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
@@ -14,8 +12,7 @@ from aiohttp.http import RawResponseMessage
 from cachetools import LRUCache
 from multidict import CIMultiDictProxy
 
-from service.errors import BadUrl, TooLarge
-from service.feeds.urls import redirect_target
+from service.errors import TooLarge
 from service.model import Validators
 from service.net import content_encoding
 
@@ -196,54 +193,3 @@ def select_headers(headers: CIMultiDictProxy[str]) -> dict[str, str]:
 
 def _text(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-MAX_HUBS = 5
-_MAX_LINK_CHARS = 8 * 1024
-
-# A "<" inside a quoted parameter begins another link here; publishers do not use it there.
-_LINK = re.compile(r"<([^<>]*)>([^<]*)")
-_PARAMETER = re.compile(r";\s*(rel|anchor)\s*=\s*(?:\"([^\"]*)\"|([^\s;,\"]+))", re.IGNORECASE)
-
-
-class HubLinks(msgspec.Struct, frozen=True):
-    """The hubs and the topic in a response's ``Link`` headers, in order (WebSub §4, RFC 8288 §3).
-
-    The topic is the URL by which the hubs identify the feed. All URLs are absolute.
-    """
-
-    hubs: tuple[str, ...] = ()
-    topic: str = ""
-
-
-def parse_hub_links(values: Iterable[str], base: str) -> HubLinks:
-    """Return the hubs and the topic in the values of a response's ``Link`` headers.
-
-    Relative URLs are resolved against ``base``. Invalid and unrelated links are ignored.
-    """
-    hubs: dict[str, None] = {}
-    topic = ""
-    for target, parameters in _LINK.findall(",".join(values)[:_MAX_LINK_CHARS]):
-        relations = _relations(parameters)
-        if not relations & {"hub", "self"}:
-            continue
-        try:
-            url = redirect_target(base, target)
-        except BadUrl:
-            continue
-        if "hub" in relations and len(hubs) < MAX_HUBS:
-            hubs[url] = None
-        if "self" in relations:
-            topic = topic or url
-    return HubLinks(tuple(hubs), topic)
-
-
-def _relations(parameters: str) -> set[str]:
-    """Return a link's relation types in lower case; empty if the link belongs to another resource.
-
-    ``parameters`` is the part of the link after its URL. Its ``anchor`` parameter names another resource.
-    """
-    first: dict[str, str] = {}
-    for name, quoted, plain in _PARAMETER.findall(parameters):
-        first.setdefault(name.lower(), quoted or plain)
-    return set() if "anchor" in first else set(first.get("rel", "").lower().split())

@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import IO, Final
 
 from service.errors import UserError
-from service.files import open_private
 from service.model import UserId
 from service.operations.backup_file import BackupFileWriter, Counts, Header, check_file, read_records
+from service.private_files import open_private
 from service.settings import Settings
 from service.store import Store, open_store, opened
-from service.store.backup.reader import BackupReader, scan_keys
-from service.store.backup.writer import BackupWriter
+from service.store.backup.export import StoreExport, scan_keys
+from service.store.backup.restoration import StoreRestoration
 from service.store.client import keys
-from service.store.client.erasure_file import ERASURES_KEPT_DAYS, ErasureFile
-from service.store.client.identity import (
+from service.store.client.data_loss_guard import (
     COUNTER_INTERVAL_MS,
     READ_IDENTITY,
     SCHEMA_VERSION,
     parse_identity,
 )
+from service.store.client.erasure_file import ERASURES_KEPT_DAYS, ErasureFile
 
 _RECORDS_PER_WRITE: Final = 100
 _STOP_TIMEOUT_S: Final = 10.0
@@ -43,7 +43,7 @@ async def back_up(settings: Settings, file: IO[bytes]) -> str:
     Raises :class:`service.errors.OperationalError` if the backup cannot be completed; the file is then not valid.
     """
     async with opened(settings) as store:
-        reader = BackupReader(store.redis)
+        reader = StoreExport(store.redis)
         target = BackupFileWriter(file, version("coronet"), await reader.origin())
         async for record in reader.records():
             target.add(record)
@@ -105,7 +105,7 @@ async def restore(settings: Settings, file: IO[bytes], *, replace: bool, confirm
     store = open_store(settings, is_guarded=False)
     try:
         await _wait_until_stopped(store)
-        writer = BackupWriter(store)
+        writer = StoreRestoration(store)
         is_empty = await writer.is_empty()
         if not is_empty and not replace:
             raise UserError(

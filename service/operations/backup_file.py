@@ -2,9 +2,8 @@
 
 A backup is a gzip file (RFC 1952). Its content is a sequence of frames: the length of the frame in bytes (4 bytes,
 big-endian), then the frame in msgpack. The first frame is the :class:`Header`, the last is the :class:`Footer` with the
-numbers of records and a checksum, and the frames between are the records
-(:mod:`service.store.backup.records`). A file that ends early, has other content than its checksum says, or goes on
-after the footer is refused as a whole.
+numbers of records and a checksum, and the frames between are the records (:mod:`service.store.backup.backup_records`).
+A file that ends early, has other content than its checksum says, or goes on after the footer is refused as a whole.
 """
 
 import gzip
@@ -16,7 +15,7 @@ from typing import IO, Final
 import msgspec
 
 from service.errors import UserError
-from service.store.backup.records import (
+from service.store.backup.backup_records import (
     BackupOrigin,
     ChannelRecord,
     FanOutRecord,

@@ -8,10 +8,10 @@ from typing import Literal
 import msgspec
 
 from service.corona.fleet_policy import SECONDS_PER_HOUR
-from service.feeds.polling_hints import find_earliest_poll
+from service.feeds.canonical_urls import canonical_url
+from service.feeds.publisher_polling_hints import find_earliest_poll
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Document, ParsedDocument
-from service.feeds.urls import canonical_url
 from service.model import FeedLink, ParsedFeed, ParsedPage, Validators
 from service.net.fetcher import FetchResult, create_fetcher
 from service.settings import Settings

@@ -19,9 +19,9 @@ from rich.markup import escape
 from rich.prompt import Confirm, IntPrompt, Prompt
 
 from service.errors import Unreachable, UserError
-from service.files import write_private
 from service.net.internal_clients import send_request
 from service.operations.doctor import CheckResult, check_store, check_xmpp_logins
+from service.private_files import write_private
 from service.settings import Settings, WhoMayUse, load
 
 Way = Literal["component", "account"]

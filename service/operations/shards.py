@@ -12,7 +12,8 @@ from service.errors import BadKey, MoveRefused
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import LeafLoads, run_move
+from service.store.subscriptions.key_group_loads import LeafLoads
+from service.store.subscriptions.keyspace_store import run_move
 
 
 class Shard(msgspec.Struct, frozen=True):

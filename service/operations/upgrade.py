@@ -7,7 +7,7 @@ import msgspec
 from service.operations.backup import live_programs
 from service.settings import Settings
 from service.store import open_store
-from service.store.client.identity import NEEDED_SCHEMA_VERSION, READ_IDENTITY, SCHEMA_VERSION, parse_identity
+from service.store.client.data_loss_guard import NEEDED_SCHEMA_VERSION, READ_IDENTITY, SCHEMA_VERSION, parse_identity
 
 
 class UpgradeCheck(msgspec.Struct, frozen=True):

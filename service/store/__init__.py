@@ -19,41 +19,58 @@ from contextlib import asynccontextmanager
 from service.clash.key_groups import KeyLayout, Keyspaces
 from service.model import ChannelId
 from service.settings import Settings
-from service.store.channels.admin_settings import AdminSettings, PollRateHistory
+from service.store.channels.admin_settings import AdminSettings
+from service.store.channels.channel_moves import ChannelMoves
 from service.store.channels.channels import Channels
-from service.store.channels.moves import ChannelMoves
+from service.store.channels.poll_rate_history import PollRateHistory
 from service.store.channels.public_entries import PublicEntries
 from service.store.channels.pubsub_nodes import PubsubNodes
 from service.store.channels.registry_changes import RegistryChanges
-from service.store.channels.websub import WebSub
+from service.store.channels.websub_store import WebSubStore
 from service.store.client import keys
-from service.store.client.identity_monitor import IdentityMonitor
+from service.store.client.data_loss_monitor import DataLossMonitor
 from service.store.client.redis_client import RedisClient
-from service.store.console.accounts import AccountStore, ApiKeyStore, LoginLimits, Sessions
-from service.store.console.audit import AuditLog, IdempotencyStore
+from service.store.console.accounts import AccountStore
+from service.store.console.api_keys import ApiKeyStore
+from service.store.console.audit_log import AuditLog
+from service.store.console.idempotency_store import IdempotencyStore
+from service.store.console.login_limits import LoginLimits
+from service.store.console.sessions import Sessions
+from service.store.coordination.bot_messages import BotMessages
+from service.store.coordination.bot_metrics_endpoints import BotMetricsEndpoints
 from service.store.coordination.bot_requests import BotRequests
-from service.store.coordination.fleet_policy import BoundsStore, PolicyStore
-from service.store.coordination.leases import BotEndpoints, PartitionLeases, Ring
-from service.store.coordination.request_budgets import BlockedHosts, RequestBudgets
-from service.store.coordination.worker_requests import NodeInboxes, WorkerRequests
+from service.store.coordination.fleet_policy_store import FleetPolicyStore
+from service.store.coordination.host_blocklist import BlockedHosts
+from service.store.coordination.partition_leases import PartitionLeases
+from service.store.coordination.poll_bounds_store import PollBoundsStore
+from service.store.coordination.request_budgets import RequestBudgets
+from service.store.coordination.worker_inboxes import NodeInboxes
+from service.store.coordination.worker_leases import Ring
+from service.store.coordination.worker_requests import WorkerRequests
 from service.store.delivery.announcements import AnnouncementStore
+from service.store.delivery.dead_letters import DeadLetters
 from service.store.delivery.fanout_units import FanOutUnits
 from service.store.delivery.inbound_log import InboundLog
-from service.store.delivery.outbox import DeadLetters, Outbox
-from service.store.directory.cells import MatrixCells
-from service.store.directory.directory_lookups import DirectoryAnnouncements, DirectoryLookups
-from service.store.directory.matrices import Directory
+from service.store.delivery.outbox import Outbox
+from service.store.directory.lookup_directory_client import DirectoryAnnouncements, DirectoryLookups
 from service.store.directory.matrix_balancer import NodeLoads
-from service.store.directory.saved_searches import SavedSearches
+from service.store.directory.matrix_cells import MatrixCells
+from service.store.directory.matrix_directory import Directory
+from service.store.directory.saved_search_store import SavedSearches
+from service.store.people.bot_rooms import BotRooms
 from service.store.people.erasure import Erasure
+from service.store.people.home_addresses import HomeAddresses
 from service.store.people.invitations import InvitationCodes
-from service.store.people.rooms import BotRooms
+from service.store.people.preference_store import PreferenceStore
 from service.store.people.user_administration import People
-from service.store.people.users import PreferenceStore, Users
+from service.store.people.users import Users
 from service.store.subscriptions.channel_index import ChannelIndex
-from service.store.subscriptions.keyspaces import KeyspaceStore, LoadStore
-from service.store.subscriptions.opml_imports import ImportQueue
-from service.store.subscriptions.subscriptions import SubscriptionPauses, Subscriptions
+from service.store.subscriptions.key_group_loads import KeyGroupLoads
+from service.store.subscriptions.keyspace_store import KeyspaceStore
+from service.store.subscriptions.opml_import_queue import ImportQueue
+from service.store.subscriptions.subscription_intents import SubscriptionIntents
+from service.store.subscriptions.subscription_pauses import SubscriptionPauses
+from service.store.subscriptions.subscriptions import Subscriptions
 
 LAYOUT = KeyLayout()
 """Layout of the identifier keys by which subscriptions are assigned to key groups (CLASH)."""
@@ -65,9 +82,9 @@ class Store:
     def __init__(self, redis: RedisClient) -> None:
         """Create the repositories. Nothing is sent to Redis yet."""
         self.redis = redis
-        self.identity = IdentityMonitor(redis)
+        self.identity = DataLossMonitor(redis)
         self.keyspaces = KeyspaceStore(redis, Keyspaces(), LAYOUT.bits)
-        self.key_group_loads = LoadStore(redis, self.keyspaces)
+        self.key_group_loads = KeyGroupLoads(redis, self.keyspaces)
         self.channel_index = ChannelIndex(redis, self.keyspaces, LAYOUT)
         self.channels = Channels(redis, self.channel_index)
         self.public_entries = PublicEntries(redis, self.channels)
@@ -80,7 +97,10 @@ class Store:
             Directory(redis, cells, "entry"),
         )
         self.redis_node_loads = NodeLoads(redis)
-        self.subscriptions = Subscriptions(redis, self.channel_index, self.channels, self.outbox, self.identity)
+        self.subscription_intents = SubscriptionIntents(redis, self.channel_index, self.channels, self.outbox)
+        self.subscriptions = Subscriptions(
+            redis, self.channel_index, self.channels, self.subscription_intents, self.identity
+        )
         self.pauses = SubscriptionPauses(redis, self.outbox)
         self.blocked_user_domains = BlockedHosts(redis, keys.BLOCKED_USER_DOMAINS)
         self.users = Users(redis, self.blocked_user_domains)
@@ -91,13 +111,13 @@ class Store:
         self.people = People(redis, self.erasure, self.outbox, self.blocked_user_domains)
         self.dead_letters = DeadLetters(redis, self.outbox)
         self.ring = Ring(redis)
-        self.bot_endpoints = BotEndpoints(redis)
-        self.fleet_policy = PolicyStore(redis)
-        self.poll_bounds = BoundsStore(redis)
+        self.bot_endpoints = BotMetricsEndpoints(redis)
+        self.fleet_policy = FleetPolicyStore(redis)
+        self.poll_bounds = PollBoundsStore(redis)
         self.admin_settings = AdminSettings(redis)
         self.channel_moves = ChannelMoves(self.channels, self.subscriptions, self.admin_settings, self.poll_bounds)
         self.partition_leases = PartitionLeases(redis)
-        self.inbound_log = InboundLog(redis)
+        self.inbound_log, self.home_addresses = InboundLog(redis), HomeAddresses(redis)
         self.request_budgets = RequestBudgets(redis)
         self.poll_rate_history = PollRateHistory(redis)
         self.node_inboxes = NodeInboxes(redis)
@@ -105,7 +125,7 @@ class Store:
         self.worker_requests = WorkerRequests(redis, self.node_inboxes, self.ring, self.blocked_hosts)
         self.directory_announcements = DirectoryAnnouncements(redis, self.ring)
         self.directory_lookups = DirectoryLookups(redis, self.node_inboxes, self.ring, self.directory_announcements)
-        self.bot_requests = BotRequests(redis)
+        self.bot_requests, self.bot_messages = BotRequests(redis), BotMessages(redis)
         self.accounts, self.api_keys = AccountStore(redis), ApiKeyStore(redis)
         self.login_limits = LoginLimits(redis)
         self.sessions = Sessions(redis)
@@ -113,7 +133,7 @@ class Store:
         self.idempotency = IdempotencyStore(redis)
         self.invitations = InvitationCodes(redis)
         self.import_queue = ImportQueue(redis)
-        self.websub = WebSub(redis)
+        self.websub = WebSubStore(redis)
         self.rooms, self.pubsub_nodes = BotRooms(redis), PubsubNodes(redis)
 
     async def ping(self) -> None:
@@ -140,7 +160,7 @@ class Store:
 def open_store(settings: Settings, *, is_guarded: bool = True) -> Store:
     """Return a store that connects to Redis when it is first used, so that Redis need not run yet.
 
-    If ``is_guarded`` is False, the store's identity is not verified (:mod:`service.store.client.identity`).
+    If ``is_guarded`` is False, the store's identity is not verified (:mod:`service.store.client.data_loss_guard`).
     """
     return Store(RedisClient(settings, is_guarded=is_guarded))
 

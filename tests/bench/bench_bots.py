@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from bots.cluster import process
 from bots.cluster.partitions import PARTITION_COUNT
 from service.embedded.redis import PrivateRedis
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store, open_store
@@ -43,7 +43,7 @@ async def measure_bots(
     async def send(number: int) -> float:
         number += plan["first"] - 1
         delta = await publish(store, channel, f"round {number}", base=number)
-        await store.outbox.enqueue(uids, channel.id, delta.version, time.time(), split_version(delta))
+        await store.outbox.enqueue(uids, channel.id, delta.version, time.time(), hash_version(delta))
         return time.monotonic()
 
     async def shared() -> bool:

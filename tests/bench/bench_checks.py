@@ -21,7 +21,7 @@ from pathlib import Path
 import aiohttp
 
 from service.embedded.redis import PrivateRedis
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings
 from service.store import Store, open_store

@@ -19,7 +19,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from service.embedded.redis import PrivateRedis
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import ChannelId
 from service.settings import Settings
 from service.store import Store, open_store

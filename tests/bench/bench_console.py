@@ -22,7 +22,7 @@ from statistics import quantiles
 import msgspec
 
 from service.embedded.redis import PrivateRedis
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.channels.channel_records import StoredSnapshot

@@ -46,8 +46,8 @@ from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry
 from service.settings import Settings
 from service.store import Store, open_store
-from service.store.directory.matrices import ContentName, Directory
 from service.store.directory.matrix_balancer import MatrixBalancer
+from service.store.directory.matrix_directory import ContentName, Directory
 
 AT_ONCE = 500
 ASKERS = 8

@@ -25,7 +25,7 @@ from slixmpp import ComponentXMPP
 
 from service.embedded.prosody import PrivateProsody
 from service.embedded.redis import PrivateRedis
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.observability.logs import configure
 from service.settings import Settings
 from service.store import Store, open_store
@@ -122,7 +122,7 @@ async def measure_coronet(settings: Settings, store: Store, jids: list[str], cro
 
     async def send(number: int) -> float:
         delta = await publish(store, channel, f"round {number}", base=number)
-        await store.outbox.enqueue(uids, channel.id, delta.version, time.time(), split_version(delta))
+        await store.outbox.enqueue(uids, channel.id, delta.version, time.time(), hash_version(delta))
         return time.monotonic()
 
     async with serving(settings, store):

@@ -15,8 +15,8 @@ from itertools import count, cycle
 
 import feedparser
 
-from service.feeds.change_detection import detect_changes
-from service.feeds.parse import parse
+from service.feeds.parsing.format_detection import parse
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
 from tests.support.feed_documents import typical_atom, typical_rss
 

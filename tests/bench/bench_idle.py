@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from service.embedded import ports
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
 from service.store.channels.channel_records import Snapshot

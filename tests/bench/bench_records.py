@@ -24,13 +24,13 @@ import msgspec
 from bots.delivery.batch_renderer import load_versions
 from service.corona.update_rates import history_from_dates
 from service.embedded.redis import PrivateRedis
-from service.feeds.change_detection import detect_changes
+from service.feeds.canonical_urls import channel_id
 from service.feeds.channel_health import PollReport
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, PollResult, Validators
-from service.search import read_channel_name
+from service.search.searcher import read_channel_name
 from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import Snapshot
@@ -176,7 +176,7 @@ async def measure_week(store: Store, summary_chars: int, versions: int) -> dict[
         versioned = await store.channels.publish(delta, None, state.epoch, silent=False)
         busy_s += time.process_time() - began_s
         text_bytes += len(msgspec.msgpack.encode(versioned))
-        await store.outbox.enqueue([uid], channel.id, versioned.version, delta.detected_s, split_version(versioned))
+        await store.outbox.enqueue([uid], channel.id, versioned.version, delta.detected_s, hash_version(versioned))
         if versioned.version > DAY_VERSIONS and not versioned.version % READ_TOGETHER:
             batch = (await store.outbox.claim([uid], READ_TOGETHER, delta.detected_s))[uid]
             found = await asyncio.gather(*(load_versions(store.channels, item) for item in batch.items))

@@ -28,11 +28,11 @@ from service.discovery.channel_description import describe_channel
 from service.discovery.queries.query_parser import parse_query
 from service.embedded.redis import PrivateRedis
 from service.model import Channel, Entry, FeedMetadata, Validators
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.channels.channel_records import Snapshot
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 
 AT_ONCE: Final = 500
 SEARCHES_AT_ONCE: Final = 8

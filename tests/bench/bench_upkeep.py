@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from service.corona.fleet_policy import FleetObjective
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.settings import PRESETS, Settings
 from service.store import Store

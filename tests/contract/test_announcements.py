@@ -9,7 +9,7 @@ from service.errors import StoreUnavailable
 from service.model import UserId
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from service.store.delivery.announcements import Announcement, Audience
 from service.store.delivery.outbox import ANNOUNCEMENTS
 from service.users.user_settings import UserSettings

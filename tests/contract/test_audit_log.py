@@ -2,7 +2,7 @@
 
 from service.store import Store
 from service.store.client import keys
-from service.store.console.audit import KEPT_S, AuditedAction
+from service.store.console.audit_log import KEPT_S, AuditedAction
 
 
 async def test_actions_are_kept_for_a_year(store: Store) -> None:

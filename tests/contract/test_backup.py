@@ -18,21 +18,21 @@ import pytest_asyncio
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import StoreIdentityMismatch, UserError
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, Delta, Entry, Notice
 from service.operations import backup
 from service.operations.backup_file import FORMAT, BackupFileWriter, check_file
 from service.operations.upgrade import check, judge
 from service.settings import Settings
 from service.store import Store, open_store, opened
-from service.store.backup.reader import BackupReader
-from service.store.backup.records import BackupOrigin, ChannelRecord, KeyRecord, Record, StoredKey, UserRecord
-from service.store.backup.writer import BackupWriter
+from service.store.backup.backup_records import BackupOrigin, ChannelRecord, KeyRecord, Record, StoredKey, UserRecord
+from service.store.backup.export import StoreExport
+from service.store.backup.restoration import StoreRestoration
 from service.store.client import keys
+from service.store.client.data_loss_guard import SCHEMA_VERSION, IdentityFile, TrustedIdentity
 from service.store.client.erasure_file import ErasureFile
-from service.store.client.identity import SCHEMA_VERSION, IdentityFile, TrustedIdentity
 from service.store.client.redis_client import script_command
-from service.store.directory.saved_searches import SavedSearchMatcher
+from service.store.directory.saved_search_store import SavedSearchMatcher
 from service.tick_timer import TickTimer
 from tests.contract.test_erasure import ALICE, BOB, OTHER, UID, live
 from tests.support.channels import count_channels, make_channel, publish
@@ -88,14 +88,14 @@ async def store(settings: Settings) -> AsyncIterator[Store]:
 
 
 async def back_up(store: Store) -> list[Record]:
-    return [record async for record in BackupReader(store.redis).records()]
+    return [record async for record in StoreExport(store.redis).records()]
 
 
 async def restore(
     store: Store, records: list[Record], erased: dict[str, int] | None = None, origin: BackupOrigin = ORIGIN
 ) -> None:
     """Delete everything and write the records, a few at a time."""
-    writer = BackupWriter(store)
+    writer = StoreRestoration(store)
     await writer.begin()
     for first in range(0, len(records), 3):
         await writer.write(records[first : first + 3])
@@ -130,7 +130,7 @@ async def test_a_restored_store_has_all_durable_keys_and_all_indexes(store: Stor
     assert await store.import_queue.users("bot@localhost") == [UID]
     (found,) = await SavedSearchMatcher(store.saved_searches).match([SearchableEntry(Entry("k", "a brown fox", ""))])
     assert {search.partition("/")[0] for search in found} == {UID, OTHER}
-    assert await store.subscriptions.replay_intents() == 0
+    assert await store.subscription_intents.replay() == 0
     assert await store.redis.call("EXISTS", keys.RESTORED_FANOUT) == 0
     assert (await store.subscriptions.subscribe(ALICE, channels[0].id))[1] is False
     assert await store.subscriptions.unsubscribe(BOB, channels[0].id)
@@ -202,7 +202,7 @@ async def test_what_is_published_during_a_backup_is_queued_once_and_in_order(sto
     for _ in range(5):
         await world.step(read)
 
-    class InterruptedReader(BackupReader):
+    class InterruptedReader(StoreExport):
         async def _read_groups(self, groups: Sequence[list[str]]) -> list[list[StoredKey]]:
             found = []
             for group in groups:
@@ -259,7 +259,7 @@ async def test_people_who_were_erased_after_the_backup_do_not_come_back(store: S
     channel = await make_channel(store)
     for jid in (ALICE, BOB):
         await store.subscriptions.subscribe(jid, channel.id)
-    records, origin = await back_up(store), await BackupReader(store.redis).origin()
+    records, origin = await back_up(store), await StoreExport(store.redis).origin()
     await store.erasure.erase(ALICE)
     erased = {UID: int(origin.began_s) + 1, OTHER: int(origin.began_s) - 1}  # Bob came back before the backup
     await restore(store, records, erased, origin)
@@ -352,7 +352,7 @@ async def test_programs_that_saw_a_newer_store_use_a_restored_one(machine: Setti
 
 async def test_no_program_uses_a_store_whose_restoration_was_interrupted(machine: Settings) -> None:
     async with opened(machine) as store:
-        await BackupWriter(store).begin()
+        await StoreRestoration(store).begin()
     with pytest.raises(StoreIdentityMismatch, match="coronet restore --replace"):
         async with opened(machine) as store:
             await count_channels(store)
@@ -366,7 +366,7 @@ async def test_people_who_were_erased_do_not_come_back_after_an_interrupted_rest
     await store.erasure.erase(ALICE)
     erased = await store.redis.call("ZSCORE", keys.ERASED_USERS, UID)
     earlier = KeyRecord(StoredKey(keys.ERASED_USERS, "zset", 0, "", [UID.encode(), b"7"]))
-    writer = BackupWriter(store)
+    writer = StoreRestoration(store)
     await writer.begin()
     await writer.write([earlier])
     assert await store.redis.call("ZSCORE", keys.ERASED_USERS, UID) == erased

@@ -9,7 +9,7 @@ import pytest
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import MergeGroup, SplitGroup, Step, next_step
 from service.errors import MoveRefused
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, ChannelId, UserId
 from service.store import LAYOUT, Store
 from service.store.client import keys
@@ -76,7 +76,7 @@ async def test_all_subscribers_are_found_counted_and_written_during_moves(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A channel's group is split over several keyspaces, and all are merged again."""
-    monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 15)
+    monkeypatch.setattr("service.store.subscriptions.keyspace_store.RECORDS_PER_STEP", 15)
     channel = await _subscribed(store)
     prefix, place = LAYOUT.channel_group(SITE, channel.id), store.keyspaces.map.keyspace_of
     path = [KeyGroup.containing(prefix.key, depth, LAYOUT.bits) for depth in range(prefix.depth + 3)]

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 
 from service.errors import StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry, Notice, UserId
 from service.store import Store
+from service.store.channels.channel_moves import agreed_version
 from service.store.channels.channel_records import ChannelState
-from service.store.channels.moves import agreed_version
 from service.store.client import keys
 from tests.contract.test_subscriptions import DyingLink, heal_at_once
 from tests.support.channels import SNAPSHOT, count_channels, make_channel, publish
@@ -261,7 +261,7 @@ async def test_a_late_subscriber_of_the_old_channel_moves_without_a_backlog(stor
     uid = keys.user_id(BOB)
     own = (keys.user(uid), keys.user_index(uid), keys.intents(uid), keys.restrictions(uid))
     await store.redis.run_script("user_subscribe", own, BOB, OLD_ID, 2, "AAAABQ", 0, "")
-    await store.subscriptions._replay(uid, 0.0)
+    await store.subscription_intents.complete(uid, 0.0)
     await carry_out(store)
     await tell_everybody(store, NEW_ID, "after")
     assert await told_to(store, BOB) == ["after"]

@@ -10,15 +10,15 @@ from service.discovery.queries.query_parser import parse_watch
 from service.discovery.queries.saved_searches import SearchableEntry
 from service.errors import LimitReached, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel, Entry
 from service.store import Store
-from service.store.backup.reader import scan_keys
+from service.store.backup.export import scan_keys
 from service.store.client import keys
 from service.store.delivery.outbox import MessageId
-from service.store.directory.saved_searches import SavedSearchMatcher
+from service.store.directory.saved_search_store import SavedSearchMatcher
 from service.store.people.erasure import RESTRICTIONS_KEPT_DAYS
-from service.store.subscriptions.opml_imports import MAX_QUEUED_FEEDS
+from service.store.subscriptions.opml_import_queue import MAX_QUEUED_FEEDS
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.user_settings import UserSettings
 from tests.contract.test_subscriptions import DyingLink

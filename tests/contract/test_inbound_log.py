@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from service.store import Store
 from service.store.client import keys
-from service.store.delivery.inbound_log import MAX_UNANSWERED, TOKEN_TTL_S, BotNotice, InboundMessage
+from service.store.coordination.bot_messages import BotNotice
+from service.store.delivery.inbound_log import MAX_UNANSWERED, TOKEN_TTL_S, InboundMessage
 from tests.support.waiting import until
 
 ALICE, BOB = "alice@localhost", "bob@localhost"
@@ -87,39 +88,39 @@ async def test_replies_in_progress_are_known_to_the_next_process(store: Store) -
 async def test_the_home_address_is_the_first_one_and_lasts_after_admission(store: Store) -> None:
     await say(store, "hello", address=THERE)
     await say(store, "hello", address=HERE)
-    assert await store.inbound_log.home_addresses([UID, "nobody"]) == [THERE, ""]
+    assert await store.home_addresses.of_users([UID, "nobody"]) == [THERE, ""]
     assert await store.redis.call("TTL", keys.home_address(UID)) > 0
-    await store.inbound_log.keep_home_address(ALICE)
+    await store.home_addresses.keep(ALICE)
     assert await store.redis.call("TTL", keys.home_address(UID)) == -1
 
 
 async def test_bots_notify_each_other_of_messages(store: Store) -> None:
-    after = await store.inbound_log.newest_notice_id()
+    after = await store.bot_messages.newest_notice_id()
     sent = [BotNotice(UID), BotNotice(UID, b"subscribe", "bot/a")]
-    await store.inbound_log.notify(sent)
-    notices = await store.inbound_log.read_notices(after)
+    await store.bot_messages.notify(sent)
+    notices = await store.bot_messages.read_notices(after)
     assert list(notices.values()) == sent
-    assert await store.inbound_log.newest_notice_id() == list(notices)[-1]
-    await store.inbound_log.remove_notices(list(notices))
+    assert await store.bot_messages.newest_notice_id() == list(notices)[-1]
+    await store.bot_messages.remove_notices(list(notices))
     assert await store.redis.call("XLEN", keys.BOT_NOTICES) == 0
 
 
 async def test_stanzas_for_another_session_are_queued_until_sent(store: Store) -> None:
-    await store.inbound_log.queue_stanzas("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
+    await store.bot_messages.queue_stanzas("bot/a", ["<iq id='1'/>", "<iq id='2'/>"])
 
     async def found() -> dict[str, str]:
-        return await store.inbound_log.read_stanzas("bot/a")
+        return await store.bot_messages.read_stanzas("bot/a")
 
     await until(found, "it is there")
     written = await found()
     assert list(written.values()) == ["<iq id='1'/>", "<iq id='2'/>"]
-    await store.inbound_log.remove_stanzas("bot/a", list(written)[:1])
+    await store.bot_messages.remove_stanzas("bot/a", list(written)[:1])
     assert list((await found()).values()) == ["<iq id='2'/>"]
 
 
 async def test_erasure_deletes_a_users_messages(store: Store) -> None:
     await say(store, "forget me", token="m1")
-    await store.inbound_log.notify([BotNotice(UID)])
+    await store.bot_messages.notify([BotNotice(UID)])
     await store.erasure.erase(ALICE)
     assert [key for key in await store.redis.call("KEYS", "*") if UID.encode() in key] == []
     assert await store.inbound_log.unanswered_users() == []

@@ -10,9 +10,9 @@ from service.discovery.matrix_cell import CellState
 from service.discovery.search_candidates import require_all
 from service.store import Store
 from service.store.client import keys
-from service.store.directory.load_reports import ReportedCell
-from service.store.directory.matrices import ContentName, Directory
+from service.store.directory.cell_load_reports import ReportedCell
 from service.store.directory.matrix_balancer import MatrixBalancer, NodeLoads
+from service.store.directory.matrix_directory import ContentName, Directory
 
 EXPIRES_S = time.time() + 86_400.0
 PAIR = "lang=en"

@@ -13,7 +13,7 @@ from service.discovery.matrix_cell import CellAnswer, CellState, Command
 from service.discovery.postings import Posting, pack, unpack
 from service.store import Store
 from service.store.client import keys
-from service.store.directory.cells import pair_key
+from service.store.directory.matrix_cells import pair_key
 from tests.support.memory_cells import MemoryCells
 from tests.support.waiting import until
 

@@ -4,7 +4,7 @@ import contextlib
 
 from service.corona.fleet_policy import ChannelBounds
 from service.errors import StoreUnavailable
-from service.feeds.urls import channel_id, page_url
+from service.feeds.canonical_urls import channel_id, page_url
 from service.model import Change, Channel, Entry, Validators
 from service.store import Store
 from service.store.client import keys

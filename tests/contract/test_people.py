@@ -8,7 +8,7 @@ from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
 from service.store.delivery.outbox import Batch, OutboxItem
-from service.store.people.rooms import MAX_MESSAGE_IDS
+from service.store.people.bot_rooms import MAX_MESSAGE_IDS
 from tests.support.channels import make_channel
 
 ADA = "ada@example.org"

@@ -1,7 +1,7 @@
 """The poll rate history: the last few changes, for existing channels only."""
 
 from service.store import Store
-from service.store.channels.admin_settings import MAX_POLL_RATES
+from service.store.channels.poll_rate_history import MAX_POLL_RATES
 from tests.support.channels import make_channel
 
 

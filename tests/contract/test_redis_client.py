@@ -15,7 +15,8 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.client.redis_client import _PROMPT_CONNECTIONS, MAX_BLOCK_S, Command, RedisClient, script_command
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import _PROMPT_CONNECTIONS, MAX_BLOCK_S, RedisClient, script_command
 from tests.support.channels import make_channel
 from tests.support.redis_nodes import on_every_node
 from tests.support.waiting import until, until_so

@@ -14,9 +14,9 @@ from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
 from service.store.client.cluster_routing import slot_of
-from service.store.client.identity import READ_IDENTITY
+from service.store.client.data_loss_guard import READ_IDENTITY
 from service.store.client.redis_client import RedisClient
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.worker_inboxes import InboxMessage
 from tests.support.channels import make_channel
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_nodes import on_every_node

@@ -5,7 +5,7 @@ from service.clash.move_steps import GiveKeyGroup, MergeGroup
 from service.operations import shards
 from service.settings import Settings
 from service.store import Store
-from service.store.subscriptions.keyspaces import run_move
+from service.store.subscriptions.keyspace_store import run_move
 
 
 async def test_a_move_in_progress_and_its_result_are_shown(store: Store) -> None:

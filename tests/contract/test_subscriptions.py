@@ -10,7 +10,8 @@ from service.errors import NotSubscribed, StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.store import Store
 from service.store.client import keys
-from service.store.client.redis_client import Command, RedisClient
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisClient
 from tests.support.channels import make_channel, publish
 
 ALICE = "alice@localhost"
@@ -34,7 +35,7 @@ class DyingLink(RedisClient):
 
 
 async def heal_at_once(store: Store) -> None:
-    await store.subscriptions.replay_intents(0.0)
+    await store.subscription_intents.replay(0.0)
 
 
 async def test_a_subscription_keeps_its_number_and_starts_at_the_present_version(store: Store) -> None:
@@ -93,7 +94,7 @@ async def test_intents_from_before_a_clock_change_are_healed(store: Store) -> No
     with pytest.raises(StoreUnavailable):
         await Store(dying).subscriptions.subscribe(ALICE, channel.id)
     await store.redis.call("ZADD", keys.USERS_WITH_INTENTS, (time.time() + 3600) * 1000, UID)
-    assert await store.subscriptions.replay_intents() == 1
+    assert await store.subscription_intents.replay() == 1
     assert await store.subscriptions.count(channel.id) == len(await store.subscriptions.of_user(ALICE)) == 1
 
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from bots.delivery.batch_renderer import load_versions
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.store import Store
 from service.store.client import keys
 from tests.support.channels import make_channel, publish
@@ -22,7 +22,7 @@ async def test_nobody_who_is_a_day_behind_loses_an_entry_of_a_busy_week(store: S
     told: list[str] = []
     for delta in Ticker(channel.id, gap_s, 2_000, began_s).deltas(int(7 * DAY_S / gap_s)):
         versioned = await store.channels.publish(delta, None, state.epoch, silent=False)
-        await store.outbox.enqueue([UID], channel.id, versioned.version, delta.detected_s, split_version(versioned))
+        await store.outbox.enqueue([UID], channel.id, versioned.version, delta.detected_s, hash_version(versioned))
         queued.append(delta.changes[0].entry.key)
         is_day_behind = delta.detected_s - began_s >= DAY_S
         if is_day_behind and versioned.version % 6 == 0:

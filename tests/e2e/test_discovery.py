@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from service.embedded.sample_publisher import SamplePublisher
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from tests.support.product_process import Product, running
 from tests.support.waiting import until
 

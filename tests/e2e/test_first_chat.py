@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from service.embedded.sample_publisher import SamplePublisher
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from tests.support.delivery_audit import Subscribed, audit, tagged
 from tests.support.otlp import Collector, Span, collecting
 from tests.support.product_process import Product, running

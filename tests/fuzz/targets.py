@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from service.errors import FeedError
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.feeds.pages.content_extraction import parse_page
 from service.feeds.pages.page_change_detection import PageState, detect_page_changes
-from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser, feedparser_adapter
 from service.feeds.parsing.field_limits import MAX_ENTRIES
+from service.feeds.parsing.format_detection import parse
 from service.feeds.sandbox.protocol import encode_frame
 from service.model import ParsedFeed
 
@@ -55,7 +55,7 @@ def identity_target(data: bytes) -> None:
     stored = msgspec.msgpack.encode(again.state)
     assert len(stored) <= _MAX_STATE_BYTES
     second = _feed(later_body)
-    after = detect_entry_changes(msgspec.msgpack.decode(stored, type=IdentityState), second, url=URL, now_s=NOW_S + 120)
+    after = detect_entry_changes(msgspec.msgpack.decode(stored, type=FeedState), second, url=URL, now_s=NOW_S + 120)
     keys = [entry.key for entry in (*after.new, *after.edited)]
     assert len(keys) == len(set(keys)), keys
     last = detect_entry_changes(after.state, second, url=URL, now_s=NOW_S + 180)

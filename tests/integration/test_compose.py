@@ -34,13 +34,13 @@ from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.net.address_guard import AddressGuard
 from service.net.health_endpoints import serve_health
-from service.net.upload_client import UploadClient as Files
+from service.net.http_upload_client import HttpUploadClient as Files
 from service.operations.doctor import CheckResult, judge_redis
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import opened
 from service.store.client import keys
-from service.store.client.identity import IdentityFile
+from service.store.client.data_loss_guard import IdentityFile
 from service.store.client.redis_client import RedisClient
 from tests.support.channels import make_channel, publish
 

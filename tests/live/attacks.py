@@ -31,9 +31,9 @@ from typing import Any, NamedTuple
 
 from service.embedded.redis import PrivateRedis
 from service.errors import ParseKilled
+from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys

@@ -29,7 +29,7 @@ import numpy as np
 
 from service.embedded.redis import PrivateRedis
 from service.embedded.supervisor import Child, Program, child_environment
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.settings import Settings, load
 from service.simulate.corona_survey import zipf_subscribers

@@ -31,8 +31,8 @@ from service.discovery.search_candidates import require_all
 from service.embedded.redis import PrivateRedis
 from service.settings import Settings
 from service.store import Store, open_store
-from service.store.directory.matrices import ContentName
 from service.store.directory.matrix_access import LIMITS
+from service.store.directory.matrix_directory import ContentName
 from tests.live.asking_process import Asked, AskingPlan
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until

@@ -7,7 +7,7 @@ paper's formula, and the durations of lookups; then the durations of lookups and
 after the coordinator of a directory was killed. Fails if a strategy is missing, if a cost differs by more than a tenth,
 or if lookups after the kill take too long.
 
-A search is as in :mod:`service.search`: it asks the workers, and the matrices if they have too few names.
+A search is as in :mod:`service.search.searcher`: it asks the workers, and the matrices if they have too few names.
 """
 
 import argparse
@@ -37,8 +37,8 @@ from service.settings import Settings
 from service.store import Store, opened
 from service.store.channels.channel_records import pack_name
 from service.store.client import keys
-from service.store.directory import directory_lookups
-from service.store.directory.matrices import ContentName
+from service.store.directory import lookup_directory_client
+from service.store.directory.matrix_directory import ContentName
 from tests.support.waiting import until
 
 KEPT_S = 3_600.0
@@ -190,7 +190,7 @@ async def measure(store: Store, count: int, seconds: float, processes: Sequence[
     progress("names registered")
     half_s = seconds / 2
     # While lookup costs are measured, no lookup is given up: those that ask one worker would be finished more often.
-    timeout_s, directory_lookups.TIMEOUT_S = directory_lookups.TIMEOUT_S, PATIENT_TIMEOUT_S
+    timeout_s, lookup_directory_client.TIMEOUT_S = lookup_directory_client.TIMEOUT_S, PATIENT_TIMEOUT_S
     await run_all(every, half_s)
     progress("directories placed")
     for each in every.values():
@@ -200,7 +200,7 @@ async def measure(store: Store, count: int, seconds: float, processes: Sequence[
     await run_all(every, half_s)
     chosen = await choices(store)
     costs = [await measure_costs(store, each, processes) for each in every.values() if not each.load.for_rare]
-    directory_lookups.TIMEOUT_S = timeout_s
+    lookup_directory_client.TIMEOUT_S = timeout_s
     strategies = {
         name: describe(each, chosen.get(each.load.pair), is_steady=_is_same(before, chosen, each.load.pair))
         for name, each in every.items()

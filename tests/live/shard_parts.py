@@ -12,17 +12,17 @@ from itertools import accumulate, pairwise
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clash.move_steps import Outcome, Step
 from service.clash.split_merge_policy import LoadLimits
 from service.errors import LeaseLost, StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import ChannelId, UserId
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import KeyspaceStore
-from service.tasks import BackgroundTasks
+from service.store.subscriptions.keyspace_store import KeyspaceStore
 from workers.key_group_balancer import KeyGroupBalancer
 
 CHANNELS = 10_000

@@ -30,7 +30,7 @@ from service.errors import StoreUnavailable
 from service.settings import Settings
 from service.store import Store, open_store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import record_id
+from service.store.subscriptions.keyspace_store import record_id
 from tests.live.shard_parts import all_subscriptions, cid, site, sizes, uid
 from tests.support.redis_cluster import RedisCluster
 from tests.support.waiting import until

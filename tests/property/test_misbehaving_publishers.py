@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
-from service.feeds.parse import parse
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
+from service.feeds.parsing.format_detection import parse
 from service.model import Entry, ParsedFeed
 from tests.support.misbehaving_publisher import HABITS, MISBEHAVIOUR, Publisher
 
@@ -29,7 +29,7 @@ class Reader:
 
     def poll(self, feed: ParsedFeed, now_s: float) -> tuple[list[int], list[int]]:
         """Return the numbers of the new and of the edited articles, in order."""
-        state = msgspec.msgpack.decode(self._memory, type=IdentityState) if self._memory else None
+        state = msgspec.msgpack.decode(self._memory, type=FeedState) if self._memory else None
         detected = detect_entry_changes(state, feed, url=URL, now_s=now_s)
         self._memory = msgspec.msgpack.encode(detected.state)
         return numbers((*detected.new, *detected.latest)), numbers(detected.edited)

@@ -14,7 +14,7 @@ from bots.pubsub.node_publisher import MAX_INITIAL_ITEMS, NodePublisher
 from bots.xmpp.interface import XmppSessionLost
 from bots.xmpp.pubsub_client import PubsubRefused
 from service.clock import SystemClock
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, ChannelId, Delta, Entry
 from service.settings import Settings
 from service.store.channels.pubsub_nodes import PublishedPosition

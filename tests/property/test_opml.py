@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.feeds.opml import OpmlSubscription, write
 from service.feeds.opml_parser import parse
+from service.feeds.opml_writer import OpmlSubscription, write
 from service.feeds.parsing.html_text import one_line
 
 texts = st.text(max_size=30).map(lambda text: one_line(text, 30))

@@ -8,11 +8,11 @@ from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from service.feeds.entries.entry_identity import EntryChanges, IdentityState, detect_entry_changes
-from service.feeds.entries.fingerprints import site_hash
+from service.feeds.entries.entry_change_detection import EntryChanges, FeedState, detect_entry_changes
+from service.feeds.entries.entry_hashes import site_hash
 from service.feeds.entries.unchanged_entries import PreviousDocument
-from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser
+from service.feeds.parsing.format_detection import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.property.test_fast_parser import FIELDS, LINKS, atom, attributes, rdf, rss
 from tests.support.misbehaving_publisher import HABITS, MISBEHAVIOUR, Publisher
@@ -71,15 +71,15 @@ def completed(feed: ParsedFeed, known: dict[bytes, ParsedEntry]) -> ParsedFeed:
 def test_skipping_does_not_affect_detected_changes(habit: str, polls: list[tuple[str, int]], seed: int) -> None:
     publisher = Publisher(habit, seed)
     publisher.write(6)
-    state: IdentityState | None = None
-    state_in_full: IdentityState | None = None
+    state: FeedState | None = None
+    state_in_full: FeedState | None = None
     for hour, (misbehaviour, written) in enumerate([("nothing", 0), *polls]):
         publisher.misbehave(misbehaviour)
         publisher.write(written)
         body, content_type = publisher.document()
         how: Any = {"url": URL, "headers": {"content-type": content_type}}
         now_s = START_S + hour * HOUR_S
-        previous = (state or IdentityState(now_s)).previous_document()
+        previous = (state or FeedState(now_s)).previous_document()
         detected = detect_entry_changes(state, parse(body, **how, previous=previous), url=URL, now_s=now_s)
         in_full = detect_entry_changes(state_in_full, parse(body, **how), url=URL, now_s=now_s)
         assert without_element_hashes(detected) == without_element_hashes(in_full)

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from bots.bot import Bot
 from bots.cluster.partitions import ALL_PARTITIONS, AssignedUsers
 from bots.main import BotProgram
+from service.asyncio_tasks import run_until_stopped
 from service.clock import Clock, SystemClock
 from service.embedded.prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
@@ -19,7 +20,6 @@ from service.model import Channel, Delta, UserId
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.tasks import run_until_stopped
 from tests.support.channels import publish
 from tests.support.chat import ChatClient
 from tests.support.ejabberd import PrivateEjabberd
@@ -50,7 +50,7 @@ async def serving(
     """Run a bot for all users, or for ``assigned_users``; it is connected when the block begins."""
     clock = clock or SystemClock()
     if assigned_users is None:
-        assigned_users = AssignedUsers(store.inbound_log, clock, settings.xmpp_jid)
+        assigned_users = AssignedUsers(store.home_addresses, clock, settings.xmpp_jid)
         assigned_users.assign(ALL_PARTITIONS)
     bot = Bot(settings, store, clock, assigned_users, secrets.token_hex(4))
     running = asyncio.create_task(bot.run())

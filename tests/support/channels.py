@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 
 from service.clock import SystemClock
+from service.feeds.canonical_urls import channel_id
 from service.feeds.channel_health import ChannelHealth, PollReport, symptom_of
-from service.feeds.urls import channel_id
 from service.location.content_cache import merge_latest
 from service.model import Change, Channel, ChannelId, Delta, Entry, PollResult, Validators
 from service.store import Store

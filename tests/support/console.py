@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
+from service.asyncio_tasks import cancel_and_wait
 from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
 from service.console.main import make_app
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
@@ -45,7 +46,6 @@ from service.store.coordination.worker_requests import (
     WorkerReply,
     WorkerRequest,
 )
-from service.tasks import cancel_and_wait
 from tests.support.poll_explanations import explanation
 from tests.support.waiting import until
 

@@ -3,13 +3,13 @@
 import time
 
 from service.corona.fleet_policy import ChannelBounds, FleetObjective, Goal
-from service.feeds.entries.version_parts import split_version
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
+from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Channel, Entry, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from service.store.delivery.announcements import Announcement
 from tests.support.channels import change, make_channel, polled, register_names
 
@@ -40,7 +40,7 @@ async def fill_every_page(store: Store) -> list[str]:
     await store.people.set_suspended(keys.user_id("eve@example.org"), suspended=True)
     await store.fleet_policy.set(FleetObjective(goal=Goal.FAIR), by="ada")
     bob = keys.user_id("bob@example.org")
-    await store.outbox.enqueue([bob], good.id, delta.version, now_s, split_version(delta))
+    await store.outbox.enqueue([bob], good.id, delta.version, now_s, hash_version(delta))
     batches = await store.outbox.claim([bob], 10, now_s)
     await store.outbox.move_to_dead_letters(bob, batches[bob].message_id, HOSTILE)
     await store.redis.call("XADD", keys.DEAD_LETTERS, "*", "why", HOSTILE)

@@ -18,7 +18,7 @@ import aiohttp
 from service.embedded import ports
 from service.embedded.supervisor import EmbeddedServer, Program
 from service.errors import OperationalError
-from service.files import write_private
+from service.private_files import write_private
 
 _LIBRARIES: Final = Path("/usr/lib")
 """Parent of the folder, named by the machine's architecture, in which Debian installs Erlang's applications."""

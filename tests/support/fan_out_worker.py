@@ -15,14 +15,14 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from service.background_tasks import BackgroundTasks
 from service.model import ChannelId
 from service.observability.logs import configure
 from service.overlay.ring import balanced_id
 from service.settings import Settings
 from service.store import open_store
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.delivery import fanout_units
-from service.tasks import BackgroundTasks
 from workers.ownership import fanout
 from workers.ownership.fanout import FanOut, choose_helpers
 

@@ -1,4 +1,4 @@
-"""A directory in memory, with the answers of :class:`service.store.directory.matrices.Directory`."""
+"""A directory in memory, with the answers of :class:`service.store.directory.matrix_directory.Directory`."""
 
 from collections.abc import Collection, Mapping, Sequence
 

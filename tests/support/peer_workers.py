@@ -15,7 +15,7 @@ from service.model import Channel, Entry, NodeId, NodeInfo
 from service.net.health_endpoints import serve_health
 from service.net.http_server import HttpServer
 from service.net.peer_client import Peer, peer_of
-from service.net.request_signatures import SIGNATURE_HEADER
+from service.net.peer_request_signatures import SIGNATURE_HEADER
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store

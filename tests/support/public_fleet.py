@@ -21,9 +21,9 @@ import aiohttp
 import msgspec
 
 from service.embedded.ports import choose_ports
-from service.feeds.change_detection import detect_changes
+from service.feeds.canonical_urls import channel_id
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Validators
 from service.settings import Settings
 from service.store import Store, open_store

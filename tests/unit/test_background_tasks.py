@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-from service.tasks import BackgroundTasks
+from service.background_tasks import BackgroundTasks
 
 
 async def wait_for_ever() -> None:

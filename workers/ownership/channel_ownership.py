@@ -11,6 +11,7 @@ from math import ceil
 
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import (
     ChannelsChanged,
@@ -25,13 +26,12 @@ from service.corona.events import (
 from service.corona.messages import ChannelRemoved
 from service.corona.polling_limits import LimitReason, PollingLimits
 from service.errors import LeaseLost, StaleVersion, StoreUnavailable
-from service.feeds import urls
+from service.feeds import canonical_urls
 from service.location.content_cache import digest_of
 from service.model import ChannelId, Delta, NodeId, Notice
 from service.observability.tracing import TRACING
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
-from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.dormancy import DormancyPolicy
 from workers.ownership.fanout import FanOut
@@ -205,7 +205,7 @@ class ChannelOwner:
         """
         while True:
             (state,) = await self._store.channels.adopt([channel_id], self._node_id)
-            if state is None or state.channel.moved_to not in {"", urls.channel_id(url)}:
+            if state is None or state.channel.moved_to not in {"", canonical_urls.channel_id(url)}:
                 return False
             if state.channel.moved_to:
                 break

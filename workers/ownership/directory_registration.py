@@ -16,14 +16,14 @@ from service.clock import Clock
 from service.discovery.channel_description import ChannelDescription
 from service.discovery.channel_visibility import is_public, public_channels
 from service.discovery.discover_listings import attribute_weights
-from service.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
 from service.errors import CellsUnavailable
 from service.model import Channel, ChannelId
-from service.search import read_channel_name
+from service.search.entry_registration import DAY_S, NAME_TTL_S, EntryRegistrar
+from service.search.searcher import read_channel_name
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
 from service.store.channels.public_entries import EntryTable
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 from workers.polling.due_queue import DueQueue
 
 REFRESH_INTERVAL_S = NAME_TTL_S / 3

@@ -19,13 +19,14 @@ from typing import Final
 import structlog
 
 from service.discovery.queries.saved_searches import SearchableEntry
-from service.entry_registration import EntryRegistrar, pairs_of
 from service.errors import CellsUnavailable
-from service.feeds.entries.version_parts import VersionParts, split_version
+from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.entries.version_parts import VersionParts
 from service.model import ChannelId, Delta, NodeId, NodeInfo
 from service.observability.tracing import TRACING
 from service.overlay.ring import RingView
-from service.search import Searcher
+from service.search.entry_registration import EntryRegistrar, pairs_of
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.public_entries import entry_positions
 from service.store.delivery.fanout_units import DIVIDED, ClaimedUnit
@@ -142,7 +143,7 @@ class FanOut:
         The result is None if another node now owns the channel. A fan-out with many subscribers left after the first
         page is divided into units.
         """
-        store, parts, user_count = self._store, split_version(delta), 0
+        store, parts, user_count = self._store, hash_version(delta), 0
         may_divide = True
         while True:
             if cursor == DIVIDED:
@@ -194,7 +195,7 @@ class FanOut:
 
     async def _queue_unit(self, delta: Delta, unit: ClaimedUnit) -> None:
         """Queue a version for the subscribers in ``unit``, until it is finished or another worker has claimed it."""
-        parts, cursor, is_claimed = split_version(delta), unit.cursor, True
+        parts, cursor, is_claimed = hash_version(delta), unit.cursor, True
         while is_claimed:
             count, cursor = await self._queue_page(delta, parts, cursor, unit.label)
             is_claimed = await self._store.fanout_units.record(delta.channel, unit, cursor, count) and cursor != ""

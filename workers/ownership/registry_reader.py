@@ -6,12 +6,12 @@ after the ring has changed, and again in the course of half an hour. Otherwise o
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import ChannelsChanged, ChannelsListed, ListedChannel, ListOwnedChannels
 from service.model import ChannelId, NodeId
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.tasks import BackgroundTasks
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.dormancy import DormancyPolicy
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from service.discovery.queries.saved_searches import SavedSearchId, SearchableEntry
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.feeds.parsing.html_text import one_line
 from service.model import Delta
 from service.store import Store
 from service.store.delivery.outbox import MatchedSearch, SavedSearchHit
-from service.store.directory.saved_searches import SavedSearchMatcher
+from service.store.directory.saved_search_store import SavedSearchMatcher
 
 _QUERY_CHARS: Final = 120
 
@@ -46,7 +46,7 @@ class SavedSearchAlerts:
             )
             hits.append(SavedSearchHit(user_id, matches))
         if hits:
-            news, changes = split_version(delta).news or (), len(delta.changes)
+            news, changes = hash_version(delta).news or (), len(delta.changes)
             await self._store.outbox.enqueue_hits(
                 delta.channel, delta.version, time.time(), hits, news=news, changes=changes
             )

@@ -12,6 +12,7 @@ from random import sample
 
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location import messages
@@ -31,7 +32,6 @@ from service.location.query_routing import LocationQuery
 from service.model import NodeId
 from service.net.peer_client import Peer, PeerClient
 from service.observability.metrics import FILTER_WIDTH, NEIGHBOURS, PEER_REFUSALS
-from service.tasks import BackgroundTasks
 from workers.peers.peer_stream import PeerStream
 
 PING = "ping"

@@ -20,14 +20,14 @@ from typing import Annotated, Any
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError, PeerUnreachable, StoreUnavailable
 from service.model import NodeId
 from service.net.peer_client import Peer, PeerClient, peer_of
 from service.observability.metrics import NODE_MESSAGES
 from service.overlay.ring import RingView
-from service.store.coordination.worker_requests import InboxMessage, NodeInboxes
-from service.tasks import BackgroundTasks
+from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
 
 NODE_MESSAGES_VERB = "nodes"
 """The verb of a request with messages for nodes of the receiving worker."""

@@ -11,6 +11,7 @@ import msgspec
 import structlog
 from aiohttp import web
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.errors import PeerProtocolError
 from service.location.content_cache import ContentCache, encode
@@ -19,12 +20,11 @@ from service.location.neighbour_choice import NeighbourLimits
 from service.model import ChannelId, NodeId
 from service.net.http_server import client_of
 from service.net.peer_client import MAX_REQUEST_BYTES, REFUSED, RESTART_STREAM, Peer, PeerClient, peer_of
-from service.net.request_signatures import SIGNATURE_HEADER, RequestSigner, parse_signature
+from service.net.peer_request_signatures import SIGNATURE_HEADER, RequestSigner, parse_signature
 from service.observability.metrics import PEER_REFUSALS
 from service.overlay.ring import RingView
 from service.settings import Settings
 from service.store import Store
-from service.tasks import BackgroundTasks
 from workers.peers.baseline_lookup import EXPIRY_S, BaselineLookup
 from workers.peers.neighbour_overlay import PING, NeighbourOverlay
 from workers.peers.node_message_transport import NODE_MESSAGES_VERB, NodeMessageTransport

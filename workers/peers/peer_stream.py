@@ -12,12 +12,12 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.errors import PeerProtocolError, PeerUnreachable
 from service.location.messages import MAX_FRAMES, Stream, StreamBatch
 from service.model import NodeId
 from service.net.peer_client import MAX_REQUEST_BYTES, Peer, PeerClient
 from service.observability.metrics import PEER_REFUSALS
-from service.tasks import BackgroundTasks
 
 STREAM_VERB = "tell"
 """The verb of a request with a batch of messages."""

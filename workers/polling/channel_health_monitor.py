@@ -16,7 +16,7 @@ from service.corona.messages import Candidate, PollingLimit
 from service.corona.polling_limits import LimitReason
 from service.errors import StoreUnavailable
 from service.feeds.channel_health import PollReport, diagnose, symptom_of
-from service.feeds.outage_detector import OutageDetector
+from service.feeds.network_outage_detector import NetworkOutageDetector
 from service.model import Channel, ChannelId, Delta, PollResult, Validators
 from service.store import Store
 
@@ -38,7 +38,7 @@ class ChannelHealthMonitor:
         self._store = store
         self._clock = clock
         self._get_polled = get_polled
-        self._outages = OutageDetector()
+        self._outages = NetworkOutageDetector()
         self._reports: list[tuple[ChannelId, PollReport]] = []
 
     @property

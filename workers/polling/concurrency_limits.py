@@ -22,9 +22,9 @@ import msgspec
 from cachetools import LRUCache
 
 from service.errors import LimitReached, ParseKilled
+from service.feeds.canonical_urls import host_of
 from service.feeds.sandbox.parser_client import PARSE_TIMEOUT_S, ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
-from service.feeds.urls import host_of
 from service.observability.metrics import FAST_PARSER_TIMEOUTS
 from workers.polling.politeness import charged_site
 from workers.polling.poll_state import PollState

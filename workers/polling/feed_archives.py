@@ -9,8 +9,8 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from service.errors import PublisherError, UserError
+from service.feeds.canonical_urls import host_of
 from service.feeds.sandbox.protocol import DetectionResult, Document
-from service.feeds.urls import host_of
 from service.model import Channel
 from service.net.fetcher import Fetcher
 from workers.polling.politeness import Politeness

@@ -12,6 +12,7 @@ from math import ceil, floor, inf
 import msgspec
 import structlog
 
+from service.background_tasks import BackgroundTasks
 from service.clock import Clock
 from service.corona.events import CandidateFound, Event, LimitObserved, StartPolling, UpdateBase
 from service.corona.messages import PollingLimit
@@ -22,7 +23,6 @@ from service.model import Channel, ChannelId, NodeId, PollResult
 from service.observability.metrics import POLL_LAG
 from service.observability.tracing import FIRST_STEP, TRACING
 from service.store import Store
-from service.tasks import BackgroundTasks
 from workers.polling.channel_health_monitor import ChannelHealthMonitor
 from workers.polling.due_queue import DueQueue
 from workers.polling.poll_state import (

@@ -21,9 +21,9 @@ from service.errors import (
     RequestsPaused,
     UserError,
 )
-from service.feeds.polling_hints import shortest_interval_s, skipped_s, with_freshness
+from service.feeds.canonical_urls import host_of
+from service.feeds.publisher_polling_hints import shortest_interval_s, skipped_s, with_freshness
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
-from service.feeds.urls import host_of
 from service.model import Delta, NodeId, PollResult, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from service.observability.metrics import DETECTION_DELAY, POLLS, PUBLISHER_BYTES_SAVED

@@ -14,7 +14,7 @@ import structlog
 from service.errors import HostBlocked, LimitReached, ParseKilled
 from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId
-from service.store.channels.websub import WebSub
+from service.store.channels.websub_store import WebSubStore
 from workers.polling.concurrency_limits import ConcurrencyLane, publisher_of
 from workers.polling.poll_state import DetectedUpdate, PollState
 from workers.polling.poller import Poller
@@ -34,7 +34,7 @@ class PushProcessor:
 
     def __init__(
         self,
-        websub: WebSub,
+        websub: WebSubStore,
         poller: Poller,
         *,
         get_state: Callable[[ChannelId], Awaitable[PollState | None]],

@@ -1,7 +1,7 @@
 """The WebSub subscriber (W3C) of a node's channels: requests that the hubs that feeds name push changes.
 
-The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub`), so a node may die at
-any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
+The next request to a hub and its time follow from the store alone (:mod:`service.feeds.websub_protocol`), so a node may
+die at any moment and another node continues. Hubs only reduce detection delays: a channel is polled in any case.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import structlog
 from service.clock import Clock
 from service.errors import PublisherError, StoreUnavailable, UserError
 from service.feeds.sandbox.protocol import DetectionResult
-from service.feeds.websub import (
+from service.feeds.websub_protocol import (
     HubState,
     is_unresponsive,
     leave_hub,
@@ -24,10 +24,10 @@ from service.feeds.websub import (
 )
 from service.model import ChannelId, NodeId
 from service.net.fetcher import Fetcher, FetchResult
-from service.net.sites import site_of
+from service.net.registrable_domains import site_of
 from service.overlay.ring import RingView, owned_prefixes
 from service.store import Store
-from service.store.channels.websub import new_hub_secrets
+from service.store.channels.websub_store import new_hub_secrets
 from workers.polling.politeness import Politeness
 
 RENEWAL_INTERVAL_S = 60.0

@@ -10,7 +10,7 @@ import msgspec
 
 from service.corona.update_rates import history_from_dates
 from service.errors import LeaseLost, StaleVersion
-from service.feeds.polling_hints import with_freshness
+from service.feeds.publisher_polling_hints import with_freshness
 from service.feeds.sandbox.protocol import DetectionResult
 from service.location.content_cache import digest_of, merge_latest
 from service.model import Change, Channel

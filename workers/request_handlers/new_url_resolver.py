@@ -17,9 +17,9 @@ from service.errors import (
     PublisherError,
     UserError,
 )
-from service.feeds.feed_url_guesses import likely_feeds
+from service.feeds.canonical_urls import canonical_url, channel_id, https_variant, selector_of
+from service.feeds.pages.feed_url_guesses import likely_feeds
 from service.feeds.sandbox.protocol import DetectionResult, Document
-from service.feeds.urls import canonical_url, channel_id, https_variant, selector_of
 from service.model import Channel, FeedLink
 from service.net.fetcher import FetchResult
 from service.store import Store

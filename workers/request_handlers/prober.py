@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from service.clock import Clock
 from service.errors import LimitReached
+from service.feeds.canonical_urls import host_of
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
-from service.feeds.urls import host_of
 from service.model import Channel, Validators
 from service.net.fetcher import Fetcher, FetchResult
 from workers.polling.concurrency_limits import ConcurrencyLanes

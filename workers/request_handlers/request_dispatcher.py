@@ -18,13 +18,14 @@ from service.errors import (
     UserError,
     to_fault,
 )
-from service.feeds import urls
-from service.feeds.opml import OpmlDocument
-from service.feeds.sandbox.opml_reader import OpmlReader
+from service.feeds import canonical_urls
+from service.feeds.opml_writer import OpmlDocument
+from service.feeds.sandbox.opml_parser_client import OpmlParserClient
 from service.location.content_cache import MAX_LATEST_ENTRIES, unpack_entries
 from service.model import Channel, ChannelId, Entry
 from service.net.peer_client import peer_of
 from service.store import Store
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.coordination.worker_requests import (
     ContentReply,
     ContentRequest,
@@ -33,7 +34,6 @@ from service.store.coordination.worker_requests import (
     ErrorReply,
     ExplanationReply,
     ExplanationRequest,
-    InboxMessage,
     LookupReply,
     LookupRequest,
     MoveReply,
@@ -74,7 +74,7 @@ class RequestDispatcher:
         """Create the dispatcher; ``prober`` fetches new URLs."""
         self._store = store
         self._prober = prober
-        self._opml_reader = OpmlReader()
+        self._opml_reader = OpmlParserClient()
         self._resolutions = create_resolution_cache()
 
     async def handle(self, node: Node, message: InboxMessage) -> None:
@@ -147,7 +147,7 @@ class RequestDispatcher:
 
     async def _read_outline(self, url: str) -> OpmlDocument:
         """Fetch the outline (OPML) at ``url``, parse it, and return its feeds."""
-        channel = Channel(urls.channel_id(url), url)
+        channel = Channel(canonical_urls.channel_id(url), url)
 
         async def load() -> bytes:
             async with self._prober.hold_slot(channel):

@@ -24,7 +24,9 @@ from service.console.rendering import PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store import Store
-from service.store.console.accounts import BROWSER_TTL_S, SESSION_TTL_S, Account, digest
+from service.store.console.accounts import Account, digest
+from service.store.console.login_limits import BROWSER_TTL_S
+from service.store.console.sessions import SESSION_TTL_S
 from service.users.time_zones import find_time_zones
 
 PASSWORDS: Final = web.AppKey("passwords", Passwords)

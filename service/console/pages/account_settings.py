@@ -18,7 +18,8 @@ from service.console.openapi import Operations
 from service.console.pages.people import Invitation, invite
 from service.console.rendering import PRINCIPAL, STORE, render, time_zone
 from service.errors import PermissionDenied, UserError
-from service.store.console.accounts import Role, Session
+from service.store.console.accounts import Role
+from service.store.console.sessions import Session
 
 _MAX_KEYS: Final = 50
 """Maximum number of API keys per account."""

@@ -25,7 +25,7 @@ from service.console.openapi import Operations
 from service.console.pages import channel as channel_page
 from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, render
 from service.errors import CoronetError, StoreUnavailable, UserError
-from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
+from service.feeds.canonical_urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
 from service.store.coordination.worker_requests import ProbeReply

@@ -17,9 +17,9 @@ from service.console.forms import convert_fields, read_form, redirect_after, red
 from service.console.openapi import Operations
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import NotFound, UserError
-from service.feeds.urls import canonical_url, channel_id
+from service.feeds.canonical_urls import canonical_url, channel_id
 from service.model import ChannelId, UserId
-from service.net.sites import site_of
+from service.net.registrable_domains import site_of
 from service.store.delivery.announcements import Announcement, AnnouncementProgress, Audience, RecipientKind
 
 _MAX_TEXT_CHARS: Final = 3_000

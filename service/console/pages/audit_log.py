@@ -7,7 +7,7 @@ from service.console.auth.roles import admin_access
 from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.pagination import read_limit, read_log_cursor
 from service.console.rendering import STORE, render
-from service.store.console.audit import AuditRecord
+from service.store.console.audit_log import AuditRecord
 
 operation = OPERATIONS = Operations()
 

@@ -18,10 +18,10 @@ from service.console.openapi import Operations
 from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render, time_zone
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
-from service.entry_registration import remove_channel
 from service.errors import CoronetError, NoWorker, UserError
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import ChannelId, Entry, PollResult
+from service.search.entry_registration import remove_channel
 from service.store.coordination.worker_requests import ContentSource
 
 _MAX_NOTE_CHARS: Final = 2_000

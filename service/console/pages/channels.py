@@ -20,9 +20,9 @@ from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.rendering import CHANNEL_CACHE, STORE, render
-from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable, UserError
 from service.model import ChannelId
+from service.search.entry_registration import remove_channel
 from service.store import Store
 
 Action = Literal["pause", "resume", "poll", "list", "unlist", "tag", "untag", "remove"]

@@ -9,11 +9,11 @@ from typing import Final
 
 from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
+from service.asyncio_tasks import run_until_one_ends
 from service.console.auth.authorization import check_origin
 from service.console.rendering import SETTINGS, render
 from service.errors import Unreachable
 from service.net.internal_clients import connect_websocket
-from service.tasks import run_until_one_ends
 
 SUBPROTOCOL: Final = "xmpp"
 MAX_FRAME_BYTES: Final = 512 * 1024

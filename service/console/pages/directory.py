@@ -23,7 +23,7 @@ from service.discovery.search_candidates import Clause, QueriedMatrix, WeightedP
 from service.discovery.text_search.ranking import ScoreParts
 from service.errors import NotFound
 from service.model import ChannelId, Entry
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
 
 operation = OPERATIONS = Operations()

@@ -15,7 +15,7 @@ from service.discovery.discover_listings import DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT, SearchHit
 from service.errors import UserError
 from service.model import ChannelId
-from service.search import Searcher
+from service.search.searcher import Searcher
 
 operation = OPERATIONS = Operations()
 

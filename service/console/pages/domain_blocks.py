@@ -15,8 +15,8 @@ from service.console.openapi import Operations
 from service.console.pages.hosts import add_block
 from service.console.rendering import STORE, render
 from service.errors import UserError
-from service.feeds.urls import canonical_url, host_of
-from service.store.coordination.request_budgets import HostBlock
+from service.feeds.canonical_urls import canonical_url, host_of
+from service.store.coordination.host_blocklist import HostBlock
 
 _MAX_REASON_CHARS: Final = 200
 _MAX_DOMAIN_CHARS: Final = 253

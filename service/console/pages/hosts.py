@@ -23,12 +23,12 @@ from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
 from service.errors import UserError
-from service.feeds.urls import canonical_url
+from service.feeds.canonical_urls import canonical_url
 from service.model import ChannelId
-from service.net.sites import site_of
+from service.net.registrable_domains import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
-from service.store.coordination.request_budgets import BlockedHosts, HostBlock
+from service.store.coordination.host_blocklist import BlockedHosts, HostBlock
 
 _SAMPLED_CHANNELS: Final = 250
 _TOO_MANY_REQUESTS: Final = 429

@@ -16,15 +16,15 @@ from service.console.bulk_changes import change_each
 from service.console.forms import redisplay_on_error
 from service.console.openapi import File, Operations
 from service.console.pages.add_channel import add_form
-from service.console.rendering import OPML_READER, STORE, render
+from service.console.rendering import OPML_PARSER_CLIENT, STORE, render
 from service.errors import LimitReached, OperationalError, UserError
-from service.feeds import opml
-from service.feeds.opml import OpmlSubscription
-from service.feeds.urls import channel_id
+from service.feeds import opml_writer
+from service.feeds.canonical_urls import channel_id
+from service.feeds.opml_writer import OpmlSubscription
 from service.store import Store
 from service.store.client.keys import REGISTRY_BUCKETS
 
-LARGEST_FORM_BYTES: Final = opml.MAX_OPML_BYTES + 64 * 1024
+LARGEST_FORM_BYTES: Final = opml_writer.MAX_OPML_BYTES + 64 * 1024
 
 _MEDIA_TYPE: Final = "text/x-opml"
 _ACCEPTED_TYPES = {_MEDIA_TYPE, "text/xml", "application/xml"}
@@ -53,11 +53,11 @@ class Imported(msgspec.Struct, frozen=True):
 async def get_opml(request: web.Request) -> web.Response:
     """Export all channels that have subscribers or are listed, as OPML 2.0."""
     feeds = await _exported_feeds(request.app[STORE])
-    body = await asyncio.to_thread(opml.write, "Coronet", feeds)
+    body = await asyncio.to_thread(opml_writer.write, "Coronet", feeds)
     return web.Response(body=body, content_type=_MEDIA_TYPE, headers={hdrs.CONTENT_DISPOSITION: _DISPOSITION})
 
 
-@operation("POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE, opml.MAX_OPML_BYTES))
+@operation("POST", "/opml", write_access("channels"), 413, 415, 422, file=File(_MEDIA_TYPE, opml_writer.MAX_OPML_BYTES))
 async def post_opml(request: web.Request) -> Imported:
     """Add the feeds of an OPML file. They are polled even without subscribers."""
     if request.content_type not in _ACCEPTED_TYPES:
@@ -91,7 +91,7 @@ async def _import(request: web.Request, load: Callable[[], Awaitable[bytes]]) ->
 
     Raises :class:`UserError` if the file is not OPML, and :class:`OperationalError` if no worker or store is available.
     """
-    outline = await request.app[OPML_READER].read(load)
+    outline = await request.app[OPML_PARSER_CLIENT].read(load)
     new = await _unlisted(request.app[STORE], outline.feeds)
     # In a fixed order, slow feeds would keep the same other feeds from being imported each time.
     SystemRandom().shuffle(new)

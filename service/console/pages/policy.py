@@ -21,7 +21,8 @@ from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective
 from service.errors import UserError
 from service.model import ChannelId
 from service.operations.poll_constraints import one_bound_warning
-from service.store.coordination.fleet_policy import BoundsSnapshot, Revision
+from service.store.coordination.fleet_policy_store import Revision
+from service.store.coordination.poll_bounds_store import BoundsSnapshot
 
 GOALS: Final[Mapping[Goal, tuple[str, str]]] = {
     Goal.LITE: ("Lite", "Minimize the average delay per subscriber with a fixed number of polls."),

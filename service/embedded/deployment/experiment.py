@@ -35,9 +35,9 @@ from service.embedded.deployment.publisher import current_document, entity_tag
 from service.embedded.redis import PrivateRedis
 from service.embedded.supervisor import Child, Program, child_environment
 from service.errors import OperationalError
-from service.feeds.change_detection import detect_changes
+from service.feeds.canonical_urls import channel_id
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Validators
 from service.settings import Settings
 from service.store import Store, opened

@@ -13,7 +13,7 @@ from itertools import compress
 from operator import not_
 from typing import NamedTuple, Self
 
-from service.feeds.entries.fingerprints import HASH_BYTES, NO_HASH, CandidateKey, EntryHashes
+from service.feeds.entries.entry_hashes import HASH_BYTES, NO_HASH, CandidateKey, EntryHashes
 from service.feeds.parsing.field_limits import MAX_ENTRIES
 
 MIN_ROWS = 500

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from lxml import etree
 
-from service.feeds.entries.fingerprints import HASH_BYTES
+from service.feeds.entries.entry_hashes import HASH_BYTES
 from service.feeds.parsing.fast_parser_values import Element
 
 MAX_HASHED_ENTRIES = 300

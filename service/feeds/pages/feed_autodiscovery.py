@@ -8,10 +8,10 @@ from urllib.parse import urljoin
 from lxml import html
 
 from service.errors import BadUrl
+from service.feeds.canonical_urls import canonical_url
 from service.feeds.pages.page_lines import decode_html, parse_html
 from service.feeds.parsing.field_limits import FIELD_CHARS
 from service.feeds.parsing.html_text import one_line
-from service.feeds.urls import canonical_url
 from service.model import FeedLink
 
 MAX_LINKS = 20

@@ -20,7 +20,7 @@ from urllib.parse import urljoin
 
 from lxml import etree
 
-from service.feeds.entries.fingerprints import site_hash
+from service.feeds.entries.entry_hashes import site_hash
 from service.feeds.entries.unchanged_entries import (
     MAX_HASHED_ENTRIES,
     MAX_NAMESPACES,

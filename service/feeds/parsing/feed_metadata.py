@@ -1,6 +1,6 @@
 """A feed's statements about itself: polling hints, tags and generator, and links to hubs, itself and older entries.
 
-``polling_hints`` decides which hints are followed.
+``publisher_polling_hints`` decides which hints are followed.
 """
 
 import re

@@ -19,7 +19,7 @@ import structlog
 
 import service
 from service.errors import OperationalError, ParseKilled, from_fault
-from service.feeds.opml import OpmlDocument
+from service.feeds.opml_writer import OpmlDocument
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
     MAX_FRAME_BYTES,
@@ -77,7 +77,7 @@ class ParserClient:
         """Parse a document of unknown type, after waiting for other requests.
 
         ``selector`` (CSS) limits a page to the matching elements. Raises the errors of
-        :func:`~service.feeds.change_detection.parse_document`, :class:`ParseKilled` if the document exceeded
+        :func:`~service.feeds.sandbox.parser_handlers.parse_document`, :class:`ParseKilled` if the document exceeded
         its time or memory, and :class:`OperationalError` if the process cannot be started.
         """
         return await self._request(ParseDocument(document, selector), ParserResponse[ParsedDocument])
@@ -151,7 +151,9 @@ class ParserClient:
             self.confinement = confinement
             PARSER_WITHOUT_SECCOMP.set(confinement != "seccomp")
             if confinement != "seccomp":
-                _log.warning("parser confined by resource limits only", advice="Use a kernel with seccomp filters.")
+                _log.warning(
+                    "parser sandbox degraded, resource limits only", advice="Use a kernel with seccomp filters."
+                )
 
     def _cancel_idle_timer(self) -> None:
         if self._idle_timer is not None:

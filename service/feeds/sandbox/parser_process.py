@@ -65,8 +65,8 @@ def _load_handlers() -> dict[type[ParserRequest], Callable[[Any], Any]]:
     The first call loads all modules that any document needs (0.3 s).
     """
     # Imported here, because memory is limited before the parsers are loaded.
-    from service.feeds.change_detection import detect_changes, parse_document  # noqa: PLC0415 - see above
     from service.feeds.opml_parser import parse as parse_opml  # noqa: PLC0415 - see above
+    from service.feeds.sandbox.parser_handlers import detect_changes, parse_document  # noqa: PLC0415 - see above
 
     for name in _LAZY_IMPORTS:
         importlib.import_module(name)

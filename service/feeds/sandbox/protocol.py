@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, TypeVar
 import msgspec
 
 from service.errors import Fault
-from service.feeds.opml import OpmlDocument
+from service.feeds.opml_writer import OpmlDocument
 from service.model import Change, Entry, FeedLink, FeedMetadata, ParsedFeed, ParsedPage, PollingHints
 
 Confinement = Literal["seccomp", "rlimits"]

@@ -1,7 +1,7 @@
 """Backup of the store: reads its durable keys while programs run, and writes them to another store.
 
-The durable keys are listed in :mod:`service.store.client.keys`. All other keys are soft state: the writer derives them
-from the durable keys (the channel index, for example), or running programs write them again.
+The durable keys are listed in :mod:`service.store.client.keys`. All other keys are soft state: ``restoration`` derives
+them from the durable keys (the channel index, for example), or running programs write them again.
 
 A backup is no snapshot of one moment, because a Redis Cluster has none. Four rules make it consistent enough that a
 restored store keeps the guarantees (docs/guarantees.md):

@@ -1,75 +1,16 @@
-"""Admins' settings of single channels (tags, notes, pauses), and the history of channels' poll rates.
+"""Admins' settings of single channels: tags, notes and pauses."""
 
-The poll rate history holds changes only, and only the last ``MAX_POLL_RATES``. It is packed in the field ``paces`` of
-the channel's hash, 8 bytes an entry, little-endian, oldest first:
-
-====  =======  ==================================================
-size  type     content
-====  =======  ==================================================
-4     uint32   since when (Unix s)
-4     float32  interval between two polls (s); 0 if not polled
-====  =======  ==================================================
-"""
-
-import struct
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Sequence
 
 import msgspec
 
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
-from service.corona.polling_plans import NOTABLE_GAP_CHANGE
 from service.corona.update_rates import UpdateHistory
 from service.model import Channel, ChannelId
 from service.store.channels.channel_records import CHANNEL_FIELDS, parse_state, read_records
+from service.store.channels.poll_rate_history import POLL_RATE_BYTES, PollRate, unpack_poll_rates
 from service.store.client import keys
 from service.store.client.redis_client import RedisRepository, script_command
-
-MAX_POLL_RATES: Final = 24
-_POLL_RATE: Final = struct.Struct("<If")
-POLL_RATE_BYTES: Final = _POLL_RATE.size
-
-
-class PollRate(msgspec.Struct, frozen=True):
-    """A channel's poll rate from ``since_s`` (Unix s) until the next entry of its history.
-
-    The fleet polled the channel every ``interval_s`` seconds; 0 means that it did not poll the channel.
-    """
-
-    since_s: float
-    interval_s: float
-
-
-class PollRateHistory(RedisRepository):
-    """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
-
-    async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
-        """Record the present poll intervals of channels: pairs (channel id, seconds).
-
-        An interval that differs little from the last recorded interval of the channel is skipped.
-        """
-        await self._redis.call_many(
-            [
-                script_command(
-                    "channel_record_poll_rate",
-                    (keys.channel(cid),),
-                    repr(interval_s),
-                    NOTABLE_GAP_CHANGE,
-                    MAX_POLL_RATES,
-                )
-                for cid, interval_s in intervals_s
-            ]
-        )
-
-    async def get(self, cid: ChannelId) -> tuple[PollRate, ...]:
-        """Return a channel's poll rates, oldest first."""
-        return unpack_poll_rates(await self._redis.call("HGET", keys.channel(cid), "paces") or b"")
-
-
-def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
-    """Return the poll rates, oldest first, from ``packed``, the content of the field ``paces`` of a channel's hash."""
-    return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _POLL_RATE.iter_unpack(packed))
-
 
 _ADMINISTERED_FIELDS = (
     *CHANNEL_FIELDS,

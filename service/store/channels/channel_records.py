@@ -21,7 +21,7 @@ field               content
 ``VERSION``         delta of the version with this number: see service.store.channels.version_log
 ``bN``              deltas of versions 64·N to 64·N + 63
 ``log``             sizes and ages of these blocks
-``memory``          change-detection state, a part of the content: see service.feeds.entries.change_detection (msgpack)
+``memory``          change-detection state, a part of the content: see service.feeds.sandbox.parser_handlers (msgpack)
 ``latest``          latest entries, the other part of the content: see service.location.content_cache
 ``site``            registrable domain that places its subscriptions: see service.store.subscriptions.channel_index
 ``joins``           counter of new subscribers, by which an outdated count of subscribers is recognized
@@ -30,7 +30,7 @@ field               content
 ``entries``         entries that others may find: see service.store.channels.public_entries.EntryTable (msgpack)
 ``failing_since``   first failed poll since the last good one (Unix s)
 ``failed``          last failed poll that the back-off includes (Unix s)
-``backoff``         shortest interval between polls while they fail (s): see service.feeds.channel_health.ChannelHealth
+``backoff``         shortest interval between polls while they fail (s): see service.feeds.failure_backoff
 ``tags``            admins' tags, separated by spaces
 ``note``            admins' note
 ``paused``          end of an admin's pause (Unix s)
@@ -52,8 +52,8 @@ import msgspec
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.corona.update_rates import UpdateHistory
 from service.discovery.av_pairs import Pair
-from service.feeds.polling_hints import shortest_interval_s
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
+from service.feeds.publisher_polling_hints import shortest_interval_s
 from service.location.content_cache import Content, pack_entries
 from service.model import (
     Channel,

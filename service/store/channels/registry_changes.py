@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from service.model import ChannelId
 from service.store.client import keys
-from service.store.client.redis_client import Command, RedisRepository, script_command
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisRepository, script_command
 
 MAX_CHANGED_CHANNELS = 20_000
 """Maximum number of channels in the log; the ones that changed longest ago are removed."""

@@ -22,7 +22,7 @@ from redis.crc import key_slot
 
 from service.errors import StoreUnavailable
 from service.settings import Settings
-from service.store.client.identity import IdentityGuard
+from service.store.client.data_loss_guard import DataLossGuard
 from service.store.client.node_connections import (
     NO_REPLY,
     Command,
@@ -147,7 +147,7 @@ class NodePools:
         self,
         settings: Settings,
         slots: SlotMap,
-        guard: IdentityGuard | None,
+        guard: DataLossGuard | None,
         connections: int,
         timeout_s: float,
         *,

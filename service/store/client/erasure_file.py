@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from service.files import lock_file, write_private
 from service.model import UserId
+from service.private_files import lock_file, write_private
 from service.settings import SettingsInvalid
 
 ERASURES_KEPT_DAYS: Final = 400

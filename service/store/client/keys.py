@@ -28,7 +28,7 @@ key                          type    contents
                                      ``accepted_ms`` (last acceptance by the operator), ``refused`` (reason why a
                                      process refuses this store), ``schema`` (version of the stored data), ``needs``
                                      (oldest version that a program must know); see
-                                     :mod:`service.store.client.identity`
+                                     :mod:`service.store.client.data_loss_guard`
 ``cn:{p}:restored``          hash    while a backup is restored: channel id → last version whose fan-out was complete
                                      when the backup began
 ``cn:{p}:aims``              string  the fleet policy that admins set: FleetObjective (JSON)
@@ -83,7 +83,7 @@ key                          type    contents
 ``cn:{clash:K}``             hash    server table of keyspace K: see :mod:`service.clash.server_table`
 ``cn:{clash:K}:pages``       zset    first position of each page of subscriptions; all scores are 0
 ``cn:{clash:K}:records``     hash    first position of a page → its records of 28 bytes: see
-                                     :mod:`service.store.subscriptions.keyspaces`
+                                     :mod:`service.store.subscriptions.keyspace_store`
 ``cn:{clash:K}:channels``    hash    first 8 bytes of a channel id → number of its subscriptions in the keyspace
 ``cn:{clash:K}:ends``        zset    positions of tombstones in key groups that are moving here
 ``cn:{clash:K}:told``        hash    label of a key group → deliveries since the last measurement

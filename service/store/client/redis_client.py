@@ -1,19 +1,16 @@
 """Client of Redis: commands, scripts and batches, over the connection pools of one Redis or of a Redis Cluster.
 
-The commands of one iteration of the event loop are sent in one round trip: a single command takes about 0.3 ms of
-processor time, and a command among many takes a tenth of that. In a cluster, commands are batched by node, so that an
-unavailable node delays only its own commands. Errors of the driver are raised as :class:`StoreUnavailable` if Redis is
-unavailable, and unchanged if the command is invalid.
+Commands that are issued at the same moment share one round trip (``command_batching``). Errors of the driver are raised
+as :class:`StoreUnavailable` if Redis is unavailable, and unchanged if the command is invalid.
 
 A script is sent in full once per connection, and by its digest afterwards (see ``node_connections``).
 """
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import files
-from itertools import islice
 from typing import Any
 
 from redis import exceptions
@@ -22,13 +19,11 @@ from service.errors import StoreUnavailable
 from service.observability.metrics import REDIS_ERRORS
 from service.settings import Settings
 from service.store.client.cluster_routing import READ_ONLY_MARKER, REPLY_TIMEOUT_S, Address, NodePools, SlotMap
-from service.store.client.identity import IdentityGuard
+from service.store.client.command_batching import COMMANDS_PER_ROUND_TRIP, CommandBatcher, Send, send_in_groups
+from service.store.client.data_loss_guard import DataLossGuard
 from service.store.client.node_connections import Command, Value
 
 __all__ = ["MAX_BLOCK_S", "Command", "RedisClient", "RedisRepository", "Value", "script_command"]
-
-_PER_ROUND_TRIP = 500
-"""Maximum number of commands in one round trip. More would delay other commands and grow the buffers of the process."""
 
 MAX_BLOCK_S = 5.0
 """Longest time that a blocking command may block."""
@@ -106,10 +101,6 @@ def _find_error(commands: Sequence[Command], replies: Sequence[Any]) -> Exceptio
     return None
 
 
-_Send = Callable[[Sequence[Command]], Awaitable[list[Any]]]
-_PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
-
-
 class RedisClient:
     """A client of one Redis or of a Redis Cluster.
 
@@ -126,7 +117,7 @@ class RedisClient:
         If ``is_guarded`` is False, the store's identity is not verified, for programs that replace the store's data.
         Raises :class:`SettingsInvalid`.
         """
-        self.guard = IdentityGuard(settings.store_identity_file)
+        self.guard = DataLossGuard(settings.store_identity_file)
         guard = self.guard if is_guarded else None
         self._slots = SlotMap()
         open_pools = partial(NodePools, settings, self._slots)
@@ -136,8 +127,7 @@ class RedisClient:
         self._once = open_pools(guard, _PROMPT_CONNECTIONS, REPLY_TIMEOUT_S, tries=1, replicated=True)
         self._urgent = open_pools(guard, _URGENT_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=False)
         self._unguarded = open_pools(None, _IDENTITY_CONNECTIONS, REPLY_TIMEOUT_S, tries=4, replicated=True)
-        self._pending: list[_PendingCall] = []
-        self._sending: set[asyncio.Task[None]] = set()
+        self._batcher = CommandBatcher(self._prompt, self._slots)
 
     async def call(self, *command: Value) -> Any:
         """Run one command and return its reply."""
@@ -157,16 +147,14 @@ class RedisClient:
 
         Commands of the same slot run in the given order. Raises the error of the first command that failed.
         """
-        if len(commands) > _PER_ROUND_TRIP:
+        if len(commands) > COMMANDS_PER_ROUND_TRIP:
             return await self._call(self._prompt.call_each, commands)
         if not commands:
             return []
-        loop = asyncio.get_running_loop()
-        if not self._pending:
-            loop.call_soon(self._send_pending)
-        replies: asyncio.Future[list[Any]] = loop.create_future()
-        self._pending.append((commands, replies))
-        return await replies
+        replies = await self._batcher.submit(commands)
+        if error := _find_error(commands, replies):
+            raise error
+        return replies
 
     async def call_many_once(self, commands: Sequence[Command]) -> list[Any]:
         """Run independent commands like :meth:`call_many`, but never repeat a command.
@@ -191,48 +179,11 @@ class RedisClient:
         """Run a command without keys on the cluster node at the address ``node``, and return its reply."""
         return (await self._call(partial(self._prompt.call_on_node, node), [command]))[0]
 
-    async def _call(self, send: _Send, commands: Sequence[Command]) -> list[Any]:
-        replies = await self._call_each(send, commands)
+    async def _call(self, send: Send, commands: Sequence[Command]) -> list[Any]:
+        replies = await send_in_groups(send, commands)
         if error := _find_error(commands, replies):
             raise error
         return replies
-
-    async def _call_each(self, send: _Send, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in groups of ``_PER_ROUND_TRIP``. The reply of a failed command is its exception."""
-        replies: list[Any] = []
-        try:
-            for start in range(0, len(commands), _PER_ROUND_TRIP):
-                replies += await send(commands[start : start + _PER_ROUND_TRIP])
-        except Exception as error:  # noqa: BLE001 - a bug is raised to the callers, too, or they would wait for ever
-            replies += [error] * (len(commands) - len(replies))
-        return replies
-
-    def _send_pending(self) -> None:
-        by_nodes: dict[frozenset[Address | None], list[_PendingCall]] = {}
-        if self._slots:
-            for call in self._pending:
-                nodes = frozenset(self.node_of(command) for command in call[0])
-                by_nodes.setdefault(nodes, []).append(call)
-        else:
-            by_nodes[frozenset()] = self._pending
-        self._pending = []
-        for pending in by_nodes.values():
-            sending = asyncio.create_task(self._send(pending))
-            self._sending.add(sending)
-            sending.add_done_callback(self._sending.discard)
-
-    async def _send(self, pending: Sequence[_PendingCall]) -> None:
-        received = iter(
-            await self._call_each(self._prompt.call_each, [command for commands, _ in pending for command in commands])
-        )
-        for commands, future in pending:
-            replies = list(islice(received, len(commands)))
-            if future.done():  # its caller was cancelled meanwhile
-                continue
-            if error := _find_error(commands, replies):
-                future.set_exception(error)
-            else:
-                future.set_result(replies)
 
     def node_of(self, command: Command) -> Address | None:
         """Return the address of the cluster node to which a command is sent.

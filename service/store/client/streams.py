@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, Value
+from service.store.client.node_connections import Command, Value
+from service.store.client.redis_client import MAX_BLOCK_S, RedisClient
 
 Entry = tuple[str, dict[bytes, bytes]]
 """Id and fields of an entry of a stream."""

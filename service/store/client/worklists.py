@@ -10,7 +10,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 
 from service.model import UserId
-from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 
 
 def unique_timestamp() -> float:

@@ -1,4 +1,4 @@
-"""Limits on requests to publishers, for the whole fleet: token buckets, pauses, and blocked hosts (guarantee I9).
+"""Limits on requests to publishers, for the whole fleet: token buckets and pauses (guarantee I9).
 
 A bucket of ``burst`` tokens with a rate of r per second grants at most ``burst + r · t`` requests in any t seconds. If
 a request needs tokens from several buckets in one slot, it takes all of them or none. If the buckets are in different
@@ -6,16 +6,14 @@ slots, a refused request may use up a token, but no request is granted without a
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-import msgspec
-
-from service.errors import HostBlocked, LimitReached, RequestsPaused
+from service.errors import RequestsPaused
 from service.model import ChannelId
-from service.net.sites import host_and_parent_domains
 from service.store.client import keys
-from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisRepository, script_command
 
 SECONDS_PER_HOUR = 3600.0
 SHORTEST_SITE_PAUSE_S = 30.0
@@ -190,65 +188,3 @@ def _take_tokens(pause: tuple[str, int], buckets: Mapping[str, RateLimit], *rate
     key, kept_ms = pause
     shapes = (value for limit in buckets.values() for value in (limit.requests_per_s, limit.burst))
     return script_command("budget_take", (key, *buckets, *rate), min_tokens, kept_ms, *shapes)
-
-
-MAX_BLOCKED_HOSTS = 10_000
-"""Maximum number of blocked hosts and domains: every worker holds all of them in memory."""
-
-
-class HostBlock(msgspec.Struct, frozen=True):
-    """A block of a host: the admin who set it, the time (Unix s), and the reason ``why``, in the admin's words."""
-
-    by: str
-    at_s: float
-    why: str = ""
-
-
-class BlockedHosts(RedisRepository):
-    """Hosts and domains that admins have blocked: those of publishers, or those of users' XMPP servers.
-
-    Every method may raise :class:`service.errors.StoreUnavailable`.
-    """
-
-    def __init__(self, redis: RedisClient, key: str = keys.BLOCKED_HOSTS) -> None:
-        """Create the list that is stored at ``key``."""
-        super().__init__(redis)
-        self._key = key
-
-    async def is_empty(self) -> bool:
-        """Return whether no host or domain is blocked."""
-        return not await self._redis.call("HLEN", self._key)
-
-    async def all(self) -> dict[str, HostBlock]:
-        """Return all blocks, by host or domain."""
-        found: dict[bytes, bytes] = await self._redis.call("HGETALL", self._key)
-        return {name.decode(): msgspec.json.decode(raw, type=HostBlock) for name, raw in found.items()}
-
-    async def matching(self, hosts: Sequence[str]) -> list[str]:
-        """Return, for each host in order, the blocked host or domain that includes it; "" if it is not blocked."""
-        names = {host: host_and_parent_domains(host) for host in hosts if host}
-        asked = list(dict.fromkeys(name for each in names.values() for name in each))
-        if not asked:
-            return [""] * len(hosts)
-        found = await self._redis.call("HMGET", self._key, *asked)
-        listed = {name for name, raw in zip(asked, found, strict=True) if raw is not None}
-        return [next((name for name in names.get(host, ()) if name in listed), "") for host in hosts]
-
-    async def check(self, host: str) -> None:
-        """Raise :class:`HostBlocked` if a host, or a domain that contains it, is blocked."""
-        (name,) = await self.matching([host])
-        if name:
-            raise HostBlocked("{host} is blocked here by an admin.", host=name)
-
-    async def add(self, name: str, block: HostBlock) -> None:
-        """Block the host or domain ``name``, with all hosts in it. Workers read the hosts of publishers periodically.
-
-        Raises :class:`LimitReached` if ``MAX_BLOCKED_HOSTS`` hosts are blocked already.
-        """
-        if await self._redis.call("HLEN", self._key) >= MAX_BLOCKED_HOSTS:
-            raise LimitReached(f"{MAX_BLOCKED_HOSTS:,} names are blocked already. Block a domain instead of its hosts.")
-        await self._redis.call("HSET", self._key, name, msgspec.json.encode(block))
-
-    async def remove(self, name: str) -> bool:
-        """Unblock a host or domain; return False if it is not blocked."""
-        return bool(await self._redis.call("HDEL", self._key, name))

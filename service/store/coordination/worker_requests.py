@@ -1,7 +1,7 @@
-"""Requests of bots and the console to workers, and the inboxes of workers, through which requests are sent.
+"""Requests of bots and the console to workers, and the replies.
 
 Only workers connect to publishers. A bot or the console sends a request to the inbox of one worker, usually the owner
-of the channel, and waits for the reply. An inbox is a stream of bounded length in the slot of its node. Replies are
+of the channel, (:mod:`service.store.coordination.worker_inboxes`) and waits for the reply. Replies are
 pushed to a list whose name contains the id of the request.
 """
 
@@ -19,66 +19,14 @@ from service.corona.messages import ChannelAdded, encode
 from service.corona.optimizer.poll_explanation import PollExplanation
 from service.discovery.partial_lookup.strategy_choice import DirectoryChoice
 from service.errors import Fault, NoWorker, from_fault
-from service.feeds.opml import OpmlDocument
-from service.feeds.urls import channel_id, host_of
+from service.feeds.canonical_urls import channel_id, host_of
+from service.feeds.opml_writer import OpmlDocument
 from service.model import Channel, ChannelId, Entry, FeedLink, NodeId, PollResult
 from service.store.client import keys
-from service.store.client.redis_client import MAX_BLOCK_S, Command, RedisClient, RedisRepository
-from service.store.client.streams import append_command, wait_for_entries
-from service.store.coordination.leases import Ring
-from service.store.coordination.request_budgets import BlockedHosts
-
-_MESSAGES_PER_READ = 500
-_INBOX_TTL_S = 3600
-
-
-class InboxMessage(msgspec.Struct, frozen=True):
-    """A message in a worker's inbox. Its ``kind`` is one of five.
-
-    - ``peer``: a message of Corona's protocol between nodes.
-    - ``ask``: a request of a bot or the console.
-    - ``push``: a hub has pushed a document for the channel whose id is the payload; no reply is expected.
-    - ``share``: a message between nodes about lookup directories.
-    - ``fanout``: the owner of the channel whose id is the payload requests help with its fan-out.
-    """
-
-    kind: str
-    sender: str
-    payload: bytes
-
-
-class NodeInboxes(RedisRepository):
-    """Inboxes of workers. A message may be lost; its protocol then sends it again."""
-
-    async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
-        """Append each message to the inbox of its node, in order and in one round trip."""
-        commands: list[Command] = []
-        for to, message in messages:
-            fields = ("k", message.kind, "f", message.sender, "m", message.payload)
-            commands.append(append_command(keys.inbox(to), *fields))
-        # Inboxes of nodes that are gone expire.
-        commands += [("EXPIRE", keys.inbox(to), _INBOX_TTL_S) for to in dict.fromkeys(to for to, _ in messages)]
-        await self._redis.call_many(commands)
-
-    async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
-        """Wait for messages in the node's inbox after the entry with the id ``after``; "0" stands for the beginning.
-
-        Return the messages and the id of the last entry read. A message is lost if the reader fails before it has
-        processed it.
-        """
-        found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
-        messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]
-        return messages, found[-1][0] if found else after
-
-    async def trim(self, node: NodeId, entry_id: str) -> None:
-        """Delete the messages in the node's inbox before the entry ``entry_id``."""
-        await self._redis.call("XTRIM", keys.inbox(node), "MINID", entry_id)
-
-    async def delete(self, nodes: tuple[NodeId, ...]) -> None:
-        """Delete the inboxes of nodes that have left the ring."""
-        if nodes:
-            await self._redis.call_many([("UNLINK", keys.inbox(node)) for node in nodes])
-
+from service.store.client.redis_client import MAX_BLOCK_S, RedisClient
+from service.store.coordination.host_blocklist import BlockedHosts
+from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
+from service.store.coordination.worker_leases import Ring
 
 _REPLY_TTL_S = 60
 _REQUEST_TIMEOUT_S = 9.5
@@ -89,9 +37,9 @@ class ProbeRequest(msgspec.Struct, frozen=True, tag=True):
     """Request to fetch a canonical URL and, if it is a feed, to create its channel or start to poll it again.
 
     With ``as_page``, a page channel is created even if the page names feeds; the URL may contain a selector
-    (:func:`service.feeds.urls.page_url`). Without ``keep``, nothing is created, and the reply contains the channel that
-    would be created. With ``afresh``, the page's URL is used even if its channel has moved to another URL; unless the
-    channel is polled, it continues from the present content.
+    (:func:`service.feeds.canonical_urls.page_url`). Without ``keep``, nothing is created, and the reply contains the
+    channel that would be created. With ``afresh``, the page's URL is used even if its channel has moved to another
+    URL; unless the channel is polled, it continues from the present content.
     """
 
     url: str

@@ -14,16 +14,13 @@ import msgspec
 from service.model import UserId
 from service.store.client import keys
 from service.store.client.keys import user_id
-from service.store.client.redis_client import Command, RedisClient, RedisRepository, script_command
-from service.store.client.streams import append_command, newest_id, wait_for_entries
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
 from service.store.client.worklists import Worklist
 
 MAX_UNANSWERED: Final = 100
 TOKEN_TTL_S: Final = 90_000
 """How long the token of a stored message is remembered; longer than any message waits for its reply."""
-_ENTRIES_PER_READ: Final = 1_000
-_STANZAS_TTL_S: Final = 86_400
-_ARRIVAL_TTL_S: Final = 3_600
 
 EntryId = str
 """Id of a message in the inbound log of its user."""
@@ -56,24 +53,8 @@ class UnansweredMessage(msgspec.Struct, frozen=True):
     reply: tuple[str, ...]
 
 
-class BotNotice(msgspec.Struct, frozen=True):
-    """A notice to the other bots: a message of this user was stored, or the user's client has sent an ad-hoc command.
-
-    ``adhoc_command`` is the command as the bots serialize it; it is empty if a message was stored. ``session`` is the
-    id of the XMPP session that has to reply to the command.
-    """
-
-    uid: UserId
-    adhoc_command: bytes = b""
-    session: str = ""
-
-
 class InboundLog(RedisRepository):
-    """Inbound messages by user, users' home addresses, and streams between bots.
-
-    A user's home address is the address of the bot to which the user wrote first. Every method may raise
-    :class:`StoreUnavailable`.
-    """
+    """Inbound messages by user. Every method may raise :class:`StoreUnavailable`."""
 
     def __init__(self, redis: RedisClient) -> None:
         super().__init__(redis)
@@ -137,65 +118,3 @@ class InboundLog(RedisRepository):
     async def record_caught_up(self, address: str, until_s: float) -> None:
         """Record that all archived messages of an account up to this time (Unix s) are stored."""
         await self._redis.call("HSET", keys.CAUGHT_UP_UNTIL, address, until_s)
-
-    # Home addresses: the bot that each user wrote to first.
-
-    async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
-        """Return the home address of each user, in order; "" if it is unknown."""
-        found = await self._redis.call_many([("GET", keys.home_address(uid)) for uid in uids])
-        return [address.decode() if address else "" for address in found]
-
-    async def record_arrival(self, jid: str, address: str) -> None:
-        """Record ``address`` as the home address of a user who is not admitted yet. It is kept for an hour."""
-        await self._redis.call("SET", keys.home_address(user_id(jid)), address, "NX", "EX", _ARRIVAL_TTL_S)
-
-    async def keep_home_address(self, jid: str) -> None:
-        """Keep the home address of a user permanently, because the user was admitted."""
-        await self._redis.call("PERSIST", keys.home_address(user_id(jid)))
-
-    async def set_home_address(self, jids: Sequence[str], address: str) -> None:
-        """Set the home address of group chats to ``address``, the bot that is in them."""
-        await self._redis.call_many([("SET", keys.home_address(user_id(jid)), address) for jid in jids])
-
-    # Streams between bots.
-
-    async def notify(self, notices: Sequence[BotNotice]) -> None:
-        """Send notices to the other bots."""
-        await self._redis.call_many(
-            [
-                append_command(keys.BOT_NOTICES, "u", each.uid, "o", each.adhoc_command, "v", each.session)
-                for each in notices
-            ]
-        )
-
-    async def newest_notice_id(self) -> str:
-        """Return the id of the last notice sent."""
-        return await newest_id(self._redis, keys.BOT_NOTICES)
-
-    async def read_notices(self, after: str) -> dict[str, BotNotice]:
-        """Wait up to ``MAX_BLOCK_S`` seconds for notices after the notice with the id ``after``; return them by id."""
-        return {
-            ident: BotNotice(fields[b"u"].decode(), fields[b"o"], fields[b"v"].decode())
-            for ident, fields in await wait_for_entries(self._redis, keys.BOT_NOTICES, after, _ENTRIES_PER_READ)
-        }
-
-    async def remove_notices(self, ids: Sequence[str]) -> None:
-        """Remove notices that bots have handled."""
-        if ids:
-            await self._redis.call("XDEL", keys.BOT_NOTICES, *ids)
-
-    async def queue_stanzas(self, session: str, stanzas: Sequence[str]) -> None:
-        """Queue stanzas to be sent by the bot that has the XMPP session ``session`` (an id)."""
-        stream = keys.queued_stanzas(session)
-        commands = [append_command(stream, "s", each) for each in stanzas]
-        await self._redis.call_many([*commands, ("EXPIRE", stream, _STANZAS_TTL_S)])
-
-    async def read_stanzas(self, session: str) -> dict[str, str]:
-        """Wait up to ``MAX_BLOCK_S`` seconds for stanzas that an XMPP session has to send; return them by id."""
-        found = await wait_for_entries(self._redis, keys.queued_stanzas(session), "0", _ENTRIES_PER_READ)
-        return {ident: fields[b"s"].decode() for ident, fields in found}
-
-    async def remove_stanzas(self, session: str, ids: Sequence[str]) -> None:
-        """Remove stanzas that a session has sent. ``ids`` are the stanzas' ids."""
-        if ids:
-            await self._redis.call("XDEL", keys.queued_stanzas(session), *ids)

@@ -26,8 +26,8 @@ from service.discovery.matrix_cell import CellAnswer, CellState, Command
 from service.discovery.postings import POSTING_BYTES
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient
-from service.store.directory.cells import MatrixCells, pair_key
-from service.store.directory.load_reports import LoadReports, ReportedCell
+from service.store.directory.cell_load_reports import CellLoadReports, ReportedCell
+from service.store.directory.matrix_cells import MatrixCells, pair_key
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ class MatrixAccess:
         self.cells = cells
         self._about = about
         self.limits = limits
-        self.load_reports = LoadReports(redis, about, limits)
+        self.load_reports = CellLoadReports(redis, about, limits)
         self._sizes: LRUCache[PairKey, MatrixSize] = LRUCache(_CACHED_SIZES)
         self._texts: LRUCache[PairKey, AvPair] = LRUCache(_CACHED_SIZES)
 

@@ -1,7 +1,7 @@
 """Upkeep of the directory's matrices by the workers: they resize matrices by load, and restore lost cells.
 
-Processes that send queries and registrations only report loads (:mod:`service.store.directory.load_reports`). In each
-pass, the worker that owns a matrix reads the reports, decides on a new size
+Processes that send queries and registrations only report loads (:mod:`service.store.directory.cell_load_reports`). In
+each pass, the worker that owns a matrix reads the reports, decides on a new size
 (:mod:`service.discovery.matrix_resize_policy`), and changes the cells accordingly
 (:mod:`service.discovery.matrix_resizing`). An interrupted pass is continued by the next one, in this worker or another.
 If two workers both act as owner of a matrix, no harm is done, because the record at the head node is changed by
@@ -38,8 +38,8 @@ from service.discovery.matrix_resizing import reconcile_matrix
 from service.errors import CellsUnavailable, StoreUnavailable
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient
-from service.store.directory.load_reports import ReportedCell, is_forgettable
-from service.store.directory.matrices import Directory
+from service.store.directory.cell_load_reports import ReportedCell, is_forgettable
+from service.store.directory.matrix_directory import Directory
 
 _MAX_RECONCILE_PASSES = 8
 _PATIENCE = 3

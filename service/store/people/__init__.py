@@ -1,1 +1,1 @@
-"""Users: settings, preferences, restrictions, invitation codes, group chats, and erasure."""
+"""Users: settings, home addresses, preferences, restrictions, invitation codes, group chats, and erasure."""

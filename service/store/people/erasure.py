@@ -20,7 +20,7 @@ from service.store.client import keys
 from service.store.client.erasure_file import ERASURES_KEPT_DAYS
 from service.store.client.redis_client import RedisClient
 from service.store.client.streams import append_command
-from service.store.directory.saved_searches import SavedSearches
+from service.store.directory.saved_search_store import SavedSearches
 from service.store.subscriptions.subscriptions import Subscriptions
 
 _PAGE = 1_000

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import msgspec
 
 from service.model import UserId
-from service.net.sites import domain_of_jid
+from service.net.jid_domains import domain_of_jid
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient
-from service.store.coordination.request_budgets import BlockedHosts
+from service.store.coordination.host_blocklist import BlockedHosts
 from service.store.delivery.outbox import Outbox
 from service.store.people.erasure import Erasure
 

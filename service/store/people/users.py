@@ -1,4 +1,4 @@
-"""State and settings of users, and their preferences for subscriptions (:mod:`service.users.preferences`)."""
+"""State and settings of users; their preferences for subscriptions are in ``preference_store``."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
@@ -6,11 +6,10 @@ from typing import Final, Literal
 import msgspec
 
 from service.model import UserId
-from service.net.sites import domain_of_jid
+from service.net.jid_domains import domain_of_jid
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient, RedisRepository, script_command
-from service.store.coordination.request_budgets import BlockedHosts
-from service.users.preferences import NO_PREFERENCES, Preferences, PreferencesByNumber
+from service.store.coordination.host_blocklist import BlockedHosts
 from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 
 
@@ -153,32 +152,3 @@ class Users(RedisRepository):
     async def count(self) -> int:
         """Return the number of users who have ever written to a bot."""
         return int(await self._redis.call("SCARD", keys.USERS))
-
-
-_NOTHING: Final[PreferencesByNumber] = {}
-"""The preferences of nearly all users: one shared object, because callers cache them for each recipient."""
-
-
-class PreferenceStore(RedisRepository):
-    """Preferences by user and by number of the subscription.
-
-    Methods may raise :class:`service.errors.StoreUnavailable`.
-    """
-
-    async def of_users(self, uids: Sequence[UserId]) -> list[PreferencesByNumber]:
-        """Return the preferences of each user, in order. Number 0 stands for all subscriptions."""
-        found = await self._redis.call_many([("HGETALL", keys.preferences(uid)) for uid in uids])
-        return [
-            {int(number): msgspec.msgpack.decode(packed, type=Preferences) for number, packed in held.items()}
-            if held
-            else _NOTHING
-            for held in found
-        ]
-
-    async def put(self, jid: str, number: int, preferences: Preferences) -> None:
-        """Store a user's preferences for the subscription with this number. Number 0 stands for all subscriptions."""
-        key = keys.preferences(keys.user_id(jid))
-        if preferences == NO_PREFERENCES:
-            await self._redis.call("HDEL", key, number)
-        else:
-            await self._redis.call("HSET", key, number, msgspec.msgpack.encode(preferences))

@@ -15,13 +15,13 @@ from service.clash.group_search import DepthCache, DepthSearch, Probe
 from service.clash.key_groups import KeyGroup, KeyLayout, Keyspace
 from service.clash.prefix_query import Position, PrefixQuery, ReadDonor, ReadLeaf, Record
 from service.clash.table_transitions import Accepted
-from service.feeds.urls import host_of
+from service.feeds.canonical_urls import host_of
 from service.model import ChannelId, UserId
-from service.net.sites import site_of
+from service.net.registrable_domains import site_of
 from service.store.channels.registry_changes import record_change
 from service.store.client import keys
 from service.store.client.redis_client import RedisClient, script_command
-from service.store.subscriptions.keyspaces import KeyspaceStore, channel_prefix, record_id, user_ids
+from service.store.subscriptions.keyspace_store import KeyspaceStore, channel_prefix, record_id, user_ids
 
 _MAX_CACHED_SITES = 10_000
 _PAGE = 500

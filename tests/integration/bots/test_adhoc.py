@@ -8,7 +8,7 @@ from slixmpp.exceptions import IqError
 from bots.bot import Bot
 from bots.commands.verb_synonyms import VERBS
 from bots.sessions import adhoc_session
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import FeedLink
 from service.store import Store
 from service.store.coordination.worker_requests import ProbeReply

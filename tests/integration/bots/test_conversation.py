@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from service.errors import AddressRefused, BadStatus
-from service.feeds.urls import channel_id, page_url
+from service.feeds.canonical_urls import channel_id, page_url
 from service.model import FeedLink
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from service.store.coordination.worker_requests import ProbeReply
 from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Channel, Entry
 from service.store import Store
 from service.store.client import keys
@@ -37,7 +37,7 @@ async def publish(store: Store, person: ChatClient, channel: Channel, *changes: 
     present = await store.channels.get(channel.id)
     assert present is not None
     delta = await change(store, channel, *changes, base=present.version)
-    await store.outbox.enqueue([user_id(person.jid)], channel.id, delta.version, 2_000.0, split_version(delta))
+    await store.outbox.enqueue([user_id(person.jid)], channel.id, delta.version, 2_000.0, hash_version(delta))
 
 
 async def test_an_edit_corrects_the_message_with_the_entry_twice(person: Person, store: Store) -> None:

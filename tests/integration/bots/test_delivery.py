@@ -228,7 +228,7 @@ class _FailingOnce:
 async def test_a_failed_send_is_repeated_in_a_resumed_session(store: Store) -> None:
     link = _FailingOnce()
     clock = SystemClock()
-    assigned_users = AssignedUsers(store.inbound_log, clock, link.address)
+    assigned_users = AssignedUsers(store.home_addresses, clock, link.address)
     assigned_users.assign(ALL_PARTITIONS)
     delivery = OutboxConsumer(store, link, clock, assigned_users, 5.0)
     alice = ChatClient("alice@localhost", "", "127.0.0.1", 0, link.address)

@@ -15,7 +15,7 @@ from bots.delivery import batch_sender, resend_policy
 from bots.delivery.outbox_consumer import OutboxConsumer
 from bots.xmpp.events import Receipt
 from service.clock import SystemClock
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Entry
 from service.settings import Settings
 from service.store import Store
@@ -118,7 +118,7 @@ async def started(settings: Settings, server: Server, process: Killed) -> AsyncI
     redis = KillableLink(settings)
     redis.process = process
     store = Store(redis)
-    assigned_users = AssignedUsers(store.inbound_log, clock, link.address)
+    assigned_users = AssignedUsers(store.home_addresses, clock, link.address)
     assigned_users.assign(ALL_PARTITIONS)
     link.delivery = OutboxConsumer(store, link, clock, assigned_users, 1_000.0)
     delivering = asyncio.create_task(link.delivery.run())
@@ -150,7 +150,7 @@ async def queue(store: Store) -> None:
         entry = Entry(key, title, f"https://example.org/{key}")
         delta = await change(store, channel, Change(kind, entry), base=version)  # type: ignore[arg-type] # one of two kinds
         uids = [user_id(jid) for jid in (ANN, BEN)]
-        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, split_version(delta))
+        await store.outbox.enqueue(uids, channel.id, delta.version, 2_000.0, hash_version(delta))
 
 
 async def outbox_is_empty(store: Store) -> bool:

@@ -9,7 +9,7 @@ from service.errors import NoWorker
 from service.model import Channel, Entry
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from tests.support.bot_in_process import Person
 from tests.support.channels import make_channel
 from tests.support.scripted_worker import scripted_worker

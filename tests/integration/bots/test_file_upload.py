@@ -6,8 +6,8 @@ import aiohttp
 import pytest
 
 from bots.xmpp.stanzas import message, shared_file
-from service.feeds import opml, opml_parser
-from service.feeds.opml import OpmlSubscription
+from service.feeds import opml_parser, opml_writer
+from service.feeds.opml_writer import OpmlSubscription
 from service.model import Channel
 from service.store import Store
 from tests.support.bot_in_process import Person
@@ -38,7 +38,7 @@ async def test_an_uploaded_opml_file_is_imported(store: Store, person: Person) -
     alice = await person()
     known = await make_channels(store, 3)
     feeds = [OpmlSubscription(channel.url, "A feed") for channel in known]
-    send_file(alice, await upload(alice, opml.write("Mine", feeds), "feeds.xml"))
+    send_file(alice, await upload(alice, opml_writer.write("Mine", feeds), "feeds.xml"))
     await alice.wait_for(lambda received: "3 feeds" in received.body)
     await alice.wait_for(lambda received: "3 new subscriptions" in received.body)
     assert {held.channel for held in await store.subscriptions.of_user(alice.jid)} == {each.id for each in known}

@@ -15,13 +15,13 @@ from bots.bot import Bot
 from bots.sessions import adhoc_session
 from bots.sessions.loop_protection import MAX_MISUNDERSTOOD
 from bots.xmpp import presence_tracker
-from service.feeds import opml
+from service.feeds import opml_writer
 from service.feeds.entries.version_parts import VersionParts
-from service.feeds.opml import OpmlSubscription
+from service.feeds.opml_writer import OpmlSubscription
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from tests.support.bot_in_process import Person, moved, serving
 from tests.support.channels import make_channel, publish
 from tests.support.client_software import Errand, where
@@ -105,7 +105,7 @@ async def test_an_import_respects_the_limit_set_by_an_admin(store: Store, person
     await alice.say("list")
     await store.people.set_max_subscriptions(user_id(alice.jid), 1)
     feeds = [OpmlSubscription((await make_channel(store, f"https://example.org/{number}")).url) for number in range(3)]
-    alice.send(f"import {opml.write('Mine', feeds).decode()}")
+    alice.send(f"import {opml_writer.write('Mine', feeds).decode()}")
     answer = await alice.wait_for(lambda message: "Your list is imported" in message.body)
     assert "1 new subscription" in answer.body
     assert len(await store.subscriptions.of_user(alice.jid)) == 1

@@ -8,8 +8,8 @@ import pytest_asyncio
 
 from bots.dialogue.opml_import import MAX_QUEUED_FEEDS
 from service.errors import AddressRefused
-from service.feeds import opml
-from service.feeds.opml import OpmlSubscription
+from service.feeds import opml_writer
+from service.feeds.opml_writer import OpmlSubscription
 from service.host_process import serve_programs
 from service.settings import Settings
 from service.store import Store
@@ -40,7 +40,7 @@ async def publisher() -> AsyncIterator[RawPublisher]:
         path = head.split()[1]
         if path in (LIST, UNNAMED):
             feeds = [OpmlSubscription(running.url(f"/{name}"), f"My {name}") for name in ("a", "b", "c", "gone")]
-            writer.write(ok(opml.write("Mine", feeds), "Content-Type: text/x-opml"))
+            writer.write(ok(opml_writer.write("Mine", feeds), "Content-Type: text/x-opml"))
         elif path == "/gone":
             writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         else:
@@ -86,7 +86,7 @@ async def test_a_subscription_to_the_url_of_a_list_imports_it(person: Person, pu
 @pytest.mark.usefixtures("bot", "worker")
 async def test_a_list_sent_as_text_is_imported(person: Person, publisher: RawPublisher) -> None:
     alice = await person()
-    listed = opml.write("Mine", [OpmlSubscription(publisher.url("/a"), "A")]).decode()
+    listed = opml_writer.write("Mine", [OpmlSubscription(publisher.url("/a"), "A")]).decode()
     assert "1 feed" in await alice.say(f"import {listed}")
     await alice.wait_for(lambda message: "1 new subscription" in message.body)
     assert "not OPML" in await alice.say("import <html>a page</html>")
@@ -112,7 +112,7 @@ async def test_the_number_of_queued_lists_is_limited(store: Store, person: Perso
     alice = await person()
     feeds = [OpmlSubscription(f"https://example.org/{number}") for number in range(MAX_QUEUED_FEEDS)]
     await store.import_queue.add(alice.jid, feeds, "another-bot.example")
-    assert "still being imported" in await alice.say(f"import {opml.write('Mine', feeds[:1]).decode()}")
+    assert "still being imported" in await alice.say(f"import {opml_writer.write('Mine', feeds[:1]).decode()}")
     assert await store.import_queue.count(alice.jid) == MAX_QUEUED_FEEDS
 
 

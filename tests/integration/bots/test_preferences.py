@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 from bots.bot import Bot
-from service.feeds.entries.version_parts import split_version
+from service.feeds.entries.duplicate_articles import hash_version
 from service.model import Change, Channel, Entry
 from service.settings import Settings
 from service.store import Store
@@ -73,7 +73,7 @@ async def test_a_filter_applies_at_once_and_only_to_its_subscription(person: Per
 async def tell_delta(store: Store, who: ChatClient, channel: Channel, version: int) -> None:
     delta = await store.channels.delta(channel.id, version)
     assert delta is not None
-    await store.outbox.enqueue([user_id(who.jid)], channel.id, version, 2_000.0, split_version(delta))
+    await store.outbox.enqueue([user_id(who.jid)], channel.id, version, 2_000.0, hash_version(delta))
 
 
 async def test_settings_apply_after_a_takeover(store: Store, person: Person, settings: Settings) -> None:

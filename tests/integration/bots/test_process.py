@@ -12,7 +12,7 @@ from bots.cluster import process
 from bots.xmpp.interface import XmppSessionLost
 from service.clock import SystemClock
 from service.embedded.prosody import PrivateProsody
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.settings import Settings
 from service.store import Store
 from tests.support.bot_in_process import Person, moved, reach, run_bot, tell

@@ -45,7 +45,7 @@ async def pair(settings: Settings, store: Store, person: Person) -> AsyncIterato
 
 
 def _assigned(settings: Settings, store: Store, partitions: frozenset[int], *addresses: str) -> AssignedUsers:
-    assigned_users = AssignedUsers(store.inbound_log, SystemClock(), settings.xmpp_jid, addresses)
+    assigned_users = AssignedUsers(store.home_addresses, SystemClock(), settings.xmpp_jid, addresses)
     assigned_users.assign(partitions)
     return assigned_users
 

@@ -13,7 +13,7 @@ from service.embedded.prosody import PrivateProsody
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.people.rooms import Room
+from service.store.people.bot_rooms import Room
 from tests.support.bot_in_process import JumpingClock, Person, serving
 from tests.support.channels import make_channel
 from tests.support.chat import ChatClient, online

@@ -15,7 +15,8 @@ from service.feeds.entries.version_parts import VersionParts
 from service.settings import Settings
 from service.store import Store
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import BotNotice, InboundMessage
+from service.store.coordination.bot_messages import BotNotice
+from service.store.delivery.inbound_log import InboundMessage
 from tests.support.bot_in_process import Person, serving
 from tests.support.channels import make_channel, publish
 from tests.support.naughty_strings import STRINGS
@@ -58,7 +59,7 @@ async def test_an_archived_private_message_is_not_taken_for_the_room(
     )
     sentence = InboundMessage(alice.room, "a 1", msgspec.msgpack.encode(private_message), bot.connection.address)
     assert await store.inbound_log.add([sentence]) == [True]
-    await store.inbound_log.notify([BotNotice(user_id(alice.room))])
+    await store.bot_messages.notify([BotNotice(user_id(alice.room))])
 
     async def is_handled() -> bool:
         return not await store.inbound_log.read_unanswered([user_id(alice.room)])

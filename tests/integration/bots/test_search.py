@@ -7,7 +7,7 @@ import pytest
 from service.model import Change, Channel, Entry
 from service.store import Store
 from service.store.channels.public_entries import entry_name
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 from tests.support.bot_in_process import Person
 from tests.support.channels import change, make_channel, register_names
 from workers.ownership.fanout import FanOut

@@ -7,7 +7,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.store import Store
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from tests.support.channels import make_channel
 from tests.support.console import TOKEN, Visitor
 

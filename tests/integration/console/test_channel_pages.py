@@ -6,7 +6,7 @@ import pytest
 from yarl import URL
 
 from service.errors import Fault
-from service.feeds.urls import channel_id, page_url
+from service.feeds.canonical_urls import channel_id, page_url
 from service.model import Channel, Entry, FeedLink, PollingHints, PollResult, Validators
 from service.overlay.id_space import BITS, to_hex
 from service.store import Store

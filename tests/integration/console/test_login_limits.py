@@ -9,7 +9,8 @@ from service.console.auth.accounts import Passwords
 from service.console.auth.login import browser_cookie_name
 from service.store import Store
 from service.store.client import keys
-from service.store.console.accounts import MAX_KNOWN_BROWSERS, Account
+from service.store.console.accounts import Account
+from service.store.console.login_limits import MAX_KNOWN_BROWSERS
 from tests.support.console import Visitor, console, make_account, stranger
 
 PASSWORD = "correct horse battery"

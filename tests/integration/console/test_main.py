@@ -17,7 +17,7 @@ import asyncio
 from service.console.main import ConsoleProgram
 from service.host_process import serve_programs
 from service.settings import load
-from service.tasks import run_until_stopped
+from service.asyncio_tasks import run_until_stopped
 asyncio.run(run_until_stopped(serve_programs(load(), [ConsoleProgram])))
 """
 

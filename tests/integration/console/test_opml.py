@@ -10,9 +10,9 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.errors import CoronetError, HostNotFound, LimitReached, to_fault
-from service.feeds.opml import OpmlSubscription, write
+from service.feeds.canonical_urls import channel_id
 from service.feeds.opml_parser import parse
-from service.feeds.urls import channel_id
+from service.feeds.opml_writer import OpmlSubscription, write
 from service.model import Channel, FeedLink
 from service.store import Store
 from service.store.client.keys import user_id

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from service.console.rendering import METRICS
 from service.corona.fleet_policy import FleetObjective, Goal
-from service.feeds.entries.version_parts import split_version
-from service.feeds.urls import channel_id
-from service.feeds.websub import HubState, HubTopic
+from service.feeds.canonical_urls import channel_id
+from service.feeds.entries.duplicate_articles import hash_version
+from service.feeds.websub_protocol import HubState, HubTopic
 from service.model import Change, Channel, Entry, PollingHints, PollResult, Validators
 from service.net.health_endpoints import serve_health
 from service.net.internal_clients import ProcessClient
@@ -135,7 +135,7 @@ async def test_a_persons_message_log_has_no_text(
     await store.subscriptions.subscribe("bob@example.org", channel.id)
     for number, ended in enumerate(("received", "done", ""), start=2):
         delta = await publish(store, channel, f"secret{number}", base=number - 1)
-        await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, split_version(delta))
+        await store.outbox.enqueue([uid], channel.id, delta.version, time.time() - 60, hash_version(delta))
         batch = (await store.outbox.claim([uid], 10, time.time()))[uid]
         if not ended:
             await store.outbox.move_to_dead_letters(uid, batch.message_id, "bounced for 14 days")

@@ -4,7 +4,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.feeds.urls import page_url
+from service.feeds.canonical_urls import page_url
 from service.model import Channel, Entry
 from service.store import Store
 from service.store.coordination.worker_requests import MoveReply, MoveRequest, ProbeReply, ProbeRequest, WorkerReply

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from service.console.auth.accounts import Passwords
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
 from service.store.channels.channel_records import Snapshot

@@ -14,7 +14,7 @@ from service.model import PollResult
 from service.overlay.ring import balanced_id
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
+from service.store.coordination.host_blocklist import HostBlock
 from tests.support.channels import make_channel, polled
 from tests.support.console import Visitor
 from tests.support.waiting import until

@@ -15,10 +15,10 @@ import pytest_asyncio
 from aiohttp import web
 
 from service.console import websub_callback
-from service.feeds.websub import HubState, HubTopic, Status, record_request
+from service.feeds.websub_protocol import HubState, HubTopic, Status, record_request
 from service.model import Channel
 from service.store import Store
-from service.store.channels.websub import MAX_QUEUED_PUSHES, PUSHES_PER_MINUTE, Push
+from service.store.channels.websub_store import MAX_QUEUED_PUSHES, PUSHES_PER_MINUTE, Push
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 

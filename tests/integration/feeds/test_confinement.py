@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from service.errors import FeedError
-from service.feeds.change_detection import parse_document
 from service.feeds.sandbox.parser_client import ParserClient
+from service.feeds.sandbox.parser_handlers import parse_document
 from service.feeds.sandbox.protocol import (
     LENGTH_BYTES,
     Document,

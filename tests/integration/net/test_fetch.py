@@ -11,7 +11,7 @@ import pytest
 from service.errors import BadHttp, BadStatus, FetchError
 from service.model import Validators
 from service.net.fetcher import Fetcher
-from service.net.response_reader import HubLinks
+from service.net.link_headers import HubLinks
 from tests.support.raw_http import answering, ok, raw_publisher, redirect
 
 BODY = b"<rss/>"

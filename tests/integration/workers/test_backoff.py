@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from service.background_tasks import BackgroundTasks
 from service.corona.events import (
     ChannelsListed,
     Event,
@@ -32,7 +33,6 @@ from service.errors import BadStatus, HostNotFound, NotAFeed, StaleVersion
 from service.model import Channel, NodeId, PollResult
 from service.overlay.ring import RingView
 from service.store import Store
-from service.tasks import BackgroundTasks
 from tests.support.channels import make_channel
 from tests.support.ring_strategies import ring
 from workers.polling.poll_scheduler import PollScheduler

@@ -9,8 +9,8 @@ from aiohttp import web
 from service.corona.events import CandidateFound
 from service.corona.polling_limits import LimitReason
 from service.errors import BadStatus, HostNotFound, ParseKilled, StoreUnavailable, Unreachable
+from service.feeds.canonical_urls import channel_id
 from service.feeds.channel_health import QUARANTINE_POLLS
-from service.feeds.urls import channel_id
 from service.model import Channel, Delta, Notice, PollResult
 from service.settings import Settings
 from service.store import Store

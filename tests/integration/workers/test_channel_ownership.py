@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from service.background_tasks import BackgroundTasks
 from service.clock import SystemClock
 from service.corona.events import (
     ChannelsChanged,
@@ -20,13 +21,12 @@ from service.corona.events import (
 from service.corona.messages import Candidate, ChannelRemoved
 from service.corona.polling_limits import NO_LIMITS
 from service.errors import CoronetError, LeaseLost, StaleVersion, StoreUnavailable
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry, NodeInfo, Notice, Validators
 from service.overlay.ring import RingView
 from service.store import Store
 from service.store.channels import registry_changes
 from service.store.client import keys
-from service.tasks import BackgroundTasks
 from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import SNAPSHOT, make_channel
 from tests.support.ring_strategies import joined_ids, ring

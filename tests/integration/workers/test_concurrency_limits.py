@@ -11,9 +11,9 @@ import pytest
 import pytest_asyncio
 
 from service.errors import LimitReached
+from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.store import Store
 from tests.integration.workers.test_poller import US, Parser, fetcher, poller

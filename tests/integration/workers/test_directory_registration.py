@@ -10,12 +10,12 @@ from msgspec import structs
 from service.clock import SystemClock
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.search_candidates import require_all
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Entry, FeedMetadata
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
-from service.store.directory.directory_lookups import LookupResult
-from service.store.directory.matrices import ContentName
+from service.store.directory.lookup_directory_client import LookupResult
+from service.store.directory.matrix_directory import ContentName
 from tests.support.channels import SNAPSHOT, change, make_channel
 from workers.ownership import directory_registration
 from workers.ownership.directory_registration import DirectoryRegistrar

@@ -6,7 +6,7 @@ import pytest
 
 from service.discovery.discover_listings import Facet
 from service.model import Channel
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
 from tests.support.channels import make_channel, register_names
 

@@ -9,14 +9,14 @@ from msgspec import structs
 from service.clock import SystemClock
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.search_candidates import require_all
-from service.entry_registration import remove_channel
 from service.errors import StoreUnavailable
 from service.model import Change, Channel, Entry
-from service.search import Searcher
+from service.search.entry_registration import remove_channel
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.public_entries import WINDOW_S, entry_name
 from service.store.client import keys
-from service.store.directory.matrices import ContentName
+from service.store.directory.matrix_directory import ContentName
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut

@@ -25,8 +25,8 @@ from service.model import Channel
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.request_budgets import HostBlock
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.host_blocklist import HostBlock
+from service.store.coordination.worker_inboxes import InboxMessage
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import count_channels
 from tests.support.waiting import until

@@ -14,13 +14,13 @@ from service.discovery.queries.query_parser import parse_query
 from service.discovery.search_candidates import Candidates, Clause, require_all
 from service.errors import NotFound
 from service.model import ChannelId, NodeId
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.channel_records import pack_name
 from service.store.client import keys
-from service.store.coordination.worker_requests import InboxMessage
-from service.store.directory import directory_lookups
-from service.store.directory.matrices import ContentName
+from service.store.coordination.worker_inboxes import InboxMessage
+from service.store.directory import lookup_directory_client
+from service.store.directory.matrix_directory import ContentName
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel
 from tests.support.waiting import until
@@ -33,7 +33,7 @@ NAMES = [
 @pytest.fixture(autouse=True)
 def fresh_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let clients read the announcements at every lookup."""
-    monkeypatch.setattr(directory_lookups, "REFRESH_S", 0.0)
+    monkeypatch.setattr(lookup_directory_client, "REFRESH_S", 0.0)
 
 
 async def looked_up(store: Store, *pairs: str, target: int = MAX_CANDIDATES) -> tuple[ChannelId, ...]:
@@ -113,7 +113,7 @@ async def test_a_worker_that_does_not_answer_delays_few_lookups(
 
     monkeypatch.setattr(store.node_inboxes, "send", send_to_the_living)
     for name, value_s in {"TIMEOUT_S": 5.0, "MIN_HEDGE_S": 0.3, "MAX_HEDGE_S": 0.3}.items():
-        monkeypatch.setattr(directory_lookups, name, value_s)
+        monkeypatch.setattr(lookup_directory_client, name, value_s)
     for _ in range(20):
         assert len(await looked_up(store, WORKING, target=20)) == 20
     assert 1 <= len(lost) <= 5, "without suspects about 10"

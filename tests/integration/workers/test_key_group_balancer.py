@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
+from service.background_tasks import BackgroundTasks
 from service.clash.key_groups import KeyGroup
 from service.clash.move_steps import Outcome, SplitGroup, Step
 from service.clash.server_table import GroupState, Move
@@ -13,8 +14,7 @@ from service.model import ChannelId, NodeInfo
 from service.overlay.ring import RingView
 from service.store import LAYOUT, Store
 from service.store.client import keys
-from service.store.subscriptions.keyspaces import KeyspaceStore, run_move
-from service.tasks import BackgroundTasks
+from service.store.subscriptions.keyspace_store import KeyspaceStore, run_move
 from tests.support.channels import make_channel
 from tests.support.waiting import until_so
 from workers.key_group_balancer import KeyGroupBalancer
@@ -131,7 +131,7 @@ async def test_a_successor_completes_a_move_interrupted_at_any_step(
     store: Store, monkeypatch: pytest.MonkeyPatch, kind: str, *, done: bool
 ) -> None:
     """Users subscribe, unsubscribe and receive entries between the two balancers."""
-    monkeypatch.setattr("service.store.subscriptions.keyspaces.RECORDS_PER_STEP", 16)
+    monkeypatch.setattr("service.store.subscriptions.keyspace_store.RECORDS_PER_STEP", 16)
     asyncio.get_running_loop().set_debug(False)  # it would take most of the time
     cid = (await make_channel(store, URL)).id
     expected = {UIDS[n]: n + 1 for n in range(40)}

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from service.errors import LimitReached, NotSubscribed
-from service.feeds.urls import channel_id, page_url
+from service.feeds.canonical_urls import channel_id, page_url
 from service.model import Channel
 from service.settings import Settings
 from service.store import Store

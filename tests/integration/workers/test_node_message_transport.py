@@ -13,7 +13,7 @@ from service.errors import PeerProtocolError
 from service.settings import Settings
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.worker_inboxes import InboxMessage
 from tests.support.peer_workers import SETTINGS, Worker, counted, introduce, worker
 from tests.support.waiting import until, until_so
 from workers.peers import node_message_transport

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.location.content_cache import digest_of
 from service.model import Channel, Validators
 from service.net.peer_client import Peer

@@ -12,7 +12,7 @@ from service.location import messages
 from service.location.bloom_filters import MAX_WIDTH, FilterShape
 from service.location.messages import FilterUpdate, Hello, StreamBatch
 from service.net.peer_client import MAX_REQUEST_BYTES, PeerClient
-from service.net.request_signatures import WINDOW_S, RequestSigner
+from service.net.peer_request_signatures import WINDOW_S, RequestSigner
 from service.store import Store
 from tests.support.channels import make_channel
 from tests.support.peer_workers import (

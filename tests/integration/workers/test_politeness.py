@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from service.errors import HostBlocked, LimitReached
-from service.feeds.urls import channel_id, host_of
+from service.feeds.canonical_urls import channel_id, host_of
 from service.model import Channel, Validators
 from service.settings import Settings
 from service.store import Store

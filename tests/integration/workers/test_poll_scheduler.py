@@ -8,6 +8,7 @@ from math import inf
 import pytest
 import pytest_asyncio
 
+from service.background_tasks import BackgroundTasks
 from service.corona.events import Event, StartPolling, UpdateBase
 from service.corona.messages import Candidate, VersionAnnouncement, VersionBase
 from service.corona.polling_schedule import PollingSchedule
@@ -16,8 +17,7 @@ from service.feeds.sandbox.protocol import Document
 from service.model import ChannelId, Delta, NodeId, PollResult, Validators
 from service.store import Store
 from service.store.channels.channel_records import ChannelState
-from service.store.channels.websub import Push
-from service.tasks import BackgroundTasks
+from service.store.channels.websub_store import Push
 from tests.support.channels import make_channel, publish
 from tests.support.waiting import until_so
 from workers.polling.poll_scheduler import PollScheduler

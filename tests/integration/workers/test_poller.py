@@ -6,9 +6,9 @@ import pytest
 
 from service.clock import SystemClock
 from service.errors import LimitReached, ParseKilled
+from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
-from service.feeds.urls import channel_id
 from service.model import Channel, Validators
 from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher

@@ -11,10 +11,10 @@ from prometheus_client import REGISTRY
 
 from service.clock import SystemClock
 from service.errors import ParseKilled
-from service.feeds.change_detection import detect_changes
+from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
-from service.feeds.urls import channel_id
 from service.model import Channel, Delta, PollingHints, Validators
 from service.net.fetcher import Fetcher
 from service.store import Store

@@ -16,10 +16,10 @@ from service.discovery.queries.query import SearchAnswer
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.text_search.query_expansion import ExpandedQuery
 from service.model import Change, Channel, Entry
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.settings import Settings
 from service.store import Store, opened
-from service.store.directory.vocabulary import StoredVocabulary
+from service.store.directory.vocabulary_store import StoredVocabulary
 from tests.support.channels import change, make_channel
 from workers.ownership.directory_registration import DirectoryRegistrar
 from workers.ownership.fanout import FanOut

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, ChannelId, NodeInfo, UserId
 from service.overlay.ring import RingView, balanced_id
 from service.store import Store
 from service.store.client import keys
-from service.store.coordination.worker_requests import InboxMessage
+from service.store.coordination.worker_inboxes import InboxMessage
 from service.store.delivery import fanout_units
 from tests.integration.workers.conftest import StartWorker
 from tests.support.channels import make_channel, publish

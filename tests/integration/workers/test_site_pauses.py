@@ -14,7 +14,7 @@ from service.clock import SystemClock
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.embedded.ports import LOOPBACK
 from service.errors import AssignmentPending, LimitReached, RequestsPaused
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Channel, PollResult, Validators
 from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from service.errors import BadUrl
-from service.feeds.urls import page_url
+from service.feeds.canonical_urls import page_url
 from service.model import Change, ChannelId
 from service.store import Store
 from tests.integration.workers.conftest import StartWorker

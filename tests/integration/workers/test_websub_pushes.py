@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from service.background_tasks import BackgroundTasks
 from service.clock import SystemClock
 from service.corona.events import Event
+from service.feeds.canonical_urls import channel_id
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult
-from service.feeds.urls import channel_id
 from service.model import Channel, ChannelId, Entry
 from service.store import Store
-from service.store.channels.websub import Push
-from service.tasks import BackgroundTasks
+from service.store.channels.websub_store import Push
 from tests.integration.workers.test_poller import US, Parser, fetcher, politeness
 from tests.support.baseline_lookups import store_only_lookup
 from tests.support.channels import SNAPSHOT

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 import pytest_asyncio
 
-from service.feeds.websub import HubState, HubTopic, next_request_s, record_request
+from service.feeds.websub_protocol import HubState, HubTopic, next_request_s, record_request
 from service.model import Channel
 from service.net.address_guard import AddressGuard
 from service.net.fetcher import Fetcher
 from service.settings import Settings
 from service.store import Store
-from service.store.channels.websub import Push
+from service.store.channels.websub_store import Push
 from tests.support.channels import make_channel
 from tests.support.console import console
 from tests.support.websub_hub import Hub

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from service.discovery.queries.query_parser import parse_query
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry, Validators
-from service.search import Searcher
+from service.search.searcher import Searcher
 from service.store import Store
 from service.store.channels.channel_records import Snapshot
 from service.store.channels.public_entries import MAX_VERSION_ENTRIES

@@ -35,12 +35,12 @@ from service.discovery.queries.saved_searches import SavedSearch, SearchConditio
 from service.discovery.word_analysis import words
 from service.errors import AssignmentPending, CoronetError, LimitReached, NotAFeed, UploadRefused
 from service.feeds import opml_parser
-from service.feeds.opml import OpmlDocument, OpmlSubscription
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
+from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from service.model import Channel, ChannelId, Entry, Subscription
 from service.settings import Settings
 from service.store.coordination.worker_requests import ProbeReply
-from service.store.subscriptions.subscriptions import ResumeResult
+from service.store.subscriptions.subscription_pauses import ResumeResult
 from service.users.preferences import FOR_ALL, Preferences
 from service.users.user_settings import DEFAULT_USER_SETTINGS, UserSettings
 

@@ -7,7 +7,7 @@ from service import errors
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.corona.polling_limits import NO_LIMITS, PollingLimits
 from service.discovery.queries.query import Correction, SearchHit
-from service.feeds.urls import channel_id, page_url
+from service.feeds.canonical_urls import channel_id, page_url
 from service.model import Entry, FeedLink
 from service.store.coordination.worker_requests import ProbeReply
 from tests.support.poll_explanations import explanation

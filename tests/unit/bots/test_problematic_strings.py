@@ -13,11 +13,11 @@ from bots.i18n.translator import LANGUAGES, get_translator
 from bots.rooms.room_membership import RoomMemberships
 from bots.xmpp import message_parser, stanzas
 from bots.xmpp.events import MessageReceived, OccupantPresence
-from service.feeds.change_detection import detect_changes
+from service.feeds.canonical_urls import channel_id
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document
-from service.feeds.urls import channel_id
 from service.model import Change, Channel, Delta, Entry
-from service.store.people.rooms import Room
+from service.store.people.bot_rooms import Room
 from service.users.user_settings import UserSettings
 from tests.support.naughty_strings import STRINGS
 from tests.unit.bots.sample_web import visitor

@@ -25,7 +25,7 @@ from service.model import NodeInfo, PollResult
 from service.operations.shards import Shard
 from service.overlay.id_space import BITS, from_hex, to_hex
 from service.overlay.ring import RingView
-from service.store.channels.admin_settings import PollRate
+from service.store.channels.poll_rate_history import PollRate
 
 HOSTILE = "<script>&"
 

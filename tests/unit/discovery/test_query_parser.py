@@ -8,7 +8,7 @@ from service.discovery.queries.query import Condition, PairCondition, PhraseCond
 from service.discovery.queries.query_parser import MAX_CONDITIONS, parse_query, parse_watch, saved_search_text
 from service.discovery.queries.saved_searches import PatternCondition, QueryCondition
 from service.errors import BadQuery
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 
 TODAY = date(2026, 11, 23)
 Groups = tuple[tuple[Condition, ...], ...]

@@ -13,7 +13,7 @@ from service.embedded.deployment.publication_plan import (
     recovery_s,
 )
 from service.embedded.deployment.publisher import respond
-from service.feeds.parse import parse
+from service.feeds.parsing.format_detection import parse
 
 PLAN = PublicationPlan(seed=3, channels=200, begin_s=1_000.0, length_s=600.0)
 TIMES = PublicationTimes(

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from service.errors import FeedError
-from service.feeds.change_detection import parse_document
-from service.feeds.parse import parse
+from service.feeds.parsing.format_detection import parse
+from service.feeds.sandbox.parser_handlers import parse_document
 from service.feeds.sandbox.protocol import Document, ParseDocument
 from service.feeds.sandbox.resource_limits import CPU_S
 from tests.support.feed_corpus import Sample, damaged, defects, encodings, wild

@@ -2,8 +2,8 @@
 
 import pytest
 
-from service.feeds.feed_url_guesses import likely_feeds
-from service.feeds.urls import canonical_url
+from service.feeds.canonical_urls import canonical_url
+from service.feeds.pages.feed_url_guesses import likely_feeds
 
 _VIDEOS = "https://www.youtube.com/feeds/videos.xml"
 _CHANNEL = "UCabcdefghijklmnopqrstuv"

@@ -6,8 +6,8 @@ import pytest
 from lxml import etree
 
 from service.errors import UserError
-from service.feeds.opml import OpmlDocument, OpmlSubscription, write
 from service.feeds.opml_parser import MAX_DEPTH, MAX_OUTLINES, parse
+from service.feeds.opml_writer import OpmlDocument, OpmlSubscription, write
 
 CATS = "https://cats.example/feed"
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from service.feeds.entries.entry_identity import IdentityState, detect_entry_changes
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
 from service.feeds.entries.unchanged_entries import MAX_HASHED_ENTRIES, PreviousDocument
-from service.feeds.parse import parse
 from service.feeds.parsing import fast_parser
+from service.feeds.parsing.format_detection import parse
 from service.model import ParsedEntry, ParsedFeed
 from tests.support.feed_documents import atom, item, rss, typical_atom, typical_rss
 
@@ -17,12 +17,12 @@ NOW_S = 1_800_000_000.0
 NO_PREVIOUS = PreviousDocument({}, b"")
 
 
-def parse_with(body: bytes, state: IdentityState) -> ParsedFeed:
+def parse_with(body: bytes, state: FeedState) -> ParsedFeed:
     """Return the feed parsed with the previous document of this state."""
     return parse(body, url=URL, headers={}, previous=state.previous_document())
 
 
-def state_after(body: bytes) -> IdentityState:
+def state_after(body: bytes) -> FeedState:
     """Return the state after a first poll of this document."""
     return detect_entry_changes(
         None, parse(body, url=URL, headers={}, previous=NO_PREVIOUS), url=URL, now_s=NOW_S

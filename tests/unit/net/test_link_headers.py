@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.net.response_reader import MAX_HUBS, HubLinks, parse_hub_links
+from service.net.link_headers import MAX_HUBS, HubLinks, parse_hub_links
 
 BASE = "https://example.org/blog/feed"
 

@@ -21,8 +21,8 @@ from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES, STEADY
 from service.errors import StoreUnavailable
 from service.model import NodeId, NodeInfo
 from service.overlay.ring import RingView
-from service.store.directory.directory_lookups import DirectoryAnnouncements
-from service.store.directory.directory_names import DirectoryNames
+from service.store.directory.lookup_directory_client import DirectoryAnnouncements
+from service.store.directory.matrix_name_reader import MatrixNameReader
 from workers.in_memory_directories import MIN_LOOKUPS, InMemoryDirectories
 
 NODES = [f"{number:x}5" * 20 for number in range(6)]
@@ -30,7 +30,7 @@ TAG = "tag=python"
 HOT = int(20 * MIN_LOOKUPS)
 
 
-class MemoryNames(DirectoryNames):
+class MemoryNames(MatrixNameReader):
     """Names with their pairs; unavailable while ``down``. Names with smaller numbers have greater weights."""
 
     def __init__(self) -> None:

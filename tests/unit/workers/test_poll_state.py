@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from service.corona.update_rates import UpdateHistory
-from service.feeds.change_detection import detect_changes
+from service.feeds.sandbox.parser_handlers import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, Document
 from service.model import Channel, Validators
 from service.store.channels.channel_records import ChannelState

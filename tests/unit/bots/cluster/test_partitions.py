@@ -10,7 +10,7 @@ from bots.cluster.partitions import ALL_PARTITIONS, PARTITION_COUNT, AssignedUse
 from service.clock import Clock
 from service.model import UserId
 from service.store.client.keys import user_id
-from service.store.delivery.inbound_log import InboundLog
+from service.store.people.home_addresses import HomeAddresses
 
 ONE, TWO, GONE = "coronet@b1.example", "coronet@b2.example", "coronet@b3.example"
 USERS = [user_id(f"user-{number}@example.org") for number in range(1_000)]
@@ -25,13 +25,13 @@ class ManualClock:
         return self.at_s
 
 
-class HomeAddresses:
-    """An inbound log that knows the home addresses of some users."""
+class FakeHomeAddresses:
+    """The home addresses of some users."""
 
     def __init__(self, homes: dict[UserId, str]) -> None:
         self._homes = homes
 
-    async def home_addresses(self, uids: Sequence[UserId]) -> list[str]:
+    async def of_users(self, uids: Sequence[UserId]) -> list[str]:
         return [self._homes.get(uid, "") for uid in uids]
 
 
@@ -39,7 +39,7 @@ def assigned_users(
     address: str = ONE, addresses: Sequence[str] = (), homes: dict[UserId, str] | None = None
 ) -> AssignedUsers:
     return AssignedUsers(
-        cast("InboundLog", HomeAddresses(homes or {})), cast("Clock", ManualClock()), address, addresses
+        cast("HomeAddresses", FakeHomeAddresses(homes or {})), cast("Clock", ManualClock()), address, addresses
     )
 
 
@@ -71,7 +71,7 @@ async def test_users_belong_to_their_home_address_or_else_to_the_first() -> None
 @pytest.mark.parametrize(("now_s", "is_valid"), [(9.9, True), (10.0, False)])
 def test_the_lease_is_valid_until_its_time(now_s: float, *, is_valid: bool) -> None:
     clock = ManualClock()
-    users = AssignedUsers(cast("InboundLog", HomeAddresses({})), cast("Clock", clock), ONE)
+    users = AssignedUsers(cast("HomeAddresses", FakeHomeAddresses({})), cast("Clock", clock), ONE)
     assert not users.is_lease_valid()
     users.assign(ALL_PARTITIONS, 10.0)
     clock.at_s = now_s

@@ -10,7 +10,7 @@ from bots.delivery.link_preview import MAX_PREVIEW_BYTES, link_preview
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
 from bots.replies.entry_templates import EntryTemplate
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry, Notice
 
 FEED = Channel(channel_id("https://example.org/feed"), "https://example.org/feed", "The <News>")

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from bots.delivery.batch_renderer import find_duplicates
 from bots.delivery.notification_text import render_notification
 from bots.i18n.translator import get_translator
+from service.feeds.canonical_urls import channel_id, page_url
 from service.feeds.entries.version_parts import select_part
-from service.feeds.urls import channel_id, page_url
 from service.model import Change, Channel, Delta, Entry, Notice
 from tests.unit.bots.text_safety import hostile, safe
 

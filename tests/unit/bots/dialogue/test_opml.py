@@ -11,8 +11,8 @@ from bots.replies.formatting import MAX_MESSAGE_BYTES
 from bots.replies.subscription_texts import import_result_text
 from service.errors import BadStatus, LimitReached, ListOfFeeds, UploadRefused
 from service.feeds import opml_parser
-from service.feeds.opml import OpmlDocument, OpmlSubscription
-from service.feeds.urls import canonical_url
+from service.feeds.canonical_urls import canonical_url
+from service.feeds.opml_writer import OpmlDocument, OpmlSubscription
 from tests.unit.bots.fake_requests import Person, feed, page
 
 FEEDS = st.lists(

@@ -14,10 +14,10 @@ from bots.inbound.intake import Intake
 from bots.xmpp.archive import ArchivePage
 from bots.xmpp.events import MessageReceived
 from bots.xmpp.interface import XmppSessionLost
+from service.asyncio_tasks import cancel_and_wait
 from service.clock import SystemClock
 from service.errors import StoreUnavailable
 from service.store.delivery.inbound_log import InboundMessage, UnansweredMessage
-from service.tasks import cancel_and_wait
 from tests.support.waiting import until_so
 
 
@@ -104,7 +104,10 @@ async def running_intake(others: Collaborators, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("bots.inbound.catch_up.CHECKPOINT_INTERVAL_S", 0.01)
     fake = cast("Any", others)
     services = SimpleNamespace(
-        store=SimpleNamespace(inbound_log=others), xmpp=others, assigned_users=others, clock=SystemClock()
+        store=SimpleNamespace(inbound_log=others, bot_messages=others),
+        xmpp=others,
+        assigned_users=others,
+        clock=SystemClock(),
     )
     intake = Intake(cast("BotServices", services), cast("Any", others.chat_sessions), fake)
     running = asyncio.create_task(intake._store_messages())

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from bots.pubsub import atom_items
 from bots.pubsub.atom_items import NS_ATOM, NodeItem
-from service.feeds.urls import channel_id
+from service.feeds.canonical_urls import channel_id
 from service.model import Change, Channel, Delta, Entry
 
 URL = "https://example.org/feed"

@@ -23,7 +23,7 @@ from bots.rooms.room_membership import (
 )
 from bots.xmpp.events import MessageReceived, OccupantPresence, RoomInvitation, RoomJoinRefused
 from service.store.client.keys import user_id
-from service.store.people.rooms import Room
+from service.store.people.bot_rooms import Room
 
 ROOM = "lounge@rooms.example"
 NOBODY = frozenset[str]()

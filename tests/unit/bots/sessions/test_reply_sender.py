@@ -7,9 +7,10 @@ from typing import Any, cast
 from bots.cluster.partitions import AssignedUsers
 from bots.sessions.reply_sender import ReplySender
 from bots.xmpp.interface import XmppSender
+from service.asyncio_tasks import cancel_and_wait
 from service.model import UserId
+from service.store.coordination.bot_messages import BotMessages
 from service.store.delivery.inbound_log import EntryId, InboundLog, UnansweredMessage
-from service.tasks import cancel_and_wait
 
 MESSAGE = UserId("alice"), "1-0"
 
@@ -45,7 +46,12 @@ class _Server:
 
 async def _leaving(server: _Server) -> "asyncio.Task[None]":
     """Return the end of a bot that was told to leave when it had written its answer."""
-    sender = ReplySender(cast("InboundLog", server), cast("XmppSender", server), cast("AssignedUsers", server))
+    sender = ReplySender(
+        cast("InboundLog", server),
+        cast("BotMessages", server),
+        cast("XmppSender", server),
+        cast("AssignedUsers", server),
+    )
     saying = asyncio.create_task(sender.send(UnansweredMessage(*MESSAGE, b"", "bot@localhost", ("<message/>",))))
     await server.sent.wait()
     await cancel_and_wait(saying)

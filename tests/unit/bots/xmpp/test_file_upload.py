@@ -9,7 +9,7 @@ import pytest_asyncio
 from bots.xmpp.file_upload import FileUploader
 from service.errors import AddressRefused, UploadRefused
 from service.net.address_guard import AddressGuard
-from service.net.upload_client import UploadClient
+from service.net.http_upload_client import HttpUploadClient
 from tests.support.raw_http import RawPublisher, answering, ok, raw_publisher
 
 INFO = "http://jabber.org/protocol/disco#info"
@@ -42,11 +42,11 @@ def slot(url: str, headers: str = "") -> str:
     return f"<iq><slot xmlns='urn:xmpp:http:upload:0'><put url='{url}'>{headers}</put><get url='{url}'/></slot></iq>"
 
 
-def upload_client(own_url: str = "", *, allow_private: bool = False) -> UploadClient:
-    return UploadClient(own_url, "127.0.0.1" if own_url else "", AddressGuard(allow_private))
+def upload_client(own_url: str = "", *, allow_private: bool = False) -> HttpUploadClient:
+    return HttpUploadClient(own_url, "127.0.0.1" if own_url else "", AddressGuard(allow_private))
 
 
-def uploader(server: Server, own: UploadClient) -> FileUploader:
+def uploader(server: Server, own: HttpUploadClient) -> FileUploader:
     return FileUploader(server, own)  # type: ignore[arg-type] # as much of the interface as is used
 
 

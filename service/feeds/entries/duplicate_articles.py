@@ -1,0 +1,71 @@
+"""Article hashes, by which the same article is found in several channels of a user and delivered once.
+
+Entries are the same article if they share an article hash. Each article hash covers two fields, because losing an entry
+is worse than repeating one: comments on an article, podcast episodes, posts in a thread and changelog entries share a
+link, a title or a text without being the same. A link to a site's front page and a short text ("Read more on our site")
+are not distinctive enough to be hashed. The outbox compares the hashes when it hands a version over for delivery.
+"""
+
+import hashlib
+from collections.abc import Iterable
+
+from service.feeds.entries.entry_hashes import normalize_link
+from service.feeds.entries.version_parts import ArticleHashes, VersionParts, is_edit
+from service.model import Change, ChannelId, Delta, Entry
+
+ARTICLE_HASH_BYTES = 8
+
+
+MAX_HASHED_ARTICLES = 100
+"""Largest number of articles of a version with article hashes; further ones are delivered even if duplicates."""
+
+
+_MIN_DISTINCTIVE_CHARS = 100
+
+
+def hash_version(delta: Delta) -> VersionParts:
+    """Return the article hashes of the new entries and of the edited entries in ``delta``, the changes of a version."""
+    if delta.notice is not None or any(change.line for change in delta.changes):
+        return VersionParts(news=())
+    changes = list(enumerate(delta.changes))
+    added = (each for each in changes if each[1].kind == "addition")
+    edited = (each for each in changes if is_edit(each[1]))
+    return VersionParts(news=_hash_changes(delta.channel, added), edits=_hash_changes(delta.channel, edited))
+
+
+def article_hashes(entry: Entry) -> tuple[bytes, ...]:
+    """Return up to three hashes of 8 bytes by which the same article is recognised in several channels.
+
+    They cover link and title, link and text, and title and long text. A hash is omitted if one of its two fields is
+    missing or not distinctive enough.
+    """
+    link, title, text = _distinctive_link(entry.link), _words(entry.title), _words(entry.summary)
+    pairs = (
+        (b"link+title", link, title),
+        (b"link+text", link, text),
+        (b"title+text", title, text if len(text) >= _MIN_DISTINCTIVE_CHARS else ""),
+    )
+    return tuple(_hash(f"{one}\0{other}", kind) for kind, one, other in pairs if one and other)
+
+
+def _distinctive_link(link: str) -> str:
+    """Return the normalized link with its fragment, or "" for a site's front page."""
+    without_fragment, _, fragment = link.partition("#")
+    normalized = normalize_link(without_fragment)
+    return f"{normalized}#{fragment}" if "/" in normalized or fragment else ""
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _hash(text: str, kind: bytes = b"") -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=ARTICLE_HASH_BYTES, person=kind).digest()
+
+
+def _hash_changes(channel_id: ChannelId, changes: Iterable[tuple[int, Change]]) -> ArticleHashes | None:
+    articles: list[tuple[int, tuple[bytes, ...]]] = []
+    for position, change in changes:
+        others = article_hashes(change.entry) if len(articles) < MAX_HASHED_ARTICLES else ()
+        articles.append((position, (_hash(f"{channel_id} {change.entry.key}"), *others)))
+    return tuple(articles) or None

@@ -1,0 +1,248 @@
+"""Detection of new and edited entries of a feed, and the state that it needs.
+
+:func:`detect_entry_changes` compares a document with the :class:`FeedState` of its channel. ``entry_identity``
+finds the known entry for each listed entry, and ``edit_suppression`` selects the edits that are reported.
+
+- The state has the last max(4 times the largest document, 500) entries. Of the last 2,000 entries, it also has those
+  seen within 90 days. The entries seen least recently are dropped first. Entries of the current document are never
+  dropped, and an absent entry is not dropped for its absence: a feed may become empty and recover.
+- If a channel that was empty so far lists many entries, the feed was probably broken before, and most entries are not
+  new. Entries dated before the first poll are not reported, and of the entries without a date only the first 3 are
+  reported. To report all would flood subscribers; to report none would hide the first entry of a new blog.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, repeat
+
+import msgspec
+
+from service.feeds.canonical_urls import web_link
+from service.feeds.entries.edit_suppression import SAMPLE_SIZE, EditDecision, select_edits
+from service.feeds.entries.entry_hashes import HASH_BYTES, NO_HASH, is_edited, own_urls, site_hash
+from service.feeds.entries.entry_identity import DocumentEntry, entries_by_fingerprint, match_entries
+from service.feeds.entries.known_entries import (
+    ROW_BYTES,
+    CandidateRows,
+    LastSeen,
+    last_offsets,
+    last_seen_at,
+    pack_row,
+    remove_rows,
+    trim_rows,
+    update_row,
+)
+from service.feeds.entries.unchanged_entries import PreviousDocument
+from service.feeds.parsing.html_text import one_line, plain_text
+from service.model import Entry, ParsedEntry, ParsedFeed
+
+TITLE_CHARS = 200
+SUMMARY_CHARS = 600
+_NAME_CHARS = 60
+_NAME_COUNT = 8
+CLOCK_ERROR_S = 86400.0
+LATEST_COUNT = 10
+UNDATED_AT_START = 3
+_DAY_S = 86_400
+
+
+class FeedState(msgspec.Struct, frozen=True, array_like=True, tag="feed"):
+    """The state by which changes to a feed are detected; it is stored with the channel and has at most 66 KiB.
+
+    ``first_poll_s`` is the Unix time of the first poll. ``rows`` are the known entries (see ``known_entries``). The
+    last rows are the entries of the previous document, in the same order as ``fingerprints`` and ``element_hashes``,
+    which are hashes of these entries. An element hash is zero for an entry without an XML element. ``excluded`` are the
+    fingerprints of that document's duplicates and empty entries. ``site`` is the :func:`site_hash` of its URLs.
+    ``largest_document`` is the number of entries in the largest document so far. ``are_ids_unstable`` states that the
+    publisher generates new ids at each request. Until the end of the day ``titles_quiet_until`` (days since 1970) no
+    edits of titles are reported, and until the end of the day ``texts_quiet_until`` no edits of texts.
+
+    Raises ValueError (:class:`msgspec.DecodeError` while decoding) for lengths that do not fit together.
+    """
+
+    first_poll_s: float
+    rows: bytes = b""
+    fingerprints: bytes = b""
+    largest_document: int = 0
+    are_ids_unstable: bool = False
+    titles_quiet_until: int = -1
+    texts_quiet_until: int = -1
+    excluded: bytes = b""
+    element_hashes: bytes = b""
+    site: bytes = b""
+
+    def __post_init__(self) -> None:
+        known, rest = divmod(len(self.rows), ROW_BYTES)
+        listed, other_rest = divmod(len(self.fingerprints), HASH_BYTES)
+        has_element_hashes = len(self.element_hashes) in (0, len(self.fingerprints))
+        if rest or other_rest or listed > known or len(self.excluded) % HASH_BYTES or not has_element_hashes:
+            raise ValueError("these are not a channel's rows and fingerprints")
+
+    def previous_rows(self) -> dict[bytes, int]:
+        """Return the offsets in ``rows`` of the previous document's entries, by the entries' fingerprints."""
+        fingerprints = _split(self.fingerprints)
+        offsets = range(len(self.rows) - len(fingerprints) * ROW_BYTES, len(self.rows), ROW_BYTES)
+        return dict(zip(fingerprints, offsets, strict=True))
+
+    def previous_document(self) -> PreviousDocument:
+        """Return the hashes by which the parser recognises and skips entries that are unchanged since this document."""
+        # Not strict: the previous document may have been read without element hashes.
+        pairs = zip(_split(self.element_hashes), _split(self.fingerprints), strict=False)
+        fingerprints = {element_hash: known for element_hash, known in pairs if element_hash != NO_HASH}
+        return PreviousDocument(fingerprints, self.site)
+
+
+class EntryChanges(msgspec.Struct, frozen=True):
+    """The ``new`` and the ``edited`` entries of a document, oldest first, and the state to store.
+
+    ``latest`` has up to 10 entries, newest first; it is empty except at the first poll. ``gap`` states that no entry of
+    the document is known although the channel has known entries. In this case polls were missed, and an archive may
+    have the entries in between.
+    """
+
+    state: FeedState
+    new: tuple[Entry, ...] = ()
+    edited: tuple[Entry, ...] = ()
+    latest: tuple[Entry, ...] = ()
+    gap: bool = False
+
+
+def detect_entry_changes(state: FeedState | None, feed: ParsedFeed, *, url: str, now_s: float) -> EntryChanges:
+    """Return the new and edited entries of ``feed``, the current document of the channel ``url``.
+
+    ``state`` is the result of the previous call, or None at the first poll: then all entries are recorded and none is
+    new. ``now_s`` is the Unix time; entries dated more than a day later count as undated.
+    """
+    before = state or FeedState(now_s)
+    today = int(now_s // _DAY_S)
+    homes = own_urls(url, feed.link)
+    items, excluded, candidates, are_ids_unstable = match_entries(
+        entries_by_fingerprint(feed, before.previous_document().fingerprints, homes=homes),
+        homes=homes,
+        rows=before.rows,
+        previous_rows=before.previous_rows(),
+        excluded=set(_split(before.excluded)),
+        are_ids_unstable=before.are_ids_unstable,
+    )
+    known = {item.row_offset: item for item in items if item.row_offset is not None}
+    titles, texts = _select_edits(before, known, candidates, today=today)
+    last_seen = dict(zip(known, map(LastSeen, repeat(today), titles.edit_counts, texts.edit_counts), strict=False))
+    largest_document = max(before.largest_document, len(items))
+    rows = _update_rows(before.rows, items, last_seen, today=today)
+    after = FeedState(
+        first_poll_s=before.first_poll_s,
+        rows=trim_rows(rows, largest_document=largest_document, today=today),
+        fingerprints=b"".join(item.fingerprint for item in reversed(items)),
+        largest_document=largest_document,
+        are_ids_unstable=are_ids_unstable,
+        titles_quiet_until=titles.quiet_until,
+        texts_quiet_until=texts.quiet_until,
+        excluded=b"".join(excluded),
+        element_hashes=b"".join(item.element_hash for item in reversed(items)) if feed.element_hashes else b"",
+        site=site_hash(url, feed.link),
+    )
+    if state is None:
+        return EntryChanges(after, latest=_to_entries(_newest_first(items, now_s=now_s)[:LATEST_COUNT], now_s=now_s))
+    new = _newest_first([item for item in items if item.row_offset is None], now_s=now_s)
+    if not before.rows:
+        new = _published_since(before.first_poll_s, new, now_s=now_s)
+    is_reported = map(any, zip(titles.is_reported, texts.is_reported, strict=True))
+    edited = _newest_first(list(compress(known.values(), is_reported)), now_s=now_s)
+    return EntryChanges(
+        after,
+        new=_to_entries(reversed(new), now_s=now_s),
+        edited=_to_entries(reversed(edited), now_s=now_s),
+        gap=bool(before.rows and new and not known),
+    )
+
+
+def _published_s(entry: ParsedEntry, *, now_s: float) -> float | None:
+    """Return the Unix time of an entry's publication or, if it is missing, of its last update.
+
+    None means that the entry has no date, or that the date is more than a day after ``now_s``.
+    """
+    date = entry.published if entry.published is not None else entry.updated
+    return date if date is not None and date <= now_s + CLOCK_ERROR_S else None
+
+
+def _split(hashes: bytes) -> list[bytes]:
+    return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
+
+
+def _select_edits(
+    before: FeedState, known: Mapping[int, DocumentEntry], candidates: CandidateRows, *, today: int
+) -> tuple[EditDecision, EditDecision]:
+    """Return two decisions about edits: for titles and for texts.
+
+    ``known`` are the document's known entries by the offsets of their rows. ``candidates`` has the previous hashes of
+    these entries. ``today`` is the number of days since 1970.
+    """
+    pairs = [(item.hashes, candidates.hashes[offset]) if item.hashes else None for offset, item in known.items()]
+    # Entries that are no longer listed show the edit rate, which matters only if an entry may have changed.
+    unlisted = (
+        [offset for offset in last_offsets(before.rows, SAMPLE_SIZE) if offset not in known] if any(pairs) else []
+    )
+    last_seen = [last_seen_at(before.rows, offset) for offset in (*known, *unlisted)]
+    days = [each.day for each in last_seen]
+    titles = [pair is not None and is_edited(pair[0].title, pair[1].title) for pair in pairs]
+    texts = [pair is not None and is_edited(pair[0].gist, pair[1].gist) for pair in pairs]
+    return (
+        select_edits(titles, [each.title_changes for each in last_seen], days, before.titles_quiet_until, today),
+        select_edits(texts, [each.text_changes for each in last_seen], days, before.texts_quiet_until, today),
+    )
+
+
+def _update_rows(
+    rows: bytes, items: Sequence[DocumentEntry], last_seen: Mapping[int, LastSeen], *, today: int
+) -> bytes:
+    """Return the rows of known entries after a document with the entries ``items``.
+
+    The rows of these entries are moved or added to the end, in reverse order of the document. ``last_seen`` has, by row
+    offset, the edit counts to store. ``today`` is the number of days since 1970.
+    """
+    listed = []
+    for item in reversed(items):
+        seen = LastSeen(today) if item.row_offset is None else last_seen[item.row_offset]
+        if item.hashes is not None:
+            listed.append(pack_row(item.hashes, seen))
+        elif item.row_offset is not None:
+            listed.append(update_row(rows, item.row_offset, seen))
+    return remove_rows(rows, last_seen) + b"".join(listed)
+
+
+def _newest_first(items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
+    """Return the entries with the newest first if all have a valid date; otherwise in document order.
+
+    Entries of the same date keep the document order, because most publishers list the newest entry first. Dates more
+    than a day after ``now_s`` (Unix s) are not valid.
+    """
+    dates = [_published_s(item.entry, now_s=now_s) for item in items]
+    if None in dates:
+        return list(items)
+    return [items[index] for index in sorted(range(len(items)), key=lambda index: dates[index] or 0.0, reverse=True)]
+
+
+def _published_since(first_poll_s: float, items: Sequence[DocumentEntry], *, now_s: float) -> list[DocumentEntry]:
+    """Return the entries that are not clearly older than the first poll, with at most 3 entries without a date.
+
+    ``first_poll_s`` and ``now_s`` are Unix times.
+    """
+    dates = [_published_s(item.entry, now_s=now_s) for item in items]
+    undated = [index for index, date in enumerate(dates) if date is None][:UNDATED_AT_START]
+    dated = [index for index, date in enumerate(dates) if date is not None and date >= first_poll_s - CLOCK_ERROR_S]
+    return [items[index] for index in sorted(undated + dated)]
+
+
+def _to_entries(items: Iterable[DocumentEntry], *, now_s: float) -> tuple[Entry, ...]:
+    """Convert entries to their stored and delivered form: plain text, truncated, with valid http or https links."""
+    return tuple(
+        Entry(
+            key=item.key,
+            title=one_line(item.entry.title, TITLE_CHARS),
+            link=web_link(item.entry.link) or web_link(item.entry.enclosure),
+            summary=plain_text(item.entry.summary or item.entry.content, SUMMARY_CHARS),
+            authors=tuple(one_line(name, _NAME_CHARS) for name in item.entry.authors[:_NAME_COUNT]),
+            tags=tuple(one_line(name, _NAME_CHARS) for name in item.entry.tags[:_NAME_COUNT]),
+            published=_published_s(item.entry, now_s=now_s),
+        )
+        for item in items
+    )

@@ -1,0 +1,205 @@
+"""Short hashes of an entry's fields, by which an entry is recognised and edits of it are detected.
+
+A hash has 40 bits: among 2,000 known entries, a new entry is mistaken for a known entry with a probability of 2 in
+10⁹. Hashes ignore changes without a meaning: white space, markup (image signatures, tracking links), character
+references, letter case of titles, the scheme and ``www.`` of URLs, and tracking parameters.
+
+The *gist* hash is compared to detect edits, but never identifies an entry. It additionally ignores numbers, URLs, words
+that contain a digit (counters, clocks, nonces), punctuation and letter case.
+"""
+
+import hashlib
+import html
+import re
+import string
+from collections.abc import Collection, Sequence
+from typing import Self
+
+import msgspec
+
+from service.errors import BadUrl
+from service.feeds.canonical_urls import canonical_url
+from service.model import ParsedEntry
+
+HASH_BYTES = 5
+GIST_BYTES = 4
+NO_HASH = bytes(HASH_BYTES)
+"""The hash of a field that the entry does not have."""
+_BODY_CHARS = 4_000
+_ENDING_CHARS = 40
+_ELLIPSIS = re.compile(r"…|\.\.\.")
+_TAG = re.compile(r"<[^<>]*>")
+_SCHEME = re.compile(r"^https?://(?:www\.)?", re.IGNORECASE)
+_URL = re.compile(r"https?://[!-~]++")
+_FROM_DIGIT = re.compile(r"[0-9][!-~]*+")
+_BACK_FROM_DIGIT = re.compile(r"\0[!-~]*+")
+# Dashes, quotation marks, ellipses, bullets, ideographic commas and full stops.
+_TYPOGRAPHY = (
+    "\u2013\u2014\u2018\u2019\u201a\u201c\u201d\u201e\u2039\u203a\u00ab\u00bb\u2026\u00b7\u2022\u3001\u3002\u300c\u300d"
+)
+_PUNCTUATION = re.compile(f"[{re.escape(string.punctuation + _TYPOGRAPHY)}]+")
+
+CandidateKey = tuple[bytes, ...]
+"""A value that may identify an entry: the name of its kind, followed by one or two hashes."""
+
+
+class EntryHashes(msgspec.Struct, frozen=True, array_like=True):
+    """The hashes of an entry's fields; the hash of a field that the entry does not have is all zeros.
+
+    ``target`` is the hash of the link, or of the enclosure if there is no link. ``body`` is the hash of the content, or
+    of the title if there is no content. ``title_date`` is one hash of the title and the date. ``gist`` is the hash by
+    which edits of the text are detected. The last bit of ``title`` and of ``gist`` is set if the text is complete: it
+    is not missing and does not end in an ellipsis.
+    """
+
+    id: bytes
+    target: bytes
+    title: bytes
+    body: bytes
+    title_date: bytes
+    gist: bytes
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the entry has neither id, target, content nor title."""
+        return self.id == self.target == self.body == NO_HASH
+
+    def lookup_hashes(self) -> set[bytes]:
+        """Return the hashes by which the entry is searched for in the table of known entries.
+
+        A known entry can only be the same entry if it has at least one of these hashes.
+        """
+        return {self.id, self.target, self.body, self.title_date} - {NO_HASH}
+
+    def contradicts(self, other: Self) -> bool:
+        """Return whether target, title and body of both entries differ.
+
+        Such entries are different even if they have the same id.
+        """
+        targets_differ = NO_HASH not in (self.target, other.target) and self.target != other.target
+        return targets_differ and self.title != other.title and self.body != other.body
+
+    def has_only_text(self, *, with_ids: bool) -> bool:
+        """Return whether only title, content and date can identify the entry.
+
+        ``with_ids`` states whether ids can identify entries of this channel.
+        """
+        return self.target == NO_HASH and not (with_ids and self.id != NO_HASH)
+
+    def candidate_keys(self, *, with_ids: bool) -> tuple[CandidateKey, ...]:
+        """Return the keys that may identify the entry, at least one, the most trustworthy first.
+
+        ``with_ids`` states whether the entry's id is used.
+        """
+        if self.has_only_text(with_ids=with_ids):
+            return self.text_keys()
+        return self._id_keys() if with_ids and self.id != NO_HASH else self._target_keys()
+
+    def all_candidate_keys(self) -> tuple[CandidateKey, ...]:
+        """Return the keys that may identify the entry, including its keys without its id or its link."""
+        ids = self._id_keys() if self.id != NO_HASH else ()
+        targets = self._target_keys() if self.target != NO_HASH else ()
+        return ids + targets + self.text_keys()
+
+    def _id_keys(self) -> tuple[CandidateKey, ...]:
+        others = (self.target, self.title, self.body)
+        return (b"id", self.id), *((b"id+", self.id, other) for other in others if other != NO_HASH)
+
+    def _target_keys(self) -> tuple[CandidateKey, ...]:
+        # The literals "place" and "place+" are part of the keys of entries that are stored and delivered.
+        others = (self.title, self.body)
+        return (b"place", self.target), *((b"place+", self.target, other) for other in others if other != NO_HASH)
+
+    def text_keys(self) -> tuple[CandidateKey, ...]:
+        """Return the keys that may identify an entry by its text and date, if it has neither an id nor a target."""
+        return ((b"body", self.body), *(((b"dated", self.title_date),) if self.title_date != NO_HASH else ()))
+
+
+def own_urls(url: str, link: str) -> list[str]:
+    """Return the normalized addresses of the channel (``url``) and its site (``link``).
+
+    An entry's link to one of these addresses is ignored, because it does not lead to the entry.
+    """
+    return sorted({normalize_link(url), normalize_link(link)})
+
+
+def site_hash(url: str, link: str) -> bytes:
+    """Return one hash of the channel's ``url`` and its site's ``link``, which determine :func:`own_urls`."""
+    return _hash(f"{url}\0{link}")
+
+
+def fingerprint(entry: ParsedEntry, *, homes: Sequence[str]) -> bytes:
+    """Return one hash of all fields that :func:`hash_entry` reads of an entry.
+
+    Entries with the same fingerprint have the same :class:`EntryHashes`. ``homes`` are the addresses of the channel and
+    its site (:func:`own_urls`).
+    """
+    read = (*homes, entry.id, entry.link, entry.enclosure, entry.title, _text(entry), str(_date_s(entry)))
+    return _hash("\0".join(read))
+
+
+def hash_entry(entry: ParsedEntry, *, homes: Collection[str]) -> EntryHashes:
+    """Return the hashes of the entry's fields.
+
+    ``homes`` are the addresses of the channel and its site (:func:`own_urls`); a link to one of them is ignored.
+    """
+    target = next((at for at in map(normalize_link, (entry.link, entry.enclosure)) if at and at not in homes), "")
+    title = " ".join(entry.title.split()).casefold()
+    body = " ".join(html.unescape(_TAG.sub(" ", _text(entry))).split())
+    date_s = _date_s(entry)
+    return EntryHashes(
+        id=_hash(_SCHEME.sub("", entry.id)),
+        target=_hash(target),
+        title=_with_completeness(_hash(title), title),
+        body=_hash(body or title),
+        title_date=_hash(f"{date_s} {title}" if date_s is not None else ""),
+        gist=_with_completeness(_hash(_gist(body), GIST_BYTES), body),
+    )
+
+
+def is_edited(one: bytes, other: bytes) -> bool:
+    """Return whether ``one`` and ``other``, which are both title hashes or both gist hashes, show an edit.
+
+    The result is True if both texts are complete and differ. A missing or truncated text never shows an edit, because
+    publishers change the length of excerpts.
+    """
+    return one != other and bool(one[-1] & other[-1] & 1)
+
+
+def normalize_link(link: str) -> str:
+    """Return the canonical URL of a link without scheme, ``www.`` and trailing slash; the link itself if invalid."""
+    try:
+        return _SCHEME.sub("", canonical_url(link)).rstrip("/") if link else ""
+    except BadUrl:
+        return link
+
+
+def _text(entry: ParsedEntry) -> str:
+    return (entry.content or entry.summary)[:_BODY_CHARS]
+
+
+def _date_s(entry: ParsedEntry) -> float | None:
+    return entry.published if entry.published is not None else entry.updated
+
+
+def _gist(body: str) -> str:
+    """Return the letters of ``body`` without URLs and without ASCII words that contain a digit.
+
+    The result is reversed, because that is faster.
+    """
+    without_ends = _FROM_DIGIT.sub("\0", _URL.sub(" ", body.casefold()))
+    words = _BACK_FROM_DIGIT.sub(" ", without_ends[::-1])
+    return "".join(_PUNCTUATION.sub("", words).split())
+
+
+def _with_completeness(digest: bytes, text: str) -> bytes:
+    """Return ``digest`` with a last bit that states whether ``text`` is complete.
+
+    A text is complete if it is not empty and does not end in an ellipsis.
+    """
+    is_complete = any(digest) and not _ELLIPSIS.search(text[-_ENDING_CHARS:])
+    return digest[:-1] + bytes([digest[-1] | 1 if is_complete else digest[-1] & ~1])
+
+
+def _hash(text: str, size: int = HASH_BYTES) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=size).digest() if text else bytes(size)

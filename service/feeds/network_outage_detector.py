@@ -1,0 +1,93 @@
+"""The detector of outages of a node's own network, which are not attributed to publishers.
+
+If several hosts begin to fail in succession and no host responds in between, this node's network is down. Therefore a
+failure that a network outage may have caused is held back until another poll gets a response. If none of these hosts
+has ever responded to this node, the hosts themselves may be dead instead. Such an outage is assumed for at most an
+hour.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+
+from cachetools import FIFOCache
+
+from service.errors import AddressRefused, HostNotFound, TlsFailed, Unreachable
+from service.feeds.canonical_urls import host_of
+from service.model import Channel, PollResult
+
+OUTAGE_HOSTS = 3
+"""Number of hosts that must newly fail, without a response of any host in between, for an outage."""
+ATTRIBUTION_TIMEOUT_S = 600.0
+"""Time for which a failure is held back at most; then it is attributed to the publisher."""
+
+UNCONFIRMED_OUTAGE_S = 3_600.0
+"""Time for which an outage is assumed at most if no failing host has responded before."""
+
+_MAX_FAILING_HOSTS = 10_000
+_MAX_RESPONDING_HOSTS = 100_000
+
+# Errors that an outage of our network, a resolver, a wrong clock or a captive portal causes with any publisher.
+_AMBIGUOUS_OUTCOMES = frozenset({HostNotFound.code, Unreachable.code, TlsFailed.code, AddressRefused.code})
+
+
+class NetworkOutageDetector:
+    """Detects outages of one node's network from the results of its polls, in the order in which polls end."""
+
+    def __init__(self) -> None:
+        self._pending: deque[tuple[Channel, PollResult]] = deque()
+        self._failing_hosts: FIFOCache[str, None] = FIFOCache(_MAX_FAILING_HOSTS)
+        self._responding_hosts: FIFOCache[str, None] = FIFOCache(_MAX_RESPONDING_HOSTS)
+        """Hosts whose last poll got a response."""
+        self._newly_failing: set[str] = set()
+        self._has_one_responded = False
+        """Whether one of the newly failing hosts has responded before."""
+        self.is_offline = False
+        """Whether this node's network is down."""
+        self._offline_since_s = 0.0
+        self._recovered_s = float("-inf")
+
+    def attribute(self, channel: Channel, result: PollResult) -> Iterator[tuple[Channel, PollResult]]:
+        """Record the ``result`` of a poll of ``channel``; yield the results that are now attributed to publishers.
+
+        Yields pairs (channel, result): earlier failures that were held back, and this poll. Failures during an outage
+        of this node's network are never yielded.
+        """
+        if result.outcome in _AMBIGUOUS_OUTCOMES:
+            yield from self.expire(result.at_s)
+            self._on_failure(channel, result)
+            return
+        if self.is_offline:
+            self.is_offline, self._recovered_s = False, result.at_s
+        host = host_of(channel.url)
+        self._failing_hosts.pop(host, None)
+        self._responding_hosts[host] = None
+        self._newly_failing.clear()
+        self._has_one_responded = False
+        while self._pending:
+            yield self._pending.popleft()
+        yield channel, result
+
+    def expire(self, now_s: float) -> Iterator[tuple[Channel, PollResult]]:
+        """Remove and yield the failures that were held back for ``ATTRIBUTION_TIMEOUT_S`` at ``now_s`` (Unix s)."""
+        while self._pending and not 0 <= now_s - self._pending[0][1].at_s < ATTRIBUTION_TIMEOUT_S:
+            yield self._pending.popleft()
+
+    def _on_failure(self, channel: Channel, result: PollResult) -> None:
+        host = host_of(channel.url)
+        if host not in self._failing_hosts:
+            self._newly_failing.add(host)
+            self._failing_hosts[host] = None
+        if host in self._responding_hosts:
+            del self._responding_hosts[host]
+            self._has_one_responded = True
+        is_past = not 0 <= result.at_s - self._offline_since_s < UNCONFIRMED_OUTAGE_S
+        if self.is_offline and not self._has_one_responded and is_past:
+            self.is_offline = False
+            self._newly_failing.clear()
+        if len(self._newly_failing) >= OUTAGE_HOSTS:
+            if not self.is_offline:
+                self.is_offline, self._offline_since_s = True, result.at_s
+            self._pending.clear()
+        # A poll that began before the outage ended could only fail.
+        elif not self.is_offline and result.at_s - result.took_s >= self._recovered_s:
+            self._pending.append((channel, result))

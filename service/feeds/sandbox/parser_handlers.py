@@ -1,0 +1,113 @@
+"""The request handlers of a parser process: change detection in a channel, and parsing of an unknown document.
+
+The *baseline* of a channel is the encoded state by which its changes are detected: a
+``entry_change_detection.FeedState`` for a feed, a ``page_change_detection.PageState`` for a page. A baseline that
+cannot be decoded, because another version wrote it, is discarded: as at a first poll, nothing is reported as new.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from service.errors import NotAFeed
+from service.feeds.canonical_urls import selector_of, without_selector
+from service.feeds.entries.entry_change_detection import FeedState, detect_entry_changes
+from service.feeds.pages.content_extraction import parse_page
+from service.feeds.pages.feed_autodiscovery import find_feed_links
+from service.feeds.pages.page_change_detection import PageState, detect_page_changes
+from service.feeds.parsing.format_detection import parse
+from service.feeds.sandbox.protocol import DetectChanges, DetectionResult, ParsedDocument, ParseDocument
+from service.model import Change, Entry, FeedLink, ParsedFeed
+
+
+def detect_changes(request: DetectChanges) -> DetectionResult:
+    """Compare the documents of a channel with its baseline; return the changes and the channel's next baseline.
+
+    A baseline is the encoded state by which changes are detected. Raises subclasses of :class:`FeedError`.
+    """
+    return _detect_in_page(request) if request.kind == "page" else _detect_in_feed(request)
+
+
+def _detect_in_feed(request: DetectChanges) -> DetectionResult:
+    state = _decode_baseline(request.baseline, FeedState)
+    changes: dict[str, Change] = {}
+    latest: tuple[Entry, ...] = ()
+    feed, older_url = ParsedFeed(), ""
+    for index, document in enumerate(request.documents):
+        try:
+            previous = (state or FeedState(request.now_s)).previous_document()
+            feed = parse(document.body, url=document.url, headers=document.headers, previous=previous)
+        except NotAFeed:
+            links = find_feed_links(document.body, url=document.url)
+            if request.baseline or not links:
+                raise
+            return DetectionResult(links=links)
+        detected = detect_entry_changes(state, feed, url=document.url, now_s=request.now_s)
+        state, latest = detected.state, latest or detected.latest
+        if index == 0 and detected.gap and not document.partial:
+            older_url = feed.older_url
+        changes |= {entry.key: Change("addition", entry) for entry in detected.new}
+        for entry in detected.edited:
+            # An edit of an entry that is new in this request is reported as the addition of the edited entry.
+            kind = changes[entry.key].kind if entry.key in changes else "replacement"
+            changes[entry.key] = Change(kind, entry)
+    return DetectionResult(
+        baseline=msgspec.msgpack.encode(state) if state else b"",
+        changes=tuple(changes.values()),
+        latest=latest,
+        title=feed.title,
+        link=feed.link,
+        polling_hints=feed.polling_hints,
+        hubs=feed.hubs,
+        topic=feed.topic,
+        older_url=older_url,
+        language=feed.language,
+        metadata=feed.metadata,
+    )
+
+
+def _detect_in_page(request: DetectChanges) -> DetectionResult:
+    state = _decode_baseline(request.baseline, PageState)
+    url, title = without_selector(request.url), ""
+    changes: tuple[Change, ...] = ()
+    latest: tuple[Entry, ...] = ()
+    for document in request.documents:
+        page = parse_page(document.body, headers=document.headers, selector=selector_of(request.url))
+        detected = detect_page_changes(state, page, url=url, now_s=request.now_s)
+        state, title, latest = detected.state, page.title, latest or detected.latest
+        changes += detected.changes
+    baseline = msgspec.msgpack.encode(state) if state else b""
+    return DetectionResult(
+        baseline=baseline, changes=changes, latest=() if request.baseline else latest, title=title, link=url
+    )
+
+
+_State = TypeVar("_State", FeedState, PageState)
+
+
+def _decode_baseline(baseline: bytes, kind: type[_State]) -> _State | None:
+    """Decode ``baseline`` as a state of type ``kind``; return None if it is empty or was encoded by another version."""
+    try:
+        return msgspec.msgpack.decode(baseline, type=kind) if baseline else None
+    except msgspec.DecodeError:
+        return None
+
+
+def parse_document(request: ParseDocument) -> ParsedDocument:
+    """Parse the document in ``request``; return its feed, or its page and the feeds to which the page links.
+
+    If the request has a CSS selector, any document is parsed as a page. Raises :class:`EmptyBody`, :class:`BrokenFeed`,
+    :class:`ListOfFeeds`, or :class:`NotAFeed` for a document that is neither a feed nor a page.
+    """
+    document = request.document
+    links: tuple[FeedLink, ...] = ()
+    if not request.selector:
+        try:
+            return ParsedDocument(feed=parse(document.body, url=document.url, headers=document.headers))
+        except NotAFeed:
+            links = find_feed_links(document.body, url=document.url)
+            if not links and not document.is_page:
+                raise
+    return ParsedDocument(
+        page=parse_page(document.body, headers=document.headers, selector=request.selector), links=links
+    )

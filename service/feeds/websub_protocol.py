@@ -1,0 +1,229 @@
+"""The state machine of a channel's subscription at a hub (W3C WebSub, the subscriber's side).
+
+A request to the hub counts as failed until the hub verifies the intent (:func:`verify_intent`). A process may therefore
+die at any moment: when the request is due again, it is repeated. In all states, the channel is polled as if it had no
+hub.
+
+::
+
+    wanted ──request──▶ pending ◀──request, before the lease ends── verified
+                        pending ◀──listed again── leaving
+                        pending ──hub verifies──▶ verified
+           any of these ──hub denies──▶ refused ──request, a day later──▶ pending
+           any of these ──no longer listed──▶ leaving ──hub verifies, or three requests fail──▶ (none)
+
+The subscription at one hub is ended before another hub is requested. While hubs do not respond, the interval between
+requests for a channel is at least minutes, even if the feed lists other hubs in the meantime.
+"""
+
+import hmac
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from service.feeds.canonical_urls import web_link
+
+LEASE_S = 10 * 86_400
+"""The requested lease."""
+
+_DAY_S = 86_400.0
+_MIN_LEASE_S = 600.0
+_MAX_LEASE_S = 30 * _DAY_S
+_RENEW_AT_SHARE = 0.8
+_RETRY_S = 600.0
+_MAX_DOUBLINGS = 10
+_MAX_UNSUBSCRIBE_REQUESTS = 3
+_MAX_HUBS = 8
+_DIGESTS = frozenset({"sha1", "sha256", "sha384", "sha512"})
+
+Status = Literal["wanted", "pending", "verified", "refused", "leaving"]
+
+
+class HubTopic(msgspec.Struct, frozen=True):
+    """The URL of a hub, and the topic: the URL by which the hub identifies the feed."""
+
+    hub: str
+    topic: str
+
+
+class HubState(msgspec.Struct, frozen=True, omit_defaults=True, rename={"target": "named", "next_target": "then"}):
+    """A channel's subscription at a hub. Times are Unix seconds.
+
+    ``target`` is the hub and the topic. The hub signs its requests with ``secret``, and sends them to a callback URL
+    that contains ``token``; both are known only to this service and the hub. ``since_s`` is the time of the change to
+    ``status`` or of the last request. ``lease_until_s`` is the end of the subscription that the hub has granted; 0
+    means that there is none. ``failures`` is the number of requests that the hub did not verify. ``next_target`` is the
+    hub at which a new subscription begins after this one has ended.
+    """
+
+    target: HubTopic
+    secret: str
+    token: str
+    status: Status = "wanted"
+    since_s: float = 0.0
+    lease_until_s: float = 0.0
+    failures: int = 0
+    next_target: HubTopic | None = None
+
+
+class HubCredentials(NamedTuple):
+    """The random secret and token of a new subscription.
+
+    Nobody can guess them, and they are at most 199 bytes long (§5.1).
+    """
+
+    secret: str
+    token: str
+
+
+class IntentVerification(NamedTuple):
+    """A hub's request that verifies the subscriber's intent (§5.3) or denies the subscription (§5.2).
+
+    ``mode`` and ``topic`` state the intent that is verified or denied. ``lease_seconds`` is the text that the hub has
+    sent.
+    """
+
+    mode: str
+    topic: str
+    lease_seconds: str
+
+
+class VerificationResult(NamedTuple):
+    """The response to a hub's verification, and the next state.
+
+    ``is_confirmed`` states whether the intent is confirmed. ``state`` is the subscription's state afterwards; None if
+    there is no subscription afterwards.
+    """
+
+    is_confirmed: bool
+    state: HubState | None
+
+
+def update_hub(state: HubState | None, hubs: Sequence[str], topic: str, credentials: HubCredentials) -> HubState | None:
+    """Return the subscription's state after a document of the feed has listed ``hubs`` and ``topic``.
+
+    If either is empty, the feed has no hub. ``state`` and the result are None if there is no subscription.
+    ``credentials`` are used if a new subscription begins.
+    """
+    choice = _choose_hub(state, hubs, topic)
+    if state is None:
+        return _start(choice, credentials)
+    if choice == state.target:
+        if state.status != "leaving":
+            return state
+        # Not "wanted": the hub may know the subscription, which has to be ended if the feed stops listing the hub.
+        return msgspec.structs.replace(state, status="pending", failures=0, next_target=None)
+    if state.status in {"wanted", "refused"}:
+        return _start(choice, credentials, state.since_s)
+    failures = state.failures if state.status == "leaving" else 0
+    return msgspec.structs.replace(state, status="leaving", failures=failures, next_target=choice)
+
+
+def next_request_s(state: HubState) -> float:
+    """Return the Unix time at which the next request to the hub is due."""
+    match state.status:
+        case "verified":
+            return state.since_s + _RENEW_AT_SHARE * (state.lease_until_s - state.since_s)
+        case "refused":
+            return state.since_s + _DAY_S
+        case _:
+            doublings = min(max(state.failures - 1, 0), _MAX_DOUBLINGS)
+            return state.since_s + min(_RETRY_S * 2.0**doublings, _DAY_S)
+
+
+def record_request(state: HubState, now_s: float) -> HubState:
+    """Return the state after a request was sent to the hub at ``now_s``."""
+    status: Status = "leaving" if state.status == "leaving" else "pending"
+    return msgspec.structs.replace(state, status=status, since_s=now_s, failures=state.failures + 1)
+
+
+def is_unresponsive(state: HubState) -> bool:
+    """Return whether the hub has ignored so many requests to unsubscribe that the subscription counts as ended.
+
+    :func:`leave_hub` returns the next state.
+    """
+    return state.status == "leaving" and state.failures >= _MAX_UNSUBSCRIBE_REQUESTS
+
+
+def leave_hub(state: HubState, credentials: HubCredentials) -> HubState | None:
+    """Return the state after the subscription has ended: a new subscription at the next hub, or None.
+
+    The new subscription uses ``credentials``. None means that there is no next hub.
+    """
+    return _start(state.next_target, credentials)
+
+
+def request_form(state: HubState, callback: str) -> dict[str, str]:
+    """Return the form fields of the request to the hub (§5.1); the hub calls back the URL ``callback``.
+
+    In the state ``leaving`` the request is to unsubscribe, otherwise to subscribe. Deviation: the secret is also sent
+    to hubs without TLS, where it still excludes senders who can only guess it.
+    """
+    about = {"hub.callback": callback, "hub.topic": state.target.topic}
+    if state.status == "leaving":
+        return {"hub.mode": "unsubscribe", **about}
+    return {"hub.mode": "subscribe", **about, "hub.secret": state.secret, "hub.lease_seconds": str(LEASE_S)}
+
+
+def verify_intent(
+    state: HubState, intent: IntentVerification, now_s: float, credentials: HubCredentials
+) -> VerificationResult:
+    """Return the response and the next state when the hub verifies the intent (§5.3) or denies it (§5.2).
+
+    Only an intent that matches the state is confirmed, so that nobody else can request in this service's name.
+    ``now_s`` is the Unix time. ``credentials`` are used if a new subscription begins.
+    """
+    if intent.topic != state.target.topic:
+        return VerificationResult(False, state)
+    match intent.mode, state.status:
+        case (("denied" | "unsubscribe"), "leaving"):
+            return VerificationResult(True, leave_hub(state, credentials))
+        case "denied", _:
+            return VerificationResult(
+                True, msgspec.structs.replace(state, status="refused", since_s=now_s, lease_until_s=0.0)
+            )
+        case "subscribe", ("pending" | "verified"):
+            until_s = now_s + _lease_s(intent.lease_seconds)
+            verified = msgspec.structs.replace(
+                state, status="verified", since_s=now_s, lease_until_s=until_s, failures=0
+            )
+            return VerificationResult(True, verified)
+        case _:
+            return VerificationResult(False, state)
+
+
+def is_signature_valid(secret: str, signature: str, body: bytes) -> bool:
+    """Return whether ``signature``, the ``X-Hub-Signature`` header (``METHOD=HEX``, §7), is valid for ``body``."""
+    method, _, received = signature.strip().partition("=")
+    if method not in _DIGESTS:
+        return False
+    expected = hmac.new(secret.encode(), body, method).hexdigest()
+    return hmac.compare_digest(expected.encode(), received.lower().encode(errors="replace"))
+
+
+def _start(choice: HubTopic | None, credentials: HubCredentials, since_s: float = 0.0) -> HubState | None:
+    return HubState(choice, credentials.secret, credentials.token, since_s=since_s) if choice else None
+
+
+def _choose_hub(state: HubState | None, hubs: Sequence[str], topic: str) -> HubTopic | None:
+    """Return the hub at which the feed should be subscribed; None if the feed has no hub.
+
+    This is the current hub if the feed still lists it. If the feed does not list it, or if the current hub has refused
+    and another hub is listed, it is the first other hub of ``hubs``.
+    """
+    urls = [web_link(hub) for hub in hubs[:_MAX_HUBS]]
+    choices = [HubTopic(url, topic) for url in urls if url and topic]
+    if state is None or state.target not in choices:
+        return next(iter(choices), None)
+    others = [choice for choice in choices if choice != state.target]
+    return others[0] if others and state.status == "refused" else state.target
+
+
+def _lease_s(lease_seconds: str) -> float:
+    """Return the length in seconds of the subscription that the hub has granted, from 10 minutes to 30 days.
+
+    If ``lease_seconds`` is invalid, the requested length is assumed.
+    """
+    asked_for = lease_seconds if lease_seconds.isascii() and lease_seconds.isdigit() else str(LEASE_S)
+    return min(max(float(asked_for[:12]), _MIN_LEASE_S), _MAX_LEASE_S)

@@ -1,0 +1,91 @@
+"""The client for files on XMPP servers (XEP-0363). It uploads files, and downloads files from the bot's own server.
+
+The XMPP server determines upload URLs, which may point to any host. The address guard therefore applies to them, and
+TLS is required, because the upload carries an authorization header. The URL prefix of the own server's files may be
+exempt, because that server need not be public. Files that people have uploaded elsewhere are not read here; workers
+fetch them like any other untrusted URL.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
+
+import aiohttp
+from yarl import URL
+
+from service.errors import AddressRefused, BadStatus, TooLarge
+from service.feeds.canonical_urls import canonical_url, host_of
+from service.net.address_guard import AddressGuard
+from service.net.error_translation import time_limit, translate_error
+from service.net.response_reader import MAX_BODY_BYTES, read_at_most
+
+TIMEOUT_S: Final = 15.0
+_SUCCESS: Final = range(200, 300)
+
+
+class HttpUploadClient:
+    """Uploads files to XMPP servers, and downloads files from the own server.
+
+    ``own_url`` is the URL prefix of the own server's files; "" means that there is none. ``own_host`` is the host to
+    connect to for these files; "" means the host in the URL. ``guard`` decides about connections to other servers, on
+    any port.
+    """
+
+    def __init__(self, own_url: str, own_host: str, guard: AddressGuard) -> None:
+        self._own_url = f"{own_url.rstrip('/')}/" if own_url else ""  # the slash excludes other hosts
+        self._own_host = own_host
+        self._guard = guard
+
+    def is_own(self, url: str) -> bool:
+        """Return whether ``url`` is the URL of a file on the own server."""
+        return bool(self._own_url) and url.startswith(self._own_url) and "/../" not in url
+
+    async def write(self, url: str, body: bytes, headers: Mapping[str, str]) -> None:
+        """Upload a file to ``url`` by PUT, with the request headers ``headers``.
+
+        Raises a :class:`FetchError` subclass, :class:`AddressRefused`, or :class:`BadUrl`.
+        """
+        async with self._request("PUT", url, body, headers):
+            pass
+
+    async def read(self, url: str) -> bytes:
+        """Download a file from the own server. Raises the same errors as :meth:`write`, and :class:`TooLarge`."""
+        async with self._request("GET", url, None, {"Accept-Encoding": "identity"}) as response:
+            body = await read_at_most(response, MAX_BODY_BYTES)
+            if body is None:
+                raise TooLarge(f"The file is larger than {MAX_BODY_BYTES:,} bytes.")
+            return body
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request with a timeout; yield the response, whose status is 2xx.
+
+        Redirects are not followed, because their targets are not checked.
+        """
+        canonical_url(url)  # raises BadUrl for URLs that parsers interpret differently
+        target, tls_name = URL(url, encoded=True), None
+        socket_factory = None
+        if not self.is_own(url):
+            if target.scheme != "https" and not self._guard.allow_private:
+                raise AddressRefused(f"{host_of(url)}: files are written with https only, and its URL is another.")
+            # The own server chose the port; the guard's default ports are for publishers.
+            socket_factory = self._guard._replace(extra_ports=(target.port or 0,)).create_socket
+        elif self._own_host:
+            headers, tls_name = {**headers, "Host": target.raw_authority}, target.raw_host
+            target = target.with_host(self._own_host)
+        connector = aiohttp.TCPConnector(socket_factory=socket_factory, use_dns_cache=False)
+        try:
+            async with (
+                time_limit(host_of(url), TIMEOUT_S),
+                aiohttp.ClientSession(connector=connector, auto_decompress=False, trust_env=False) as session,
+                session.request(
+                    method, target, data=body, headers=headers, allow_redirects=False, server_hostname=tls_name
+                ) as response,
+            ):
+                if response.status not in _SUCCESS:
+                    raise BadStatus(f"{host_of(url)} answered {response.status}.", status=response.status)
+                yield response
+        except (aiohttp.ClientError, OSError) as error:
+            raise translate_error(error, host_of(url)) from error

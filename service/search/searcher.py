@@ -1,0 +1,423 @@
+"""Search for channels and entries in the store.
+
+A search has these steps: the query is expanded to the AV-pairs of registered words, the directory returns the best
+candidates, their documents are read, documents that are public and still match are ranked, and the best get snippets
+(:mod:`service.discovery.text_search`).
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+
+import msgspec
+
+from service.discovery.av_pairs import ContentKind, Pair, attribute_of
+from service.discovery.channel_description import ChannelDescription, describe_channel, text_of_named_channel
+from service.discovery.channel_visibility import public_channels
+from service.discovery.content_names import DeclaredMetadata, entry_attributes, entry_text
+from service.discovery.discover_listings import (
+    MAX_CANDIDATES,
+    NEW,
+    WORKING,
+    DiscoverAnswer,
+    DiscoverCandidate,
+    DiscoverOrder,
+    arrange_listing,
+    discover_pairs,
+)
+from service.discovery.matrix_search import MatrixReaders
+from service.discovery.queries.query import DEFAULT_LIMIT, PairCondition, Query, SearchAnswer, SearchHit
+from service.discovery.search_candidates import MAX_WEIGHT, CandidateName, Candidates, Clause, require_all
+from service.discovery.search_policy import MAX_NAMES, OVERFETCH_FACTORS, can_match, channel_id_of, channel_ids_of
+from service.discovery.text_search.query_expansion import ExpandedQuery, expand
+from service.discovery.text_search.ranking import RankingSignals, ScoreParts, clause_importance, coverage, score
+from service.discovery.text_search.searchable_text import SearchableText
+from service.discovery.text_search.snippets import best_snippet
+from service.discovery.text_search.vocabulary import Vocabulary
+from service.feeds.canonical_urls import host_of, without_selector
+from service.model import Channel, ChannelId, Entry
+from service.net.registrable_domains import site_of
+from service.store import Store
+from service.store.channels.channel_records import ChannelState
+from service.store.directory.matrix_directory import Directory
+
+_OWN_BATCH = 50
+"""Subscriptions that are examined at once when a user's private channels are searched."""
+_LATEST = 20
+"""Number of latest entries from which a channel's name (its attribute-value pairs) is built."""
+_SNIPPET_ENTRIES = 10
+"""Number of latest entries in whose titles the words of a query are looked for, to show one of them."""
+
+
+class SearchExplanation(msgspec.Struct, frozen=True):
+    """The answer to a query, and the data from which it was computed.
+
+    ``importances`` has the importance of each clause of ``expanded``. ``scores`` has the score of each hit, and
+    ``pairs`` the AV-pairs of the hit that counted, one for each clause.
+    """
+
+    answer: SearchAnswer
+    expanded: ExpandedQuery
+    candidates: Candidates
+    importances: tuple[float, ...]
+    scores: tuple[ScoreParts, ...]
+    pairs: tuple[tuple[Pair, ...], ...]
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """A candidate with its document as it is now: a public channel, or an entry of one.
+
+    ``name`` is the content name of a channel as registered. ``time_s`` is when an entry was published or detected
+    (Unix s), 0 for channels.
+    """
+
+    candidate: CandidateName
+    score: ScoreParts
+    channel: Channel
+    subscribers: int
+    name: frozenset[Pair] = frozenset()
+    entry: Entry | None = None
+    time_s: float = 0.0
+
+
+class _Match(msgspec.Struct, frozen=True, eq=False):
+    """A document that satisfies the query.
+
+    ``pairs`` are its AV-pairs; for an entry, they have no words, and are empty if the query needs none.
+    ``has_all_words`` states whether it has all words of the query, including the optional ones.
+    """
+
+    document: _Document
+    text: SearchableText
+    pairs: frozenset[Pair]
+    has_all_words: bool
+
+
+class _PublicChannel(msgspec.Struct, frozen=True):
+    channel: Channel
+    subscribers: int
+
+
+class Searcher:
+    """Searches channels and entries. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, store: Store, min_subscribers: int) -> None:
+        """Create a searcher of ``store``; a channel is public if it has at least ``min_subscribers`` subscribers."""
+        self._store = store
+        self._min_subscribers = min_subscribers
+
+    async def find(self, query: Query, language: str = "") -> SearchAnswer:
+        """Return up to ``query.limit`` public channels or entries that match, best first.
+
+        ``language`` is the user's language (ISO 639-1), whose documents are preferred; "" if it is unknown. Raises
+        :class:`CellsUnavailable`.
+        """
+        return (await self.explain(query, language)).answer
+
+    async def explain(self, query: Query, language: str = "") -> SearchExplanation:
+        """Return the answer of :meth:`find`, with the candidates, importances and scores from which it was computed."""
+        vocabulary = await directory_of(self._store, query.about).vocabulary.read()
+        expanded, cached = expand(query, vocabulary, language), MatrixReaders()
+        found = await self._find_expanded(expanded, language, cached)
+        if not any(hit.lacks_words for hit in found.answer.hits[:1]) and found.answer.hits:
+            return found
+        tolerant = expand(query, vocabulary, language, tolerant=True)
+        return found if tolerant == expanded else await self._find_expanded(tolerant, language, cached)
+
+    async def discover(
+        self, order: DiscoverOrder = "popular", language: str = "", topic: str = "", limit: int = DEFAULT_LIMIT
+    ) -> DiscoverAnswer:
+        """Return up to ``limit`` working public channels, sorted by ``order``.
+
+        If ``language`` or ``topic`` is not empty, only channels of that language or topic are returned. The result
+        reveals nothing about subscriptions but their number by channel. Raises :class:`service.errors.BadQuery` if the
+        language or the topic is invalid, and :class:`CellsUnavailable`.
+        """
+        pairs = discover_pairs(order, language, topic)
+        # All new channels but a few work, so that the directory of new ones has enough that do.
+        sought = tuple(pair for pair in pairs if pair != WORKING or NEW not in pairs)
+        found = await self._store.directory_lookups.lookup(sought, MAX_CANDIDATES)
+        cids = list(
+            found.names
+            if found
+            else (
+                await self._find_in_matrices("channel", require_all(pairs), (), MAX_CANDIDATES, MatrixReaders())
+            ).names
+        )
+        public, names = await self._read_public_named(cids)
+        listed = [
+            DiscoverCandidate(public[cid].channel, public[cid].subscribers, names[cid]) for cid in cids if cid in public
+        ]
+        return arrange_listing(order, pairs, listed, limit)
+
+    async def find_own(self, jid: str, query: Query) -> list[SearchHit]:
+        """Return up to ``query.limit`` matching private channels to which the user ``jid`` is subscribed.
+
+        Private channels are visible only to their subscribers. If the query is for entries, the result is empty.
+        """
+        if query.about != "channel":
+            return []
+        expanded = expand(query, Vocabulary())
+        cids = [subscription.channel for subscription in await self._store.subscriptions.of_user(jid)]
+        hits: list[SearchHit] = []
+        for first in range(0, len(cids), _OWN_BATCH):
+            batch = cids[first : first + _OWN_BATCH]
+            public, states = await asyncio.gather(self.filter_public(batch), self._store.channels.states(batch))
+            now_s = time.time()
+            private = [
+                state
+                for state in states
+                if state is not None
+                and not state.channel.moved_to
+                and state.channel.id not in public
+                and can_match(query, state.channel, _domain(state.channel), state.updates.interval_s(now_s))
+            ]
+            names = await asyncio.gather(*(read_channel_name(self._store, state, now_s) for state in private))
+            hits += [
+                SearchHit(state.channel, own=True)
+                for state, name in zip(private, names, strict=True)
+                if expanded.has_all_words(name.text, name.pairs.keys())
+                and expanded.is_satisfied_by(name.text, name.pairs.keys())
+            ]
+            if len(hits) >= query.limit:
+                break
+        return hits[: query.limit]
+
+    async def filter_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, Channel]:
+        """Return the channels among ``cids`` that are public, by id."""
+        return {cid: public.channel for cid, public in (await self._read_public(cids)).items()}
+
+    async def _read_public(self, cids: Sequence[ChannelId]) -> dict[ChannelId, _PublicChannel]:
+        """Return the channels among ``cids`` that are public, with their numbers of subscribers, by id."""
+        channels, counts = await asyncio.gather(
+            self._store.channels.get_many(cids), self._store.channel_index.count(list(cids))
+        )
+        return self._select_public(channels, dict(zip(cids, counts, strict=True)))
+
+    async def _read_public_named(
+        self, cids: Sequence[ChannelId]
+    ) -> tuple[dict[ChannelId, _PublicChannel], dict[ChannelId, frozenset[Pair]]]:
+        """Return the channels among ``cids`` that are public, and the AV-pairs of content names, both by id."""
+        found = {
+            cid: named for cid, named in zip(cids, await self._store.channels.get_named(cids), strict=True) if named
+        }
+        # Channels are counted afterwards, because the counts need the sites that have been read with the channels.
+        present = [cid for cid, named in found.items() if not named.channel.moved_to]
+        counts = dict(zip(present, await self._store.channel_index.count(present), strict=True))
+        public = self._select_public((found[cid].channel for cid in present), counts)
+        return public, {cid: named.pairs for cid, named in found.items()}
+
+    def _select_public(
+        self, channels: Iterable[Channel | None], counts: Mapping[ChannelId, int]
+    ) -> dict[ChannelId, _PublicChannel]:
+        """Return the public ones of ``channels``, by id; ``counts`` has the number of subscribers of each channel."""
+        existing = [channel for channel in channels if channel is not None]
+        public = public_channels(existing, [counts[channel.id] for channel in existing], self._min_subscribers)
+        return {cid: _PublicChannel(channel, counts[cid]) for cid, channel in public.items()}
+
+    async def _find_expanded(self, expanded: ExpandedQuery, language: str, cached: MatrixReaders) -> SearchExplanation:
+        """Return the best results of an expanded query; see :meth:`find` for ``language``.
+
+        ``cached`` has the parts of matrices that were read for the same query before; further parts are added to it.
+        """
+        limit = expanded.query.limit
+        candidates, matching, whole = Candidates((), 0, True, {}, (), 0.0), list[_Match](), True
+        importances: tuple[float, ...] = ()
+        async for candidates, enough in self._candidates(expanded, cached, limit):
+            importances = tuple(clause_importance(clause, candidates.frequencies) for clause in expanded.clauses)
+            documents = await self._documents(expanded, candidates.found, importances, language)
+            whole = candidates.complete and len(candidates.found) == candidates.total
+            # Candidates that are not public do not count: one match above the limit shows that there are more results.
+            matching = list(islice(_matches(expanded, documents), None if whole else limit + 1))
+            if len(matching) >= enough or whole:
+                break
+        complete = [match for match in matching if match.has_all_words]
+        if len(complete) < limit:
+            matching = [*complete, *(match for match in matching if not match.has_all_words)]
+        else:
+            matching = complete
+        shown = matching[:limit]
+        answer = SearchAnswer(
+            tuple(await self._hits(expanded, shown)),
+            tuple(expanded.corrections([(match.text, match.pairs) for match in complete[:limit] or shown])),
+            has_more=len(matching) > limit,
+            total=len(matching) if whole else None,
+        )
+        return SearchExplanation(
+            answer,
+            expanded,
+            candidates,
+            importances,
+            tuple(match.document.score for match in shown),
+            tuple(match.document.candidate.pairs for match in shown),
+        )
+
+    async def _candidates(
+        self, expanded: ExpandedQuery, cached: MatrixReaders, limit: int
+    ) -> AsyncIterator[tuple[Candidates, int]]:
+        """Yield pairs (best candidates, number of matches among them that is enough), with ever more candidates.
+
+        The first candidates are from a lookup directory in workers' memory, if there is one for the query's attributes;
+        words have none. The others are from the matrices. ``limit`` is the number of results to show, and ``cached``
+        has the parts of matrices that were read before.
+        """
+        query, pairs = expanded.query, expanded.query.attributes
+        first, *others = (min(int(factor * limit) + 1, MAX_NAMES) for factor in OVERFETCH_FACTORS)
+        if pairs and query.about == "channel":
+            listed = await self._store.directory_lookups.lookup(pairs, first)
+            if listed is not None:
+                equal = [CandidateName(name, 0.0, (float(MAX_WEIGHT),) * len(pairs), pairs) for name in listed.names]
+                yield Candidates(tuple(equal), len(equal), False, dict.fromkeys(pairs, 0), (), 0.0), limit
+        for max_count in (first, *others) if expanded.clauses else ():
+            found = await self._find_in_matrices(query.about, expanded.clauses, expanded.excluded, max_count, cached)
+            yield found, limit + 1
+
+    async def _find_in_matrices(
+        self,
+        about: ContentKind,
+        clauses: Sequence[Clause],
+        excluded: Collection[Pair],
+        max_count: int,
+        cached: MatrixReaders,
+    ) -> Candidates:
+        """Return the best candidates from the matrices, at most ``max_count``.
+
+        They satisfy ``clauses`` and have no excluded pair. A search for attributes of channels is counted, so that
+        popular attributes get a lookup directory. ``cached`` has the parts of matrices that were read for the same
+        query before.
+        """
+        candidates = await directory_of(self._store, about).find(clauses, excluded, max_count, cached)
+        if about == "channel" and not any(attribute_of(pair) == "word" for pair in candidates.frequencies):
+            self._store.directory_lookups.count_search(candidates.frequencies, max_count)
+        return candidates
+
+    async def _documents(
+        self, expanded: ExpandedQuery, candidates: Sequence[CandidateName], importances: Sequence[float], language: str
+    ) -> list[_Document]:
+        """Return the documents of the public channels and entries among ``candidates``, best first.
+
+        ``importances`` has the importance of each clause of the query; see :meth:`find` for ``language``. Entries that
+        were published before ``query.after`` are left out.
+        """
+        query = expanded.query
+        if query.about == "entry":
+            documents = await self._entry_documents(expanded, candidates, importances, language)
+            if query.after is not None:
+                after_s = datetime.combine(query.after, datetime.min.time(), UTC).timestamp()
+                documents = [one for one in documents if one.time_s >= after_s]
+        else:
+            documents = await self._channel_documents(expanded, candidates, importances, language)
+        covered = {each.name: coverage(expanded.clauses, each, importances) for each in candidates}
+        # Stable: the candidates are in the order of their relevance and then of their names.
+        documents.sort(key=lambda one: (-covered[one.candidate.name], -one.score.total, -one.time_s))
+        return documents
+
+    async def _entry_documents(
+        self,
+        expanded: ExpandedQuery,
+        candidates: Sequence[CandidateName],
+        importances: Sequence[float],
+        language: str,
+    ) -> list[_Document]:
+        now_s, documents = time.time(), list[_Document]()
+        public = await self._read_public(channel_ids_of(candidate.name for candidate in candidates))
+        candidates = [candidate for candidate in candidates if channel_id_of(candidate.name) in public]
+        entries = await self._store.public_entries.read([candidate.name for candidate in candidates], now_s)
+        for candidate in candidates:
+            if candidate.name not in entries:
+                continue
+            entry, detected_s = msgspec.structs.astuple(entries[candidate.name])
+            channel, subscribers = msgspec.structs.astuple(public[channel_id_of(candidate.name)])
+            time_s = detected_s if entry.published is None else min(entry.published, detected_s)
+            as_written = expanded.share_as_written(f"{entry.title}\n{entry.summary}")
+            known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, now_s - time_s)
+            total = score(candidate, importances, known)
+            documents.append(_Document(candidate, total, channel, subscribers, entry=entry, time_s=time_s))
+        return documents
+
+    async def _channel_documents(
+        self,
+        expanded: ExpandedQuery,
+        candidates: Sequence[CandidateName],
+        importances: Sequence[float],
+        language: str,
+    ) -> list[_Document]:
+        documents, cids = list[_Document](), [candidate.name for candidate in candidates]
+        public, names = await self._read_public_named(cids)
+        for candidate in candidates:
+            if candidate.name not in public:
+                continue
+            channel, subscribers, pairs = (
+                public[candidate.name].channel,
+                public[candidate.name].subscribers,
+                names[candidate.name],
+            )
+            as_written = expanded.share_as_written(channel.title)
+            known = RankingSignals(as_written, _is_in_language(channel, language), subscribers, None)
+            total = score(candidate, importances, known)
+            documents.append(_Document(candidate, total, channel, subscribers, pairs))
+        return documents
+
+    async def _hits(self, expanded: ExpandedQuery, matches: Sequence[_Match]) -> list[SearchHit]:
+        """Return the search hits for these matches, with snippets."""
+        channels = [match.document.channel.id for match in matches if match.document.entry is None]
+        latest = await self._store.channels.latest_titles(channels, _SNIPPET_ENTRIES) if channels else []
+        titles = dict(zip(channels, latest, strict=True))
+        asked = expanded.query_words()
+        hits = []
+        for match in matches:
+            found = match.document
+            texts = titles[found.channel.id] if found.entry is None else [found.entry.summary]
+            snippet = best_snippet(texts, asked.has, asked.beginnings)
+            hits.append(
+                SearchHit(
+                    found.channel, found.entry, False, found.subscribers, snippet.text, snippet.hits,
+                    lacks_words=not match.has_all_words,
+                )
+            )  # fmt: skip
+        return hits
+
+
+def _matches(expanded: ExpandedQuery, documents: Iterable[_Document]) -> Iterator[_Match]:
+    """Yield the documents that satisfy the query. Attributes of entries are computed only if the query needs them."""
+    query = expanded.query
+    conditions = (condition for group in (*query.all_of, query.none_of) for condition in group)
+    has_attributes = any(isinstance(condition, PairCondition) for condition in conditions)
+    for one in documents:
+        channel = one.channel
+        if one.entry is None:
+            text, pairs = text_of_named_channel(channel, one.name, _domain), one.name
+        else:
+            text, pairs = entry_text(one.entry, channel.language), frozenset[Pair]()
+            if has_attributes:
+                traits = DeclaredMetadata(channel.language)
+                pairs = frozenset(entry_attributes(one.entry, channel, traits, _domain(channel)))
+        if expanded.is_satisfied_by(text, pairs):
+            yield _Match(one, text, pairs, expanded.has_all_words(text, pairs))
+
+
+def _is_in_language(channel: Channel, language: str) -> bool:
+    return bool(language) and channel.language[:2].lower() == language
+
+
+def directory_of(store: Store, about: ContentKind) -> Directory:
+    """Return the directory of entries if ``about`` is "entry", else the directory of channels."""
+    return store.entry_directory if about == "entry" else store.channel_directory
+
+
+async def read_channel_name(store: Store, state: ChannelState, now_s: float) -> ChannelDescription:
+    """Return a channel's content name and text, whether or not the channel is public.
+
+    ``now_s`` is Unix time. Raises :class:`service.errors.StoreUnavailable`.
+    """
+    channel = state.channel
+    latest, metadata = await asyncio.gather(
+        store.channels.latest(channel.id, _LATEST), store.channels.feed_metadata(channel.id)
+    )
+    return describe_channel(channel, latest, metadata, _domain(channel), state.updates.interval_s(now_s), now_s=now_s)
+
+
+def _domain(channel: Channel) -> str:
+    return site_of(host_of(without_selector(channel.url)))

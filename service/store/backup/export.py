@@ -1,0 +1,134 @@
+"""Export of a store's durable keys, page by page, while programs run; see :mod:`service.store.backup`."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from service.model import ChannelId
+from service.store.backup.backup_records import (
+    BackupOrigin,
+    ChannelRecord,
+    FanOutRecord,
+    KeyRecord,
+    Record,
+    StoredKey,
+    UserRecord,
+    stored_keys,
+)
+from service.store.client import keys
+from service.store.client.cluster_routing import Address
+from service.store.client.data_loss_guard import READ_IDENTITY, SCHEMA_VERSION, parse_identity
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisClient, script_command
+
+_PAGE: Final = 100
+"""Users or channels read in one round trip."""
+_SCAN_COUNT: Final = 1_000
+_READ_AFTER_USERS: Final = (
+    keys.USERS_BEING_ERASED,
+    keys.ERASED_USERS,
+    keys.ERASED_USERS_WITH_RESTRICTIONS,
+    keys.DEAD_LETTERS,
+)
+"""Keys that are read once more after the users, because items are moved there from users' keys meanwhile."""
+
+
+class StoreExport:
+    """Reads the durable keys of a store.
+
+    Memory is bounded by a page of users or channels, the ids of all users, and the largest key.
+    """
+
+    def __init__(self, redis: RedisClient) -> None:
+        """Create the reader, which reads through ``redis``."""
+        self._redis = redis
+
+    async def origin(self) -> BackupOrigin:
+        """Return the identity of the store and Redis's time. Raises :class:`service.errors.StoreUnavailable`."""
+        found = parse_identity(await self._redis.call(*READ_IDENTITY))
+        return BackupOrigin(found.fleet, found.counter, found.schema or SCHEMA_VERSION, await self._redis.time_s())
+
+    async def records(self) -> AsyncIterator[Record]:
+        """Yield the records of all durable keys, in the order in which :class:`StoreRestoration` needs them.
+
+        Raises :class:`service.errors.StoreUnavailable`.
+        """
+        names = [*keys.DURABLE_KEYS]
+        for pattern in keys.DURABLE_PATTERNS:
+            names += [name async for page in scan_keys(self._redis, pattern) for name in page]
+        early, late = self._keys(names), self._keys(_READ_AFTER_USERS)
+        for part in (early, self._fan_outs(), self._users(), late, self._channels()):
+            async for record in part:
+                yield record
+
+    async def _keys(self, names: Sequence[str]) -> AsyncIterator[Record]:
+        for name in names:
+            for found in (await self._read_groups([[name]]))[0]:
+                yield KeyRecord(found)
+
+    async def _fan_outs(self) -> AsyncIterator[Record]:
+        async for cids in self._channel_ids():
+            found = await self._redis.call_many([("HGET", keys.channel(cid), "fanned") for cid in cids])
+            yield FanOutRecord({cid: int(version) for cid, version in zip(cids, found, strict=True) if version})
+
+    async def _users(self) -> AsyncIterator[Record]:
+        async for uids in self._user_ids():
+            owned = await self._read_groups([list(keys.durable_user_keys(uid)) for uid in uids])
+            for uid, found in zip(uids, owned, strict=True):
+                if found:
+                    yield UserRecord(uid, found)
+
+    async def _channels(self) -> AsyncIterator[Record]:
+        async for cids in self._channel_ids():
+            owned = await self._read_groups([list(keys.durable_channel_keys(cid)) for cid in cids])
+            for cid, found in zip(cids, owned, strict=True):
+                if found and found[0].key == keys.channel(cid) and b"url" in found[0].items[::2]:
+                    yield ChannelRecord(cid, found)
+
+    async def _read_groups(self, groups: Sequence[list[str]]) -> list[list[StoredKey]]:
+        """Return, for each group of keys with the same hash tag, the keys that exist, read at one moment."""
+        commands: list[Command] = [script_command("backup_read", names) for names in groups]
+        replies = await self._redis.call_many(commands)
+        return [stored_keys(names, reply) for names, reply in zip(groups, replies, strict=True)]
+
+    async def _channel_ids(self) -> AsyncIterator[list[ChannelId]]:
+        """Yield the ids of all channels, in pages."""
+        for bucket in keys.REGISTRY_BUCKETS:
+            found = await self._redis.call("SMEMBERS", keys.channel_registry(bucket))
+            cids = sorted(cid.decode() for cid in found)
+            for first in range(0, len(cids), _PAGE):
+                yield cids[first : first + _PAGE]
+
+    async def _user_ids(self) -> AsyncIterator[list[str]]:
+        """Yield the ids of all users with durable keys, in pages."""
+        found: set[bytes] = set()
+        # The last two have erased users with restrictions, and users whose first message is not handled yet.
+        listed: Sequence[Command] = (
+            ("SMEMBERS", keys.USERS),
+            ("ZRANGE", keys.ERASED_USERS_WITH_RESTRICTIONS, 0, -1),
+            ("ZRANGE", keys.USERS_WITH_INBOUND, 0, -1),
+        )
+        for command in listed:
+            uids = [uid.decode() for uid in await self._redis.call(*command) if uid not in found]
+            found.update(uid.encode() for uid in uids)
+            for first in range(0, len(uids), _PAGE):
+                yield uids[first : first + _PAGE]
+
+
+async def scan_keys(redis: RedisClient, pattern: str) -> AsyncIterator[list[str]]:
+    """Yield, in pages, the names of all keys that match a glob pattern, of all nodes of a cluster.
+
+    A name may be yielded twice. Raises :class:`service.errors.StoreUnavailable`.
+    """
+    # A client knows that Redis is a cluster when a node has refused a key that it does not serve.
+    await redis.call_many([("EXISTS", keys.channel_registry(bucket)) for bucket in keys.REGISTRY_BUCKETS])
+    nodes: list[Address | None] = [*redis.primaries()]
+    for node in nodes or [None]:
+        cursor: Any = 0
+        while True:
+            command: Command = ("SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT)
+            reply = await (redis.call(*command) if node is None else redis.call_on_node(node, *command))
+            cursor, found = reply
+            if found:
+                yield [name.decode() for name in found]
+            if not int(cursor):
+                break

@@ -1,0 +1,192 @@
+"""Restoration of an empty store from a backup's records, with all indexes; see :mod:`service.store.backup`.
+
+While records are written, the store is marked as refused, so that no program uses it. :meth:`StoreRestoration.finish`
+derives the data that a backup does not contain (such as the channel index), and then marks the store as accepted. An
+interrupted restoration has to be started again from the beginning.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from service.model import ChannelId, UserId
+from service.store import Store
+from service.store.backup.backup_records import (
+    BackupOrigin,
+    ChannelRecord,
+    FanOutRecord,
+    KeyRecord,
+    Record,
+    StoredKey,
+    UserRecord,
+)
+from service.store.backup.export import scan_keys
+from service.store.client import keys
+from service.store.client.data_loss_guard import NEEDED_SCHEMA_VERSION, RESTORING
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import script_command
+from service.store.client.worklists import unique_timestamp
+
+_FIRST_VERSION: Final = b"1"
+_KEPT: Final = frozenset((keys.STORE_IDENTITY, keys.ERASED_USERS))
+
+
+class StoreRestoration:
+    """Writes a backup to a store that no program uses."""
+
+    def __init__(self, store: Store) -> None:
+        """Prepare it. ``store`` must be opened with ``is_guarded=False``, because it is marked as refused."""
+        self._store = store
+        self._redis = store.redis
+        self._moved: list[ChannelId] = []
+        """Dormant channels with a successor. Users may still be subscribed to them in the backup."""
+
+    async def is_empty(self) -> bool:
+        """Return whether the store has no key of Coronet except its identity."""
+        async for names in scan_keys(self._redis, keys.ALL_KEYS):
+            if any(name != keys.STORE_IDENTITY for name in names):
+                return False
+        return True
+
+    async def begin(self) -> None:
+        """Mark the store as refused, so that no program uses it, and delete Coronet's keys.
+
+        Two keys are kept: the store's identity, and the list of erased users, which the next attempt needs if this one
+        is interrupted.
+        """
+        await self._redis.call("HSET", keys.STORE_IDENTITY, "refused", RESTORING)
+        async for names in scan_keys(self._redis, keys.ALL_KEYS):
+            await self._redis.call_many([("UNLINK", name) for name in names if name not in _KEPT])
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Write records, in the order in which they were read.
+
+        Raises :class:`service.errors.StoreUnavailable`.
+        """
+        for record in records:
+            if isinstance(record, FanOutRecord):
+                if record.versions:
+                    fields = (part for pair in record.versions.items() for part in pair)
+                    await self._redis.call("HSET", keys.RESTORED_FANOUT, *fields)
+            elif isinstance(record, KeyRecord) and record.key.key == keys.ERASED_USERS:
+                members = zip(record.key.items[::2], record.key.items[1::2], strict=True)
+                await self._add_erased(dict(members))
+            elif isinstance(record, KeyRecord):
+                await self._redis.call(*_write_command([record.key], replace=False))
+                if record.key.key == keys.SITE_RATES:
+                    await self._write_site_rates(record.key)
+        # The last record of a user or a channel counts.
+        users = {record.uid: record.keys for record in records if isinstance(record, UserRecord)}
+        channels = {record.cid: record.keys for record in records if isinstance(record, ChannelRecord)}
+        await self._write_users(users)
+        await self._write_channels(channels)
+
+    async def finish(self, origin: BackupOrigin, erased: Mapping[UserId, int]) -> int:
+        """Write the data that a backup does not contain, and mark the store as accepted, so that programs use it.
+
+        ``origin`` describes the store from which the backup was made. ``erased`` maps users to the times of their
+        erasures (Unix s). Those who were erased after the backup began are erased again; return their number. The store
+        gets the fleet id that this machine trusts, or else that of ``origin``.
+        """
+        await self._add_erased(erased)
+        # Each user has an intent for each subscription, from which the channel index is written.
+        await self._store.subscription_intents.replay(0.0)
+        late = [uid for uid, at_s in erased.items() if at_s >= int(origin.began_s)]
+        known = await self._redis.call_many([("SISMEMBER", keys.USERS, uid) for uid in late])
+        again = [uid for uid, is_known in zip(late, known, strict=True) if is_known]
+        if again:
+            await self._redis.call("SADD", keys.USERS_BEING_ERASED, *again)
+        await self._store.erasure.resume()
+        await self._resume_moves()
+        await self._redis.call("DEL", keys.RESTORED_FANOUT)
+        await self._redis.call("HSET", keys.STORE_IDENTITY, "schema", origin.schema, "needs", NEEDED_SCHEMA_VERSION)
+        await self._store.identity.accept(origin.fleet, origin.counter)
+        return len(again)
+
+    async def _add_erased(self, erased: Mapping[UserId, int] | Mapping[bytes, bytes]) -> None:
+        """Add users to the list of erased users; of two times (Unix s) the later one counts."""
+        given = [part for uid, at_s in erased.items() for part in (at_s, uid)]
+        if given:
+            await self._redis.call("ZADD", keys.ERASED_USERS, "GT", *given)
+
+    async def _write_users(self, users: Mapping[UserId, Sequence[StoredKey]]) -> None:
+        commands: list[Command] = []
+        searches: list[bytes] = []
+        for uid, owned in users.items():
+            by_name = {each.key: each for each in owned}
+            written = [each for each in owned if each.key != keys.intents(uid)]
+            intents = _intents(by_name.get(keys.user_index(uid)), by_name.get(keys.intents(uid)))
+            if intents:
+                written.append(StoredKey(keys.intents(uid), "hash", 0, "", intents))
+                commands.append(("ZADD", keys.USERS_WITH_INTENTS, unique_timestamp(), uid))
+            commands.append(_write_command(written, replace=True))
+            if keys.user(uid) in by_name:
+                commands.append(("SADD", keys.USERS, uid))
+            if any(by_name[name].items for name in (keys.outbox(uid), keys.in_flight(uid)) if name in by_name):
+                commands.append(("ZADD", keys.USERS_WITH_DELIVERIES, unique_timestamp(), uid))
+            messages, home = keys.inbound_messages(uid), keys.home_address(uid)
+            if messages in by_name and by_name[messages].items:
+                commands.append(("ZADD", keys.USERS_WITH_INBOUND, unique_timestamp(), uid))
+            if keys.pending_imports(uid) in by_name and home in by_name:
+                commands.append(("HSET", keys.USERS_WITH_IMPORTS, uid, by_name[home].items[0]))
+            if keys.saved_searches(uid) in by_name:
+                searches += by_name[keys.saved_searches(uid)].items[1::2]
+        await self._redis.call_many(commands)
+        await asyncio.gather(*(self._store.saved_searches.restore([packed]) for packed in searches))
+
+    async def _write_channels(self, channels: Mapping[ChannelId, Sequence[StoredKey]]) -> None:
+        if not channels:
+            return
+        commands: list[Command] = []
+        complete = await self._redis.call("HMGET", keys.RESTORED_FANOUT, *channels)
+        for (cid, owned), fanned in zip(channels.items(), complete, strict=True):
+            record, *others = owned
+            fields = dict(zip(record.items[::2], record.items[1::2], strict=True))
+            fields.pop(b"cursor", None)
+            fields[b"fanned"] = fanned or _FIRST_VERSION  # a channel that was created during the backup
+            if b"moved_to" in fields and b"dormant" in fields:
+                self._moved.append(cid)
+            items = [part for pair in fields.items() for part in pair]
+            commands += [
+                _write_command([StoredKey(record.key, "hash", 0, "", items), *others], replace=True),
+                ("SADD", keys.channel_registry(cid[:2]), cid),
+            ]
+            if any(each.key == keys.hub_subscription(cid) for each in others):
+                commands.append(("SADD", keys.hub_registry(cid[:2]), cid))
+        await self._redis.call_many(commands)
+
+    async def _write_site_rates(self, rates: StoredKey) -> None:
+        pairs = zip(rates.items[::2], rates.items[1::2], strict=True)
+        await self._redis.call_many([("SET", keys.site_rate(site.decode()), rate) for site, rate in pairs])
+
+    async def _resume_moves(self) -> None:
+        """Mark moved channels as not dormant if they still have subscribers.
+
+        Their owners then move these subscribers to the successors.
+        """
+        counts = await self._store.channel_index.count(self._moved)
+        left = [cid for cid, count in zip(self._moved, counts, strict=True) if count]
+        await self._redis.call_many([("HDEL", keys.channel(cid), "dormant") for cid in left])
+
+
+def _intents(index: StoredKey | None, held: StoredKey | None) -> list[bytes]:
+    """Return the intents of a user, which are changes that the channel index lacks, as alternating fields and values.
+
+    They are those in the backup (``held``), and one for each other subscription in the user index (``index``). From
+    them, :class:`service.store.subscriptions.subscription_intents.SubscriptionIntents` writes the channel index.
+    """
+    intents: dict[bytes, bytes] = {}
+    if index is not None:
+        for field, record in zip(index.items[::2], index.items[1::2], strict=True):
+            intents[field.hex().encode()] = b"add " + record.split()[1]
+    if held is not None:
+        intents |= zip(held.items[::2], held.items[1::2], strict=True)
+    return [part for pair in intents.items() for part in pair]
+
+
+def _write_command(written: Sequence[StoredKey], *, replace: bool) -> Command:
+    """Return the command that writes keys with the same hash tag, and with ``replace`` deletes their content first."""
+    arguments: list[str | bytes | int] = []
+    for each in written:
+        arguments += [each.type, each.expires_ms, each.last_id, len(each.items), *each.items]
+    return script_command("backup_write", [each.key for each in written], "1" if replace else "", *arguments)

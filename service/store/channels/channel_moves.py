@@ -1,0 +1,149 @@
+"""Moves of channels to new URLs: a successor takes over the channel's content and its subscriptions.
+
+Every step can be repeated. Once the notice of the move has a version, the old channel gets no further versions, so the
+list of versions that its subscribers received is final.
+
+A successor that is not polled continues from the old channel's state. A successor that is polled already continues from
+the last version whose entries the old channel has delivered. If the successor monitors another part of the same page,
+the two have no common version: subscribers join at the successor's version at the time of the decision, and the entries
+of the first poll are not delivered.
+
+Admins' settings of the channel are copied. The old channel remains as a redirection to its successor. It becomes
+dormant when all subscribers have moved.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from service.errors import LimitReached
+from service.feeds.canonical_urls import channel_id, without_selector
+from service.model import Channel, ChannelId, Delta, Entry, Validators
+from service.store.channels.admin_settings import AdminSettings
+from service.store.channels.channel_records import ChannelState, Snapshot
+from service.store.channels.channels import Channels
+from service.store.coordination.poll_bounds_store import PollBoundsStore
+from service.store.subscriptions.subscriptions import Subscriptions
+
+_COPIED_ENTRIES = 20
+"""Entries copied to a successor, for users who ask for the latest."""
+_DELIVERED_ENTRIES = 100
+_COMPARED_VERSIONS = 20
+"""Number of a successor's latest versions among which :func:`agreed_version` searches."""
+
+
+class ChannelMoves:
+    """Carries out announced moves of channels. Any process may repeat a move."""
+
+    def __init__(
+        self, channels: Channels, subscriptions: Subscriptions, admin_settings: AdminSettings, bounds: PollBoundsStore
+    ) -> None:
+        self._channels = channels
+        self._admin_settings = admin_settings
+        self._bounds = bounds
+        self._subscriptions = subscriptions
+
+    async def carry_out(self, moved: ChannelState, now_s: float) -> None:
+        """Move a channel's content, settings and subscriptions to its successor.
+
+        ``moved`` is the old channel; the fan-out of all its versions must be complete. ``now_s`` is the Unix time.
+        """
+        old, successor = moved.channel, moved.channel.moved_to
+        announcement = await self._channels.delta(old.id, old.version)
+        if announcement is None or announcement.notice is None:
+            return  # deleted meanwhile
+        if old.dormant and not await self._subscriptions.count(old.id):
+            return  # complete, and nobody has subscribed since
+        joins_at = await self._create_successor(moved, announcement, announcement.notice.detail, now_s)
+        await self._copy_admin_settings(old.id, successor, now_s)
+        if old.listed:
+            await self._channels.set_listed(successor, listed=True)
+            await self._channels.set_listed(old.id, listed=False)
+        await self._subscriptions.move(old.id, successor, joins_at)
+        await self._channels.finish_joining(old.id, successor)
+        await self._channels.mark_dormant(old.id)
+
+    async def _copy_admin_settings(self, old: ChannelId, successor: ChannelId, now_s: float) -> None:
+        """Copy admins' settings to the successor, except settings that the successor already has."""
+        then, now = await self._admin_settings.read([old, successor])
+        if then is None or now is None:
+            return
+        if then.tags and not now.tags:
+            await self._admin_settings.set_tags([(successor, then.tags)])
+        if (note := await self._admin_settings.note(old)) and not await self._admin_settings.note(successor):
+            await self._admin_settings.set_note(successor, note)
+        if then.paused_until_s > now_s and not now.paused_until_s:
+            await self._admin_settings.pause([successor], then.paused_until_s - now_s)
+        bounded = await self._bounds.get(old)
+        if bounded is not None and await self._bounds.get(successor) is None:
+            with contextlib.suppress(LimitReached):
+                await self._bounds.set(successor, bounded.bounds, by=bounded.by)
+            await self._bounds.delete(old)
+
+    async def _create_successor(self, moved: ChannelState, announcement: Delta, url: str, now_s: float) -> int:
+        """Create or update the successor, which monitors ``url``; return the version at which subscribers join it.
+
+        ``announcement`` is the delta that announced the move. The successor becomes dormant only if the old channel is
+        dormant: a user who subscribes to it later gets no older entries.
+        """
+        old, other_part = moved.channel, without_selector(url) == without_selector(moved.channel.url)
+        _, _, content = await self._channels.content(old.id)
+        metadata = await self._channels.feed_metadata(old.id)
+        snapshot = Snapshot(
+            moved.validators,
+            content.memory,
+            old.title,
+            old.link,
+            moved.polling_hints,
+            language=old.language,
+            metadata=metadata,
+        )
+        latest = tuple(reversed(await self._channels.latest(old.id, _COPIED_ENTRIES)))
+        if other_part:
+            snapshot, latest = msgspec.structs.replace(snapshot, validators=Validators(), memory=b""), ()
+        joins_at = None
+        while joins_at is None:
+            present = await self._channels.get(old.moved_to)
+            successor = msgspec.structs.replace(present or _new_successor(old, url, now_s), dormant=old.dormant)
+            joining_version = await self._joining_version(
+                old, successor, announcement.detected_s if other_part else None
+            )
+            joins_at = await self._channels.take_over(
+                old.id, successor, snapshot, latest, joins_at=joining_version, now_s=now_s
+            )
+        return joins_at
+
+    async def _joining_version(self, old: Channel, successor: Channel, decided_s: float | None) -> int:
+        """Return the version at which subscribers of ``old`` join the successor if it is polled already.
+
+        It is the successor's last version with only entries that the old channel has delivered. ``decided_s`` is the
+        time (Unix s) at which a move to another part of the same page was decided; None for other moves.
+        """
+        if old.dormant:  # all subscribers have moved; later ones have missed nothing
+            return successor.version
+        deltas = await self._channels.versions(successor.id, _COMPARED_VERSIONS)
+        if decided_s is not None:
+            return next((each.version for each in deltas if each.detected_s <= decided_s), successor.version)
+        return agreed_version(await self._channels.latest(old.id, _DELIVERED_ENTRIES), deltas, successor.version)
+
+
+def _new_successor(old: Channel, url: str, now_s: float) -> Channel:
+    """Return a new channel that monitors the same content as ``old``, at the new URL ``url``."""
+    same_host = urlsplit(url).hostname == urlsplit(old.url).hostname
+    return Channel(channel_id(url), url, kind=old.kind, created_s=now_s, private=old.private and same_host)
+
+
+def agreed_version(delivered: Sequence[Entry], deltas: Sequence[Delta], newest: int) -> int:
+    """Return a successor's newest version that adds only entries which the old channel has delivered.
+
+    ``delivered`` are these entries. ``deltas`` are the successor's versions, newest first, and ``newest`` is its
+    current version, which is returned if no version qualifies.
+    """
+    known = {entry.key for entry in delivered} | {entry.link for entry in delivered if entry.link}
+    for delta in deltas:
+        entries = [change.entry for change in delta.changes if change.kind == "addition"]
+        if delta.initial or (entries and all(entry.key in known or entry.link in known for entry in entries)):
+            return delta.version
+    return newest

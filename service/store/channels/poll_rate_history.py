@@ -1,0 +1,71 @@
+"""The history of a channel's poll rates: changes only, and only the last ``MAX_POLL_RATES``.
+
+It is packed in the field ``paces`` of the channel's hash, 8 bytes an entry, little-endian, oldest first:
+
+====  =======  ==================================================
+size  type     content
+====  =======  ==================================================
+4     uint32   since when (Unix s)
+4     float32  interval between two polls (s); 0 if not polled
+====  =======  ==================================================
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from service.corona.polling_plans import NOTABLE_GAP_CHANGE
+from service.model import ChannelId
+from service.store.client import keys
+from service.store.client.redis_client import RedisRepository, script_command
+
+MAX_POLL_RATES: Final = 24
+
+
+_POLL_RATE: Final = struct.Struct("<If")
+
+
+POLL_RATE_BYTES: Final = _POLL_RATE.size
+
+
+class PollRate(msgspec.Struct, frozen=True):
+    """A channel's poll rate from ``since_s`` (Unix s) until the next entry of its history.
+
+    The fleet polled the channel every ``interval_s`` seconds; 0 means that it did not poll the channel.
+    """
+
+    since_s: float
+    interval_s: float
+
+
+class PollRateHistory(RedisRepository):
+    """History of poll rates by channel. Every method may raise :class:`StoreUnavailable`."""
+
+    async def record(self, intervals_s: Iterable[tuple[ChannelId, float]]) -> None:
+        """Record the present poll intervals of channels: pairs (channel id, seconds).
+
+        An interval that differs little from the last recorded interval of the channel is skipped.
+        """
+        await self._redis.call_many(
+            [
+                script_command(
+                    "channel_record_poll_rate",
+                    (keys.channel(cid),),
+                    repr(interval_s),
+                    NOTABLE_GAP_CHANGE,
+                    MAX_POLL_RATES,
+                )
+                for cid, interval_s in intervals_s
+            ]
+        )
+
+    async def get(self, cid: ChannelId) -> tuple[PollRate, ...]:
+        """Return a channel's poll rates, oldest first."""
+        return unpack_poll_rates(await self._redis.call("HGET", keys.channel(cid), "paces") or b"")
+
+
+def unpack_poll_rates(packed: bytes) -> tuple[PollRate, ...]:
+    """Return the poll rates, oldest first, from ``packed``, the content of the field ``paces`` of a channel's hash."""
+    return tuple(PollRate(float(since_s), interval_s) for since_s, interval_s in _POLL_RATE.iter_unpack(packed))

@@ -1,0 +1,138 @@
+"""WebSub subscriptions of channels at hubs, and queues of documents that hubs have pushed."""
+
+import secrets
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from service.errors import StoreUnavailable
+from service.feeds.websub_protocol import HubCredentials, HubState
+from service.model import ChannelId
+from service.store.client import keys
+from service.store.client.redis_client import RedisRepository
+
+PUSHES_PER_MINUTE = 30
+MAX_QUEUED_PUSHES = 4
+_PUSH_TTL_MS = 120_000
+_MINUTE_MS = 60_000
+_KIBIBYTE = 1024
+_MAX_CHANNEL_BYTES = 5_184 * _KIBIBYTE
+"""The largest document that is accepted, plus the overhead of msgpack."""
+_LARGE_BYTES = 128 * _KIBIBYTE
+_MAX_LARGE_BYTES = 48 * 1024 * _KIBIBYTE
+_MAX_TOTAL_BYTES = 64 * 1024 * _KIBIBYTE
+"""Of all channels together; the separate limit of large ones leaves space for the others."""
+_TRIES = 8
+_RANDOM_BYTES = 32
+
+
+class Push(msgspec.Struct, frozen=True, array_like=True):
+    """A document that a hub has pushed.
+
+    An empty ``body`` states that the channel has new content, which a poll has to read.
+    """
+
+    body: bytes = b""
+    content_type: str = ""
+
+
+def new_hub_secrets() -> HubCredentials:
+    """Return random secret tokens for a new hub subscription."""
+    return HubCredentials(secrets.token_urlsafe(_RANDOM_BYTES), secrets.token_urlsafe(_RANDOM_BYTES))
+
+
+class WebSubStore(RedisRepository):
+    """Hub subscriptions and queues of pushed documents, by channel."""
+
+    async def get(self, cid: ChannelId) -> HubState | None:
+        """Return a channel's hub subscription; None if it has none."""
+        return (await self.get_many([cid]))[0]
+
+    async def get_many(self, cids: Sequence[ChannelId]) -> list[HubState | None]:
+        """Return the channels' hub subscriptions, in order; None for a channel without one."""
+        found = await self._redis.call_many([("GET", keys.hub_subscription(cid)) for cid in cids])
+        return [msgspec.msgpack.decode(state, type=HubState) if state else None for state in found]
+
+    async def compare_and_set(self, cid: ChannelId, before: HubState | None, after: HubState | None) -> bool:
+        """Replace a channel's hub subscription by ``after`` if it equals ``before``; return whether it was replaced.
+
+        None means no subscription, in both arguments.
+        """
+        if after is not None:
+            # First, because an id without a subscription is harmless, but a subscription without it is never renewed.
+            await self._redis.call("SADD", keys.hub_registry(cid[:2]), cid)
+        return bool(
+            await self._redis.run_script(
+                "hub_compare_and_set", (keys.hub_subscription(cid),), _packed(before), _packed(after)
+            )
+        )
+
+    async def change(self, cid: ChannelId, decide: Callable[[HubState | None], HubState | None]) -> HubState | None:
+        """Replace a channel's hub subscription by the result of ``decide``; return that result.
+
+        ``decide`` is called with the present subscription and returns the new one; None means no subscription. It is
+        called again if another process has changed the subscription in the meantime.
+        """
+        for _ in range(_TRIES):
+            before = await self.get(cid)
+            after = decide(before)
+            if after == before or await self.compare_and_set(cid, before, after):
+                return after
+        raise StoreUnavailable(f"The hub subscription of channel {cid[:8]} changes too fast. Try again.")
+
+    async def ids_in_buckets(self, buckets: Sequence[str]) -> list[ChannelId]:
+        """Return the channels in these buckets of the hub registry, which lists channels with a hub subscription.
+
+        The bucket of a channel is the first two digits of its id. The hub subscription of a returned channel may have
+        ended.
+        """
+        found = await self._redis.call_many([("SMEMBERS", keys.hub_registry(bucket)) for bucket in buckets])
+        return sorted(cid.decode() for ids in found for cid in ids)
+
+    async def unregister(self, cids: Sequence[ChannelId]) -> None:
+        """Remove channels from the hub registry, which lists channels with a hub subscription."""
+        await self._redis.call_many([("SREM", keys.hub_registry(cid[:2]), cid) for cid in cids])
+
+    async def count_push(self, cid: ChannelId) -> bool:
+        """Count a push to a channel; return whether it is within the limit of ``PUSHES_PER_MINUTE``."""
+        key = keys.push_count(cid)
+        return bool(await self._redis.run_script("usage_count", (key,), PUSHES_PER_MINUTE, _MINUTE_MS))
+
+    async def count_excess_poll(self, cid: ChannelId) -> bool:
+        """Return whether a push above ``PUSHES_PER_MINUTE`` may cause a poll.
+
+        The result is True for one such push per minute and channel.
+        """
+        return bool(await self._redis.run_script("usage_count", (keys.excess_push_count(cid),), 1, _MINUTE_MS))
+
+    async def queue_push(self, cid: ChannelId, push: Push) -> None:
+        """Queue a push until a worker takes it, for at most two minutes.
+
+        Consecutive identical pushes are stored once. If there are more than ``MAX_QUEUED_PUSHES`` pushes, or if the
+        size limit of a channel or of all channels is exceeded, one push without a body replaces them, so that a poll
+        reads the content.
+        """
+        packed = (msgspec.msgpack.encode(push), msgspec.msgpack.encode(Push()))
+        bounds = MAX_QUEUED_PUSHES, _PUSH_TTL_MS, _MAX_CHANNEL_BYTES, _LARGE_BYTES, _MAX_LARGE_BYTES, _MAX_TOTAL_BYTES
+        await self._redis.run_script("push_enqueue", keys.push_queue(cid), cid, *packed, *bounds)
+
+    async def take_pushes(self, cid: ChannelId) -> list[Push]:
+        """Remove and return a channel's queued pushes, oldest first.
+
+        If the caller fails before it has processed them, the next poll finds their content.
+        """
+        found = await self._redis.run_script("push_dequeue", keys.push_queue(cid), cid, _LARGE_BYTES, 1)
+        return [msgspec.msgpack.decode(push, type=Push) for push in found or ()]
+
+    async def queued_bytes(self, cid: ChannelId) -> int:
+        """Return the total size of a channel's queued pushes."""
+        _, sizes, _ = keys.push_queue(cid)
+        return int(await self._redis.call("HGET", sizes, cid) or 0)
+
+    async def drop_pushes(self, cid: ChannelId) -> None:
+        """Delete a channel's queued pushes."""
+        await self._redis.run_script("push_dequeue", keys.push_queue(cid), cid, _LARGE_BYTES, 0)
+
+
+def _packed(state: HubState | None) -> bytes:
+    return b"" if state is None else msgspec.msgpack.encode(state)

@@ -1,0 +1,78 @@
+"""Batching of commands: those that the tasks of a process issue at the same moment share one round trip to Redis.
+
+All commands of one iteration of the event loop are sent together: a single command takes about 0.3 ms of processor
+time, and a command among many takes a tenth of that. In a cluster, commands are batched by node, so that an unavailable
+node delays only its own commands.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from service.store.client.cluster_routing import Address, NodePools, SlotMap
+from service.store.client.node_connections import Command
+
+COMMANDS_PER_ROUND_TRIP = 500
+"""Maximum number of commands in one round trip. More would delay other commands and grow the buffers of the process."""
+
+Send = Callable[[Sequence[Command]], Awaitable[list[Any]]]
+"""Sends commands and returns their replies, in order. The reply of a failed command may be its exception."""
+
+_PendingCall = tuple[Sequence[Command], asyncio.Future[list[Any]]]
+
+
+async def send_in_groups(send: Send, commands: Sequence[Command]) -> list[Any]:
+    """Send commands in groups of ``COMMANDS_PER_ROUND_TRIP``. The reply of a failed command is its exception."""
+    replies: list[Any] = []
+    try:
+        for start in range(0, len(commands), COMMANDS_PER_ROUND_TRIP):
+            replies += await send(commands[start : start + COMMANDS_PER_ROUND_TRIP])
+    except Exception as error:  # noqa: BLE001 - a bug is raised to the callers, too, or they would wait for ever
+        replies += [error] * (len(commands) - len(replies))
+    return replies
+
+
+class CommandBatcher:
+    """Sends commands of several callers together, over one set of connection pools."""
+
+    def __init__(self, pools: NodePools, slots: SlotMap) -> None:
+        """Create a batcher; ``slots`` is the slot map of ``pools``."""
+        self._pools = pools
+        self._slots = slots
+        self._pending: list[_PendingCall] = []
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def submit(self, commands: Sequence[Command]) -> asyncio.Future[list[Any]]:
+        """Send commands in the next iteration of the event loop; return the future of their replies, in order.
+
+        The reply of a failed command is its exception.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._pending:
+            loop.call_soon(self._send_pending)
+        replies: asyncio.Future[list[Any]] = loop.create_future()
+        self._pending.append((commands, replies))
+        return replies
+
+    def _send_pending(self) -> None:
+        by_nodes: dict[frozenset[Address | None], list[_PendingCall]] = {}
+        if self._slots:
+            for call in self._pending:
+                nodes = frozenset(self._pools.node_of(command) for command in call[0])
+                by_nodes.setdefault(nodes, []).append(call)
+        else:
+            by_nodes[frozenset()] = self._pending
+        self._pending = []
+        for pending in by_nodes.values():
+            sending = asyncio.create_task(self._send(pending))
+            self._sending.add(sending)
+            sending.add_done_callback(self._sending.discard)
+
+    async def _send(self, pending: Sequence[_PendingCall]) -> None:
+        every = [command for commands, _ in pending for command in commands]
+        received = iter(await send_in_groups(self._pools.call_each, every))
+        for commands, future in pending:
+            replies = list(islice(received, len(commands)))
+            if not future.done():  # else its caller was cancelled meanwhile
+                future.set_result(replies)

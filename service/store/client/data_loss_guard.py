@@ -1,0 +1,240 @@
+"""The guard against lost data: the identity of the store (fleet id and counter) shows whether Redis has lost data.
+
+The store holds the id of its fleet and a counter, which processes increment every ``COUNTER_INTERVAL_MS`` ms. A process
+remembers the last identity that it trusted and shares it with the other processes of its machine in a file.
+
+The store has lost data if it has no id although a process has seen one, if it has the id of another fleet, or if its
+counter is less than a value that a process has seen. A process that finds such a store stops using it until the
+operator accepts it (``coronet admin accept-store``) or the right data is back.
+
+With ``appendfsync everysec`` a power cut may lose the last second or two of writes. That must not stop a fleet, so a
+counter that is up to ``MAX_COUNTER_LAG`` behind is trusted.
+
+Each new connection reads the identity first, because a Redis that restarts drops all connections.
+:class:`service.store.client.data_loss_monitor.DataLossMonitor` reads it again every few seconds to detect ``FLUSHALL``.
+It also reads it before an empty list of subscriptions is returned for a user.
+
+In a Redis Cluster, one node holds the identity. The loss of this node's data is detected, the loss of another node's
+data is not.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from redis import exceptions
+from redis.asyncio.connection import AbstractConnection
+
+from service.errors import StoreIdentityMismatch
+from service.private_files import lock_file, write_private
+from service.settings import SettingsInvalid
+from service.store.client import keys
+
+COUNTER_INTERVAL_MS: Final = 2_000
+MAX_COUNTER_LAG: Final = 2
+"""How far the counter may fall behind: the increments that a power cut can lose if Redis syncs once a second."""
+
+SCHEMA_VERSION: Final = 1
+"""Version of the stored data that this program writes; docs/developers.md states when it changes."""
+NEEDED_SCHEMA_VERSION: Final = 1
+"""Oldest version that a program must know to use data that this program has written."""
+
+EMPTIED: Final = "emptied"
+OTHER_FLEET: Final = "other fleet"
+BEHIND: Final = "behind"
+RESTORING: Final = "restoring"
+NEWER: Final = "newer"
+
+_WHAT_TO_DO: Final = (
+    "Nothing is served, so that nobody is told that their subscriptions are gone. Bring the right data back, or go on "
+    "with what is there: coronet admin accept-store, with the console's console_admin_token."
+)
+_SENTENCES: Final = {
+    EMPTIED: "The store is empty, although this fleet has used it: Redis lost its data, or runs over another folder.",
+    OTHER_FLEET: "The store belongs to another fleet: redis_url leads to another Redis, or its data was replaced.",
+    BEHIND: "The store is older than it was: Redis lost its latest data, or an older copy was restored.",
+    RESTORING: (
+        "A backup is being restored into the store, or that was interrupted: then run coronet restore --replace again."
+    ),
+}
+
+
+class StoreIdentity(msgspec.Struct, frozen=True):
+    """The identity that the store reports. Times are in ms of Redis's clock.
+
+    ``fleet`` is the fleet's id; "" if the store has none. ``counter`` was last incremented at ``grown_ms``.
+    ``accepted_ms`` is the time when the operator last accepted the store. ``refused`` is the reason why a process
+    refused the store; "" if no process did. After a refusal no other process uses the store either. ``schema`` is the
+    version of the stored data, and ``needs`` the oldest version that a program must know to use it; 0 if the store has
+    none.
+    """
+
+    fleet: str = ""
+    counter: int = 0
+    grown_ms: int = 0
+    accepted_ms: int = 0
+    refused: str = ""
+    schema: int = 0
+    needs: int = 0
+
+
+READ_IDENTITY: Final = ("HMGET", keys.STORE_IDENTITY, *StoreIdentity.__struct_fields__)
+
+
+class TrustedIdentity(msgspec.Struct, frozen=True):
+    """The last identity that this machine trusted. The identity file contains it as JSON.
+
+    ``fleet`` is "" if no identity was trusted yet. ``at_ms`` is the time when it was trusted (Redis's clock). A
+    ``counter`` of 0 means that the fleet's id was created and the store has not been used yet.
+    """
+
+    fleet: str = ""
+    counter: int = 0
+    at_ms: int = 0
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the counter has advanced so far that a power cut cannot have lost the fleet's id."""
+        return self.counter > MAX_COUNTER_LAG
+
+    def is_newer_than(self, other: "TrustedIdentity") -> bool:
+        """Whether this identity was trusted later than ``other``, or at the same time with a greater counter."""
+        return (self.at_ms, self.counter) > (other.at_ms, other.counter)
+
+
+def parse_identity(reply: Sequence[Any]) -> StoreIdentity:
+    """Parse the reply to ``READ_IDENTITY``, the command that reads the store's identity."""
+    fields = zip(StoreIdentity.__struct_fields__, reply, strict=True)
+    texts = {name: text.decode(errors="replace") for name, text in fields if text}
+    return msgspec.convert(texts, StoreIdentity, strict=False)
+
+
+def refusal_reason(found: StoreIdentity, seen: TrustedIdentity) -> str:
+    """Return the reason why a store must not be used; "" if it may be used.
+
+    ``found`` is the store's identity, and ``seen`` is the identity that was trusted last.
+    """
+    if found.needs > SCHEMA_VERSION:
+        return NEWER
+    if found.refused:
+        return found.refused
+    if not found.fleet:
+        return EMPTIED if seen.in_use else ""
+    if seen.fleet and found.fleet != seen.fleet:
+        return OTHER_FLEET
+    is_behind = found.counter < seen.counter - MAX_COUNTER_LAG
+    return BEHIND if is_behind and found.accepted_ms <= seen.at_ms else ""
+
+
+class IdentityFile:
+    """The file with the last trusted identity, which the processes of one machine share."""
+
+    def __init__(self, path: Path) -> None:
+        """Create an object for the file at ``path``, which need not exist."""
+        self.path = path
+
+    def read(self) -> TrustedIdentity:
+        """Return the identity in the file; an empty one if there is no file. Raises :class:`SettingsInvalid`."""
+        try:
+            return msgspec.json.decode(self.path.read_bytes(), type=TrustedIdentity)
+        except FileNotFoundError:
+            return TrustedIdentity()
+        except (OSError, msgspec.MsgspecError) as error:
+            raise SettingsInvalid(
+                f"The store's identity file {self.path} cannot be read ({error}). Restore it, or delete it: a new one "
+                "is made for the store that is found."
+            ) from error
+
+    def write(self, seen: TrustedIdentity) -> None:
+        """Replace the identity in the file unless the file has a newer one. Raises ``OSError``."""
+        with lock_file(self.path):
+            held = TrustedIdentity()
+            with suppress(SettingsInvalid):
+                held = self.read()
+            if seen.is_newer_than(held):
+                write_private(self.path, msgspec.json.encode(seen).decode())
+
+
+class DataLossGuard:
+    """Decides whether this process may use the store. The identity is verified for each new connection.
+
+    ``trusted`` is the identity that was trusted last, and ``current`` is the identity that was read last. ``reason``
+    states why the store is refused; "" means that it may be used.
+    """
+
+    def __init__(self, file: str) -> None:
+        """Trust the identity in the file with the path ``file``; "" stands for no file.
+
+        Raises :class:`SettingsInvalid` if the file cannot be read.
+        """
+        self.file = IdentityFile(Path(file)) if file else None
+        self.trusted = self.file.read() if self.file else TrustedIdentity()
+        self.current = StoreIdentity()
+        self.reason = ""
+        self._accepted_before_ms = 0
+
+    def check(self) -> None:
+        """Raise :class:`StoreIdentityMismatch` if the store must not be used."""
+        if self.reason:
+            raise StoreIdentityMismatch(self.explanation)
+
+    @property
+    def explanation(self) -> str:
+        """Why the store is refused, and what the operator can do, in sentences."""
+        if self.reason == NEWER:
+            return (
+                f"The store's data needs a newer version of Coronet (data {self.current.needs}; this program knows "
+                f"{SCHEMA_VERSION}). Install the version that the other programs have."
+            )
+        return f"{_SENTENCES.get(self.reason, self.reason)} {_WHAT_TO_DO}"
+
+    def reload(self) -> TrustedIdentity:
+        """Read the identity file, which another process may have written; return the newest trusted identity."""
+        if self.file is not None:
+            with suppress(SettingsInvalid):
+                kept = self.file.read()
+                if kept.is_newer_than(self.trusted):
+                    self.trusted = kept
+        return self.trusted
+
+    def evaluate(self, found: StoreIdentity, seen: TrustedIdentity) -> None:
+        """Decide whether the store may be used.
+
+        ``found`` is the identity that the store has reported. ``seen`` is the identity that was trusted when the query
+        was sent; a newer trusted identity must not be used, because other processes may have incremented the counter
+        since then.
+        """
+        self.current = found
+        reason = refusal_reason(found, seen)
+        if reason and (reason == NEWER or not (self.reason and self._is_accepted(found))):
+            if not self.reason:
+                self._accepted_before_ms = max(found.accepted_ms, seen.at_ms)
+            self.reason = reason
+            return
+        self.reason = ""
+        at_ms = max(found.grown_ms, found.accepted_ms)
+        if found.fleet and at_ms >= self.trusted.at_ms:
+            known, counter = self.trusted, found.counter
+            if known.fleet == found.fleet and found.accepted_ms <= known.at_ms:
+                counter = max(counter, known.counter)
+            self.trusted = TrustedIdentity(found.fleet, counter, at_ms)
+
+    def _is_accepted(self, found: StoreIdentity) -> bool:
+        """Return whether the operator has accepted the store since this process refused it."""
+        return bool(found.fleet) and not found.refused and found.accepted_ms > self._accepted_before_ms
+
+    async def check_connection(self, connection: AbstractConnection) -> None:
+        """Set up a new connection and verify the store's identity. Raises :class:`StoreIdentityMismatch`."""
+        await connection.on_connect()
+        seen = self.reload()
+        await connection.send_command(*READ_IDENTITY)
+        try:
+            reply = await connection.read_response()
+        except (exceptions.MovedError, exceptions.AskError, exceptions.ClusterDownError, exceptions.TryAgainError):
+            return  # another node of the cluster has the identity
+        self.evaluate(parse_identity(reply), seen)
+        if self.reason:
+            await connection.disconnect()
+        self.check()

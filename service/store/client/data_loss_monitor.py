@@ -1,0 +1,162 @@
+"""The monitor that detects lost data, which runs in every process; see :mod:`service.store.client.data_loss_guard`."""
+
+import asyncio
+import secrets
+from typing import Final
+
+import structlog
+
+from service.errors import StoreUnavailable
+from service.observability.metrics import STORE_REFUSED
+from service.store.client import keys
+from service.store.client.data_loss_guard import (
+    BEHIND,
+    COUNTER_INTERVAL_MS,
+    EMPTIED,
+    MAX_COUNTER_LAG,
+    NEEDED_SCHEMA_VERSION,
+    READ_IDENTITY,
+    SCHEMA_VERSION,
+    TrustedIdentity,
+    parse_identity,
+)
+from service.store.client.erasure_file import ErasureFile
+from service.store.client.redis_client import RedisClient, script_command
+from service.tick_timer import TickTimer
+
+_CHECK_INTERVAL_S: Final = COUNTER_INTERVAL_MS / 1_000
+_SAVE_INTERVAL_MS: Final = 60_000
+_ERASURES_READ_S: Final = 600
+"""Maximum age of the erasures that each write to the file repeats: many times the time between two writes."""
+
+log = structlog.get_logger(__name__)
+
+
+class DataLossMonitor:
+    """Reads the store's identity periodically and increments the store's counter. Each process has one."""
+
+    def __init__(self, redis: RedisClient) -> None:
+        self._redis = redis
+        self._saved = TrustedIdentity()
+        self._is_refused = False
+        self._has_saved_erasures = False
+
+    async def run(self, timer: TickTimer) -> None:
+        """Monitor the identity until the task is cancelled, and save the trusted identity in the file.
+
+        It is read about every two seconds, at ticks of ``timer``.
+        """
+        try:
+            while True:
+                try:
+                    await self.refresh()
+                except StoreUnavailable as error:
+                    log.debug("store identity unavailable", error=str(error))
+                self._log_changes()
+                if self._is_save_due():
+                    await self._save_erasures()
+                    await asyncio.to_thread(self._save)
+                await timer.sleep(_CHECK_INTERVAL_S)
+        finally:
+            self._save()
+
+    async def refresh(self) -> None:
+        """Read the identity, decide whether the store may be used, and increment the counter when it is due.
+
+        Raises :class:`StoreUnavailable` if Redis does not reply.
+        """
+        guard = self._redis.guard
+        seen = guard.reload()
+        reply = await self._redis.call_unguarded(
+            *script_command(
+                "identity_increment",
+                [keys.STORE_IDENTITY],
+                seen.fleet,
+                seen.counter - MAX_COUNTER_LAG,
+                "" if seen.in_use else seen.fleet or secrets.token_hex(16),
+                COUNTER_INTERVAL_MS,
+                SCHEMA_VERSION,
+                NEEDED_SCHEMA_VERSION,
+            )
+        )
+        guard.evaluate(parse_identity(reply), seen)
+        found = guard.current
+        if guard.reason in (EMPTIED, BEHIND) and not found.refused:
+            mark = script_command("identity_refuse", [keys.STORE_IDENTITY], seen.fleet, found.accepted_ms, guard.reason)
+            await self._redis.call_unguarded(*mark)
+
+    def check(self) -> None:
+        """Raise :class:`StoreIdentityMismatch` if the last check refused the store."""
+        self._redis.guard.check()
+
+    async def verify(self) -> None:
+        """Read the identity now. Raises :class:`StoreIdentityMismatch` and :class:`StoreUnavailable`."""
+        guard, seen = self._redis.guard, self._redis.guard.trusted
+        guard.evaluate(parse_identity(await self._redis.call(*READ_IDENTITY)), seen)
+        self.check()
+
+    async def accept(self, fleet: str = "", counter: int = 0) -> None:
+        """Accept the store as it is, so that every process uses it again.
+
+        This sets the fleet's id to the one that this machine trusts, else to ``fleet``, else to a new one if the store
+        has none. It also sets a counter greater than ``counter`` and every counter that a process of this machine has
+        seen. Raises :class:`StoreUnavailable`.
+        """
+        guard, seen = self._redis.guard, self._redis.guard.trusted
+        reply = await self._redis.call_unguarded(
+            *script_command(
+                "identity_accept",
+                [keys.STORE_IDENTITY],
+                seen.fleet or fleet,
+                secrets.token_hex(16),
+                max(seen.counter, counter),
+                seen.at_ms,
+            )
+        )
+        guard.evaluate(parse_identity(reply), guard.trusted)
+        self.check()
+        log.warning("store accepted", by="operator", counter=guard.current.counter)
+        self._log_changes()
+        await asyncio.to_thread(self._save)
+
+    def _log_changes(self) -> None:
+        """Log once when the store is refused, and once when it can be used again."""
+        is_refused = bool(self._redis.guard.reason)
+        STORE_REFUSED.set(is_refused)
+        if is_refused and not self._is_refused:
+            log.error("store rejected, identity mismatch", error=self._redis.guard.explanation)
+        elif self._is_refused and not is_refused:
+            log.info("store identity verified, store accepted")
+        self._is_refused = is_refused
+
+    def _is_save_due(self) -> bool:
+        """Return whether to save the trusted identity: at first use, once a minute, and if the fleet has changed."""
+        seen, saved = self._redis.guard.trusted, self._saved
+        is_saved = saved.fleet == seen.fleet and 0 <= seen.at_ms - saved.at_ms < _SAVE_INTERVAL_MS
+        return seen.in_use and not is_saved
+
+    async def _save_erasures(self) -> None:
+        """Write the erasures of the last minutes to a file, because they must outlive the store."""
+        guard = self._redis.guard
+        if guard.file is None or guard.reason:
+            return
+        since_s = guard.trusted.at_ms // 1000 - _ERASURES_READ_S if self._has_saved_erasures else "-inf"
+        try:
+            found = await self._redis.call("ZRANGE", keys.ERASED_USERS, since_s, "+inf", "BYSCORE", "WITHSCORES")
+            erased = {uid.decode(): int(at_s) for uid, at_s in found}
+            await asyncio.to_thread(ErasureFile(guard.file.path).add, erased, guard.trusted.at_ms // 1000)
+        except (StoreUnavailable, OSError) as error:
+            log.warning("erasure file write failed", error=str(error))
+            return
+        self._has_saved_erasures = True
+
+    def _save(self) -> None:
+        guard = self._redis.guard
+        seen = guard.trusted
+        if guard.file is None or not seen.in_use or seen == self._saved:
+            return
+        self._saved = seen
+        try:
+            guard.file.write(seen)
+        except OSError as error:
+            log.warning("store identity file write failed", error=str(error))

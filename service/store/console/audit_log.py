@@ -1,0 +1,83 @@
+"""The audit log of the console.
+
+An action is recorded before it is carried out. After a crash, only its outcome can therefore be unknown.
+"""
+
+import time
+from typing import Final
+
+import msgspec
+
+from service.store.client import keys
+from service.store.client.redis_client import RedisRepository, script_command
+from service.store.client.streams import read_page
+
+MAX_ENTRIES: Final = 10_000
+KEPT_S: Final = 366 * 86_400
+"""How long actions are kept."""
+_LIMITS: Final = (MAX_ENTRIES, KEPT_S)
+_SCRIPT_KEYS: Final = (keys.AUDIT_PENDING, keys.AUDIT_LOG)
+_MAX_DURATION_S = 300.0
+
+
+class AuditedAction(msgspec.Struct, frozen=True):
+    """A change that an account or an anonymous client requested at ``at_s`` (Unix s) from the IP address ``address``.
+
+    ``by`` is the name of the account; "" for an anonymous client. ``key`` is the name of the API key; "" for a browser.
+    ``action`` describes the change in one sentence. ``on`` is the path of the request. ``status`` is the HTTP status of
+    the response; 0 if unknown. ``detail`` is additional information.
+    """
+
+    at_s: float
+    by: str
+    key: str
+    address: str
+    action: str
+    on: str
+    status: int = 0
+    detail: str = ""
+
+
+class AuditRecord(msgspec.Struct, frozen=True):
+    """An action in the audit log, and the id of its entry."""
+
+    id: str
+    deed: AuditedAction
+
+
+class AuditLog(RedisRepository):
+    """The newest ``MAX_ENTRIES`` audited actions of the last ``KEPT_S`` seconds.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
+
+    async def begin(self, action_id: str, action: AuditedAction) -> None:
+        """Record that an action begins. ``action_id`` is unique; :meth:`end` identifies the action by it."""
+        await self._redis.call("HSET", keys.AUDIT_PENDING, action_id, msgspec.msgpack.encode(action))
+
+    async def end(self, action_id: str, action: AuditedAction) -> None:
+        """Move the action that began under the id ``action_id`` to the log. ``action`` includes its outcome."""
+        await self._redis.run_script(
+            "console_end_action", _SCRIPT_KEYS, action_id, msgspec.msgpack.encode(action), *_LIMITS
+        )
+
+    async def page(self, before: str = "", count: int = 50) -> tuple[list[AuditRecord], str]:
+        """Return ``count`` actions, newest first, and the id to pass as ``before`` for the next page.
+
+        The id "" stands for the newest actions. It is also returned with the last page.
+        """
+        await self._log_interrupted()
+        found, following = await read_page(self._redis, keys.AUDIT_LOG, before, count)
+        decode = msgspec.msgpack.Decoder(AuditedAction).decode
+        return [AuditRecord(entry_id, decode(fields[b"d"])) for entry_id, fields in found], following
+
+    async def _log_interrupted(self) -> None:
+        """Move actions to the log that a console process began but did not end, because it failed."""
+        begun = await self._redis.call("HGETALL", keys.AUDIT_PENDING)
+        long_ago_s = time.time() - _MAX_DURATION_S
+        lost = [
+            script_command("console_end_action", _SCRIPT_KEYS, note, packed, *_LIMITS)
+            for note, packed in begun.items()
+            if msgspec.msgpack.decode(packed, type=AuditedAction).at_s < long_ago_s
+        ]
+        await self._redis.call_many(lost)

@@ -1,0 +1,105 @@
+"""Limits on login attempts to the console, by network and by account.
+
+A login attempt is counted three times: for its network (an IPv6 address counts as its /64), for the account and this
+network, and for the account and any network. Each count has its own limit. Attempts from one network therefore do not
+lock out users in other networks, and attempts from many networks are limited too. A refused attempt does not count.
+
+A browser that has logged in to the account before has a cookie that proves this. Its attempts are counted separately,
+so that strangers cannot lock it out. The stored hash covers the cookie's token and the password hash: after a change of
+the password no browser is known any more.
+"""
+
+import time
+from typing import Final
+
+from service.net.client_address import network_of
+from service.store.client import keys
+from service.store.client.redis_client import RedisRepository
+from service.store.console.accounts import Account, digest, new_token
+
+BROWSER_TTL_S: Final = 90 * 24 * 3600
+
+
+MAX_KNOWN_BROWSERS: Final = 20
+"""Of one account; the browser with the oldest login is dropped first."""
+
+
+_MINUTE: Final = ("minute", 60)
+
+
+_HOUR: Final = ("hour", 3600)
+
+
+_NETWORK_LIMIT: Final = 20
+
+
+_ACCOUNT_AND_NETWORK_LIMITS: Final = {_MINUTE: 5, _HOUR: 20}
+"""Also the limits of a known browser."""
+
+
+_ACCOUNT_LIMIT: Final = 100
+"""Per hour. Five networks have to use up their limits before the account is closed to unknown browsers."""
+
+
+class LoginLimits(RedisRepository):
+    """Counts of login attempts, and the browsers that have logged in.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
+
+    async def count_attempt(self, name: str, address: str, known_browser: str = "") -> float:
+        """Count a login attempt before the password is verified.
+
+        Return 0 if the attempt is allowed, else the number of seconds until another attempt is allowed. ``name`` is the
+        account's name, and ``address`` the IP address. ``known_browser`` is the token of a browser for which
+        :meth:`is_known_browser` is true; "" for other browsers.
+        """
+        if known_browser:
+            counted = _counters(f"browser {known_browser}", _ACCOUNT_AND_NETWORK_LIMITS)
+        else:
+            network = network_of(address)
+            counted = [
+                *_counters(f"network {network}", {_MINUTE: _NETWORK_LIMIT}),
+                *_counters(f"account {name} network {network}", _ACCOUNT_AND_NETWORK_LIMITS),
+                *_counters(f"account {name}", {_HOUR: _ACCOUNT_LIMIT}),
+            ]
+        limits = [number for _, *limit in counted for number in limit]
+        wait_ms: int = await self._redis.run_script("console_count_attempt", [key for key, *_ in counted], *limits)
+        return wait_ms / 1000
+
+    async def is_known_browser(self, name: str, account: Account, token: str) -> bool:
+        """Return whether the browser with this token has logged in to the account with its present password."""
+        until_s = await self._redis.call("ZSCORE", _browsers_of(name), _browser_hash(account, token)) if token else None
+        return until_s is not None and float(until_s) > time.time()
+
+    async def remember_browser(self, name: str, account: Account, token_before: str) -> str:
+        """Record that a browser has logged in to the account; return the token by which the browser can prove this.
+
+        The token replaces ``token_before``, the browser's earlier token.
+        """
+        token, key, now_s = new_token(), _browsers_of(name), time.time()
+        await self._redis.call_many(
+            [
+                ("ZREM", key, _browser_hash(account, token_before)),
+                ("ZREMRANGEBYSCORE", key, "-inf", now_s),
+                ("ZADD", key, now_s + BROWSER_TTL_S, _browser_hash(account, token)),
+                ("ZREMRANGEBYRANK", key, 0, -1 - MAX_KNOWN_BROWSERS),
+                ("EXPIRE", key, BROWSER_TTL_S),
+            ]
+        )
+        return token
+
+
+def _counters(what: str, limits: dict[tuple[str, int], int]) -> list[tuple[str, int, int]]:
+    return [
+        (keys.login_attempts(window, digest(what)), limit, window_s * 1000)
+        for (window, window_s), limit in limits.items()
+    ]
+
+
+def _browsers_of(name: str) -> str:
+    return keys.known_browsers(digest(name))
+
+
+def _browser_hash(account: Account, token: str) -> str:
+    return digest(f"{token} {account.secret} {account.created_s!r}")

@@ -1,0 +1,65 @@
+"""The inboxes of workers, through which other processes send them messages.
+
+An inbox is a stream of bounded length in the slot of its node.
+"""
+
+import msgspec
+
+from service.model import NodeId
+from service.store.client import keys
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisRepository
+from service.store.client.streams import append_command, wait_for_entries
+
+_MESSAGES_PER_READ = 500
+
+
+_INBOX_TTL_S = 3600
+
+
+class InboxMessage(msgspec.Struct, frozen=True):
+    """A message in a worker's inbox. Its ``kind`` is one of five.
+
+    - ``peer``: a message of Corona's protocol between nodes.
+    - ``ask``: a request of a bot or the console.
+    - ``push``: a hub has pushed a document for the channel whose id is the payload; no reply is expected.
+    - ``share``: a message between nodes about lookup directories.
+    - ``fanout``: the owner of the channel whose id is the payload requests help with its fan-out.
+    """
+
+    kind: str
+    sender: str
+    payload: bytes
+
+
+class NodeInboxes(RedisRepository):
+    """Inboxes of workers. A message may be lost; its protocol then sends it again."""
+
+    async def send(self, messages: list[tuple[NodeId, InboxMessage]]) -> None:
+        """Append each message to the inbox of its node, in order and in one round trip."""
+        commands: list[Command] = []
+        for to, message in messages:
+            fields = ("k", message.kind, "f", message.sender, "m", message.payload)
+            commands.append(append_command(keys.inbox(to), *fields))
+        # Inboxes of nodes that are gone expire.
+        commands += [("EXPIRE", keys.inbox(to), _INBOX_TTL_S) for to in dict.fromkeys(to for to, _ in messages)]
+        await self._redis.call_many(commands)
+
+    async def read(self, node: NodeId, after: str) -> tuple[list[InboxMessage], str]:
+        """Wait for messages in the node's inbox after the entry with the id ``after``; "0" stands for the beginning.
+
+        Return the messages and the id of the last entry read. A message is lost if the reader fails before it has
+        processed it.
+        """
+        found = await wait_for_entries(self._redis, keys.inbox(node), after, _MESSAGES_PER_READ)
+        messages = [InboxMessage(fields[b"k"].decode(), fields[b"f"].decode(), fields[b"m"]) for _, fields in found]
+        return messages, found[-1][0] if found else after
+
+    async def trim(self, node: NodeId, entry_id: str) -> None:
+        """Delete the messages in the node's inbox before the entry ``entry_id``."""
+        await self._redis.call("XTRIM", keys.inbox(node), "MINID", entry_id)
+
+    async def delete(self, nodes: tuple[NodeId, ...]) -> None:
+        """Delete the inboxes of nodes that have left the ring."""
+        if nodes:
+            await self._redis.call_many([("UNLINK", keys.inbox(node)) for node in nodes])

@@ -1,0 +1,172 @@
+"""Leases of workers, timed by Redis's clock: the ring of the workers whose leases are valid."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from service.errors import LeaseLost, StoreUnavailable
+from service.model import NodeId, NodeInfo
+from service.overlay.ring import RingView
+from service.store.client import keys
+from service.store.client.redis_client import RedisClient, RedisRepository, script_command
+
+_RING = (keys.RING_NODES, keys.RING_LEASES, keys.RING_CHANGES)
+_JOIN_TRIES = 100
+_WAITING_SEEN_WITHIN_S = 30.0
+_DRAINED_KEPT_MS = 86_400_000
+"""How long a worker that does not report is kept out of the ring."""
+
+
+class _NodeRecord(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """The description of a node in the ring: the part of its :class:`NodeInfo` that follows the epoch."""
+
+    name: str
+    joined_s: float
+    metrics_url: str = ""
+    process: str = ""
+
+
+_records = msgspec.json.Decoder(_NodeRecord)
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """Reply to a worker's heartbeat.
+
+    ``time_s`` is the time of Redis's clock (Unix s), the common time of the fleet. ``ring`` is the present ring; None
+    if the caller already has this version. ``expired`` are the nodes whose leases this heartbeat has found expired.
+    """
+
+    time_s: float
+    ring: RingView | None
+    expired: tuple[NodeId, ...]
+
+
+class Ring(RedisRepository):
+    """The ring of workers: which nodes belong to the fleet at present.
+
+    The last view of the ring is cached for all callers in this process. Later reads request only the nodes that have
+    joined or left since; Redis returns the whole ring if its log of changes does not reach back that far.
+    """
+
+    def __init__(self, redis: RedisClient) -> None:
+        super().__init__(redis)
+        self._view = RingView(0, ())
+
+    async def join(
+        self,
+        name: str,
+        metrics_url: str,
+        ttl_s: float,
+        choose: Callable[[Sequence[NodeId]], NodeId],
+        process: str = "",
+    ) -> NodeInfo:
+        """Join the ring with a lease of ``ttl_s`` seconds; return the new node.
+
+        ``choose`` is called with the ids of the present nodes and returns the id of the new node. The join fails and is
+        tried again if another node joins or leaves in the meantime. ``name`` and ``process`` identify the worker and
+        its process. Raises :class:`LeaseLost` if all attempts fail, and :class:`StoreUnavailable`.
+        """
+        for _ in range(_JOIN_TRIES):
+            time_s, seen = await self.time_and_view()
+            node = choose(seen.ids)
+            value = msgspec.json.encode(_NodeRecord(name, time_s, metrics_url, process))
+            epoch = await self._redis.run_script("ring_join", _RING, seen.version, node, value, int(ttl_s * 1000))
+            if epoch:
+                return NodeInfo(node, epoch, name, time_s, metrics_url, process)
+        raise LeaseLost("Could not join the ring: others joined or left at every try. Start this worker again.")
+
+    async def heartbeat(self, me: NodeInfo, ttl_s: float, known_version: int) -> Heartbeat:
+        """Renew the lease of ``me`` for ``ttl_s`` seconds. ``known_version`` is the ring version that the caller has.
+
+        Raises :class:`LeaseLost` if the lease has expired; the worker has to join again then.
+        """
+        held, time_s, expired = await self._beat(me.id, me.epoch, ttl_s)
+        if not held:
+            raise LeaseLost(f"The lease of node {me.id[:8]} ran out; another view of the ring is in force.")
+        return Heartbeat(time_s, self._view if self._view.version != known_version else None, expired)
+
+    async def time_and_view(self) -> tuple[float, RingView]:
+        """Return the fleet's common time (Redis's clock, Unix s) and the ring. The caller need not be a member."""
+        _, time_s, _ = await self._beat("", 0, 0)
+        return time_s, self._view
+
+    async def _beat(self, node: NodeId, epoch: int, ttl_s: float) -> tuple[bool, float, tuple[NodeId, ...]]:
+        """Renew a lease, and read what has changed in the ring.
+
+        Return whether the lease is valid, the fleet's time (Unix s), and the nodes that this call has found expired.
+        """
+        base = self._view
+        held, version, now_ms, whole, found, expired = await self._redis.run_urgent_script(
+            "ring_heartbeat", _RING, node, epoch, int(ttl_s * 1000), base.version
+        )
+        if version > self._view.version:  # otherwise a later reply was processed first
+            self._view = (RingView(0, ()) if whole else base).with_changes(version, *_changes(found))
+        return held == 1, now_ms / 1000, tuple(lost.decode() for lost in expired)
+
+    async def leave(self, *nodes: NodeInfo) -> None:
+        """Remove nodes from the ring at once, so that other nodes do not wait for the leases to expire."""
+        await self._redis.call_many([script_command("ring_leave", _RING, info.id, info.epoch) for info in nodes])
+
+    async def drain(self, node: NodeInfo) -> None:
+        """Remove a node from the ring, and keep its worker out of the ring until :meth:`restore` is called."""
+        # First, because the worker joins again as soon as it notices that its lease is lost.
+        await self._redis.call("ZADD", keys.RING_DRAINED, await self._redis.time_s() * 1000, node.name)
+        await self.leave(node)
+
+    async def restore(self, name: str) -> bool:
+        """Allow a drained worker to join the ring again. ``name`` is the name of its nodes.
+
+        Return False if no worker with this name is drained.
+        """
+        return bool(await self._redis.call("ZREM", keys.RING_DRAINED, name))
+
+    async def record_if_drained(self, name: str) -> bool:
+        """Return whether the worker with this name is drained, that is, kept out of the ring.
+
+        For a drained worker, also record that it is running.
+        """
+        now_ms = await self._redis.time_s() * 1000
+        *_, reported_ms = await self._redis.call_many(
+            [
+                ("ZREMRANGEBYSCORE", keys.RING_DRAINED, "-inf", now_ms - _DRAINED_KEPT_MS),
+                ("ZADD", keys.RING_DRAINED, "XX", now_ms, name),
+                ("ZSCORE", keys.RING_DRAINED, name),
+            ]
+        )
+        return reported_ms is not None
+
+    async def drained(self) -> list[str]:
+        """Return the names of running workers that are drained, that is, kept out of the ring."""
+        now_s, _ = await self.time_and_view()
+        since_ms = (now_s - _WAITING_SEEN_WITHIN_S) * 1000
+        found = await self._redis.call("ZRANGEBYSCORE", keys.RING_DRAINED, since_ms, "+inf")
+        return sorted(name.decode() for name in found)
+
+    async def view(self) -> RingView:
+        """Return the ring. The caller need not be a member."""
+        return (await self.time_and_view())[1]
+
+    async def nodes(self) -> list[NodeInfo]:
+        """Return the live nodes, sorted by id."""
+        return list((await self.view()).nodes)
+
+
+def _changes(found: Sequence[bytes | None]) -> tuple[list[NodeInfo], list[NodeId]]:
+    """Parse the changes of the ring in a reply of ``ring_heartbeat``, as alternating node ids and descriptions.
+
+    Return the nodes with a description, and the ids of the others, which have left the ring.
+    """
+    present, left = list[NodeInfo](), list[NodeId]()
+    for node, value in zip(found[::2], found[1::2], strict=True):
+        node_id = (node or b"").decode()
+        if value is None:
+            left.append(node_id)
+            continue
+        epoch, _, text = value.partition(b" ")
+        try:
+            record = _records.decode(text)
+            info = NodeInfo(node_id, int(epoch), record.name, record.joined_s, record.metrics_url, record.process)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise StoreUnavailable(f"The ring holds a node of another version of Coronet: {error}") from error
+        present.append(info)
+    return present, left

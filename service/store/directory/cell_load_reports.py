@@ -1,0 +1,145 @@
+"""Reports of the load of matrix cells, from the processes that send queries and registrations.
+
+A query only reads a cell, so the cell does not count it. Instead, each process counts its own queries and registrations
+by cell. When a cell has ``WINDOW`` new events, or more names than its limit, the process adds the counts to a hash that
+all processes share, at most once per ``_INTERVAL_S``. Queries of a rarely used cell therefore cause almost no writes. A
+lost report changes a rate only a little.
+
+The counts decay exponentially with the time constant ``_MEMORY_S``. A count divided by it is a rate that follows a
+change within seconds and falls by itself when nothing is reported. Deviation from the paper: a node computes a rate
+from its last 20 events; here no single process sees all events of a cell.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+from cachetools import LRUCache
+
+from service.discovery.av_pairs import ContentKind, Pair
+from service.discovery.matrix import WINDOW, CellLoad, MatrixLimits
+from service.errors import StoreUnavailable
+from service.store.client import keys
+from service.store.client import redis_client as redis
+from service.store.client.redis_client import RedisClient
+
+_MEMORY_S = 10.0
+_INTERVAL_S = 1.0
+_COUNTED_CELLS = 5_000
+_CELLS_PER_REPORT = 64
+_MAX_CELLS = 10_000
+"""Number of cells in the shared hash. The least loaded ones are always removed (:meth:`CellLoadReports.forget`)."""
+_FORGOTTEN_COUNT = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class ReportedCell(msgspec.Struct, frozen=True, order=True):
+    """A cell of a matrix whose AV-pair is known as text; ``row`` is the number of its replica."""
+
+    pair: Pair
+    partition: int
+    row: int
+
+
+class _Count(msgspec.Struct):
+    """Events of a cell that have not been reported, and the last known number of its names."""
+
+    queries: int = 0
+    registrations: int = 0
+    names: int | None = None
+
+
+class CellLoadReports:
+    """The reports about the matrices of one directory: this process's own counts, and the counts of all processes."""
+
+    def __init__(self, client: RedisClient, about: ContentKind, limits: MatrixLimits) -> None:
+        """Create the reports for the directory ``about``; ``limits`` are the limits on the load of a cell."""
+        self._redis = client
+        self._key = keys.matrix_loads(about)
+        self._limits = limits
+        self._counts: LRUCache[ReportedCell, _Count] = LRUCache(_COUNTED_CELLS)
+        self._due: dict[ReportedCell, None] = {}
+        self._reported_s = -math.inf
+        self._sending: set[asyncio.Task[None]] = set()
+
+    def count_query(self, cell: ReportedCell) -> None:
+        """Count a query that this process has sent to a cell."""
+        count = self._counts.setdefault(cell, _Count())
+        count.queries += 1
+        if count.queries >= WINDOW:
+            self._report(cell)
+
+    def count_registrations(self, cell: ReportedCell, number: int, names: int | None) -> None:
+        """Count registrations that this process has sent to a cell.
+
+        ``names`` is the number of names that the cell has now; None if it is unknown.
+        """
+        count = self._counts.setdefault(cell, _Count())
+        count.registrations += number
+        count.names = names
+        if count.registrations >= WINDOW or (names is not None and names >= self._limits.names):
+            self._report(cell)
+
+    def _report(self, cell: ReportedCell) -> None:
+        """Add the counts of a cell to the next report, and send the report if the last one is old enough.
+
+        The report is sent by a task, because the sender of a query must not wait for it.
+        """
+        self._due[cell] = None
+        if time.monotonic() - self._reported_s >= _INTERVAL_S and not self._sending:
+            task = asyncio.create_task(self.flush())
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def flush(self) -> None:
+        """Send the next report, with the cells that have the most events. It is lost if Redis does not reply."""
+        self._reported_s = time.monotonic()
+        due, self._due = self._due, {}
+        own = {each: self._counts[each] for each in due if each in self._counts}
+        most = sorted(own, key=lambda each: -own[each].queries - own[each].registrations)[:_CELLS_PER_REPORT]
+        counts = {each: self._counts.pop(each) for each in most}
+        if not counts:
+            return
+        parts: list[redis.Value] = []
+        for cell, count in counts.items():
+            names = "" if count.names is None else count.names
+            parts += [_field(cell), count.queries, count.registrations, names]
+        try:
+            await self._redis.run_script("matrix_count_load", (self._key,), int(_MEMORY_S * 1000), _MAX_CELLS, *parts)
+        except StoreUnavailable as error:
+            log.debug("load report lost", cells=len(counts), error=str(error))
+
+    async def read(self) -> dict[ReportedCell, CellLoad]:
+        """Return the present load of all cells that any process has reported. Raises :class:`StoreUnavailable`."""
+        now_ms, held = await self._redis.run_script("matrix_read_load", (self._key,))
+        fields = iter(held)
+        return {_cell(field): _load(value, int(now_ms)) for field, value in zip(fields, fields, strict=True)}
+
+    async def forget(self, cells: Sequence[ReportedCell]) -> None:
+        """Remove the reports about cells. Raises :class:`StoreUnavailable`."""
+        if cells:
+            await self._redis.call("HDEL", self._key, *map(_field, cells))
+
+
+def is_forgettable(load: CellLoad) -> bool:
+    """Return whether a cell with this load has so few recent events that its report can be removed."""
+    return (load.queries_s + load.registrations_s) * _MEMORY_S < _FORGOTTEN_COUNT
+
+
+def _field(cell: ReportedCell) -> str:
+    return f"{cell.partition} {cell.row} {cell.pair}"
+
+
+def _cell(field: bytes) -> ReportedCell:
+    partition, row, pair = field.decode().split(" ", 2)
+    return ReportedCell(pair, int(partition), int(row))
+
+
+def _load(value: bytes, now_ms: int) -> CellLoad:
+    queries, registrations, names, at_ms = value.split()
+    left = math.exp(-max(0.0, (now_ms - int(at_ms)) / 1000) / _MEMORY_S) / _MEMORY_S
+    return CellLoad(int(names), float(registrations) * left, float(queries) * left)

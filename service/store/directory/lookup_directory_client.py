@@ -1,0 +1,295 @@
+"""Lookups in the directories that workers have in memory, and the announcements of these directories.
+
+A client, which is a bot or the console, reads from the announcements which AV-pairs (attributes and values) have a
+directory, and by which strategy its entries are distributed over workers. It queries the workers in the order of the
+strategy, through their inboxes, until it has enough names (partial lookup, Sun and Garcia-Molina §2). Searches for
+other pairs query the matrices. The client counts searches by pair and reports the counts to the coordinators, which
+decide from them which pairs have a directory.
+
+Requests are *hedged*: if a worker has not replied within the time that most recent replies took, the next worker is
+queried as well. A worker that does not reply is queried last for a while, so that it delays one lookup only.
+"""
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha1
+from random import random
+
+import msgspec
+from cachetools import TTLCache
+
+from service.discovery.av_pairs import Pair
+from service.discovery.partial_lookup.lookup_client import PartialLookup, lookup_order
+from service.discovery.partial_lookup.node_shares import DirectoryAnnouncement, LookupCount, MessagePart, encode_message
+from service.discovery.partial_lookup.strategies import Fixed, FullReplication
+from service.discovery.partial_lookup.strategy_choice import MIN_ENTRIES
+from service.errors import StoreUnavailable
+from service.model import NodeId
+from service.observability.metrics import DIRECTORY_LOOKUPS
+from service.overlay.ring import RingView
+from service.store.client import keys
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisClient
+from service.store.coordination.worker_inboxes import InboxMessage, NodeInboxes
+from service.store.coordination.worker_leases import Ring
+from service.store.coordination.worker_requests import LookupReply, LookupRequest, WorkerRequest
+
+REFRESH_S = 2.0
+"""Time for which a client caches the ring and the announcements; also the interval of its reports of counts."""
+MAX_WORKERS_ASKED = 8
+"""Maximum number of workers that one lookup queries."""
+TIMEOUT_S = 0.025
+"""Timeout of a lookup, after which the matrices are queried instead."""
+MIN_HEDGE_S, MAX_HEDGE_S = 0.002, 0.01
+"""Bounds of the time after which the next worker is queried."""
+_HEDGE_QUANTILE = 0.95
+_RECENT_ANSWERS = 100
+SUSPECT_S = 5.0
+"""Time for which a worker that has not replied in time is queried last."""
+_INSUFFICIENT_S = 10.0
+_MAX_INSUFFICIENT = 10_000
+_MAX_COUNTED = 1_000
+_POLL_S = 1.0
+"""Duration of the blocking command that waits for a reply."""
+
+_announcement = msgspec.msgpack.Decoder(DirectoryAnnouncement)
+_reply = msgspec.msgpack.Decoder(LookupReply)
+
+
+class DirectoryAnnouncements:
+    """The announcements of all directories in the workers' memory. Methods may raise :class:`StoreUnavailable`."""
+
+    def __init__(self, redis: RedisClient, ring: Ring) -> None:
+        """Create the repository. ``ring`` provides the fleet's common time."""
+        self._redis = redis
+        self._ring = ring
+        self._own: dict[Pair, bytes] = {}
+        """This process's announcement of each pair."""
+
+    async def announce(self, directories: Sequence[DirectoryAnnouncement], lifetime_s: float) -> None:
+        """Announce directories for ``lifetime_s`` seconds, replacing this process's earlier announcements of them."""
+        now_s, _ = await self._ring.time_and_view()
+        present = {each.pair: msgspec.msgpack.encode(each) for each in directories}
+        former = [packed for pair, packed in self._own.items() if present.get(pair, packed) != packed]
+        self._own |= present
+        scores: list[float | bytes] = [part for packed in present.values() for part in (now_s + lifetime_s, packed)]
+        key = keys.DIRECTORY_ANNOUNCEMENTS
+        commands: list[Command] = [("ZREM", key, *former)] if former else []
+        commands += [("ZADD", key, *scores), ("ZREMRANGEBYSCORE", key, "-inf", now_s)]
+        await self._redis.call_many(commands)
+
+    async def read(self, now_s: float) -> dict[Pair, DirectoryAnnouncement]:
+        """Return the latest valid announcement by AV-pair. ``now_s`` is the Unix time of Redis's clock."""
+        found = await self._redis.call("ZRANGEBYSCORE", keys.DIRECTORY_ANNOUNCEMENTS, now_s, "+inf")
+        announced: dict[Pair, DirectoryAnnouncement] = {}
+        for packed in found:  # in the order of their ends
+            try:
+                each = _announcement.decode(packed)
+            except msgspec.MsgspecError:  # of another version of Coronet
+                continue
+            announced[each.pair] = each
+        return announced
+
+
+class LookupResult(msgspec.Struct, frozen=True):
+    """The result of a lookup in the directory of the AV-pair ``directory``.
+
+    ``names`` are the best matching names of each worker that replied. ``is_complete`` means that there are no other
+    matching names. ``asked`` is the number of workers that were queried, and ``answers`` the number that replied.
+    """
+
+    directory: Pair
+    names: tuple[str, ...]
+    is_complete: bool
+    answers: int
+    asked: int
+
+
+class DirectoryLookups:
+    """A client of the directories in the workers' memory."""
+
+    def __init__(
+        self, redis: RedisClient, inboxes: NodeInboxes, ring: Ring, announcements: DirectoryAnnouncements
+    ) -> None:
+        self._redis = redis
+        self._inboxes = inboxes
+        self._ring = ring
+        self._announcements = announcements
+        self._view = RingView(-1, ())
+        self._announced: dict[Pair, DirectoryAnnouncement] = {}
+        self._clock_offset_s = 0.0
+        """Redis's clock minus the monotonic clock."""
+        self._refreshed_s = float("-inf")
+        self._counts: dict[Pair, LookupCount] = {}
+        self._durations_s: deque[float] = deque(maxlen=_RECENT_ANSWERS)
+        self._suspects: TTLCache[NodeId, None] = TTLCache(1_000, SUSPECT_S)
+        self._insufficient: TTLCache[frozenset[Pair], None] = TTLCache(_MAX_INSUFFICIENT, _INSUFFICIENT_S)
+        """Sets of AV-pairs for which a directory has recently returned too few names."""
+        self._late: set[asyncio.Task[None]] = set()
+
+    async def lookup(self, pairs: Collection[Pair], target: int) -> LookupResult | None:
+        """Return at least ``target`` names with all these AV-pairs, or fewer if there are no others.
+
+        Return None if no directory has enough matching names, or if too few workers reply in time; the caller then
+        queries the matrices. Names may be outdated. Raises :class:`StoreUnavailable`.
+        """
+        await self._refresh()
+        required = frozenset(pairs)
+        directory = self._directory_for(required)
+        if directory is None or required in self._insufficient:
+            return None
+        result, examined = await self._query_workers(directory, required, target)
+        matches = max(len(result.names), 1)
+        self._count(directory.pair, min(target * max(examined // matches, 1), directory.measured.entries))
+        if len(result.names) >= target or result.is_complete:
+            DIRECTORY_LOOKUPS.labels("answered").inc()
+            return result
+        is_answered = result.answers == result.asked
+        if is_answered:
+            self._insufficient[required] = None
+        DIRECTORY_LOOKUPS.labels("insufficient" if is_answered else "unanswered").inc()
+        return None
+
+    def count_search(self, frequencies: Mapping[Pair, int], target: int) -> None:
+        """Count a search for ``target`` names in the matrices, so that popular AV-pairs get a directory.
+
+        ``frequencies`` has the number of names of each AV-pair that the search requires. The search is counted for the
+        pair with the fewest names, unless these are so few that a directory would cost more than the matrices.
+        """
+        pair = min(frequencies, key=frequencies.__getitem__, default="")
+        if pair and frequencies[pair] >= MIN_ENTRIES:
+            self._count(pair, target)
+
+    def _count(self, pair: Pair, target: int) -> None:
+        former = self._counts.get(pair)
+        if former is not None:
+            self._counts[pair] = LookupCount(pair, former.lookups + 1, max(former.target, target))
+        elif len(self._counts) < _MAX_COUNTED:
+            self._counts[pair] = LookupCount(pair, 1, target)
+
+    @property
+    def hedge_s(self) -> float:
+        """The time in seconds after which the next worker is queried: 95 % of recent replies took less."""
+        if not self._durations_s:
+            return MAX_HEDGE_S
+        ordered = sorted(self._durations_s)
+        return min(max(ordered[int(_HEDGE_QUANTILE * len(ordered))], MIN_HEDGE_S), MAX_HEDGE_S)
+
+    async def _refresh(self) -> None:
+        """Read the ring and the announcements, and report the counts, unless this was done recently."""
+        now_s = time.monotonic()
+        if now_s - self._refreshed_s < REFRESH_S:
+            return
+        self._refreshed_s = now_s
+        fleet_s, self._view = await self._ring.time_and_view()
+        self._clock_offset_s = fleet_s - time.monotonic()
+        counts, self._counts = self._counts, {}
+        parts_by_node: dict[NodeId, list[MessagePart]] = {}
+        for count in counts.values():
+            coordinator = self._view.owner(_digest(count.pair))
+            if coordinator is not None:
+                parts_by_node.setdefault(coordinator, []).append(count)
+        messages = [(node, InboxMessage("share", "", encode_message(parts))) for node, parts in parts_by_node.items()]
+        if messages:
+            await self._inboxes.send(messages)
+        self._announced = await self._announcements.read(fleet_s)
+
+    def _directory_for(self, required: frozenset[Pair]) -> DirectoryAnnouncement | None:
+        """Return the smallest directory from which names with all ``required`` pairs can be looked up; None if none.
+
+        A directory that has only the best names of its pair can be used for lookups of that pair alone.
+        """
+        known = [self._announced[pair] for pair in required if pair in self._announced]
+        usable = [each for each in known if each.is_complete or len(required) == 1]
+        return min(usable, key=lambda each: each.measured.entries, default=None)
+
+    async def _query_workers(
+        self, directory: DirectoryAnnouncement, required: frozenset[Pair], target: int
+    ) -> tuple[LookupResult, int]:
+        """Query workers until ``target`` names are found; return the result, and the number of examined entries."""
+        nodes = self._servers(directory)
+        # All servers of these strategies have the same entries.
+        is_same = isinstance(directory.strategy, FullReplication | Fixed)
+        lookup, order = PartialLookup(target, ()), iter(nodes[:MAX_WORKERS_ASKED])
+        request_id, began_s = secrets.token_urlsafe(12), time.monotonic()
+        until_s, asked, answered, examined = began_s + TIMEOUT_S, dict[NodeId, float](), set[NodeId](), 0
+        body = LookupRequest(directory.pair, tuple(sorted(required)), target)
+        reply: asyncio.Task[bytes | None] | None = None
+        is_next_due = True
+        while True:
+            if is_next_due and (node := next(order, None)) is not None:
+                asked[node] = time.monotonic()
+                await self._send(node, request_id, body)
+            if len(asked) == len(answered):
+                break
+            if reply is None:
+                reply = asyncio.ensure_future(self._next_reply(request_id))
+            now_s = time.monotonic()
+            if now_s >= until_s:
+                break
+            await asyncio.wait([reply], timeout=min(self.hedge_s, until_s - now_s))
+            if not reply.done():
+                self._suspects.update(dict.fromkeys(asked.keys() - answered))
+                is_next_due = True
+                continue
+            payload, reply = reply.result(), None
+            answer = _decode_reply(payload)
+            if answer is None or answer.worker not in asked or answer.worker in answered:
+                is_next_due = False
+                continue
+            answered.add(answer.worker)
+            self._suspects.pop(answer.worker, None)
+            self._durations_s.append(time.monotonic() - asked[answer.worker])
+            examined += answer.examined
+            lookup.on_answer(answer.names)
+            if lookup.missing == 0 or (is_same and answer.examined):
+                break
+            is_next_due = len(asked) == len(answered)
+        if len(answered) < len(asked):
+            late = asyncio.ensure_future(self._await_late_reply(request_id, reply))
+            self._late.add(late)
+            late.add_done_callback(self._late.discard)
+        is_all = directory.is_complete and isinstance(directory.strategy, FullReplication) and examined > 0
+        names = tuple(lookup.found)
+        return LookupResult(directory.pair, names, is_all, len(answered), len(asked)), examined
+
+    def _servers(self, directory: DirectoryAnnouncement) -> list[NodeId]:
+        """Return the workers in the order in which to query them by the directory's strategy; slow ones are last."""
+        ids = self._view.ids
+        if not ids:
+            return []
+        begin = ids.index(self._view.owner(_digest(directory.pair)) or ids[0])
+        numbers = lookup_order(directory.strategy, len(ids), random())  # noqa: S311 - balances load
+        nodes = [ids[(begin + number) % len(ids)] for number in numbers]
+        return sorted(nodes, key=self._suspects.__contains__)
+
+    async def _send(self, node: NodeId, request_id: str, body: LookupRequest) -> None:
+        until_s = time.monotonic() + self._clock_offset_s + 1.0
+        request = WorkerRequest(request_id, body, until_s)
+        await self._inboxes.send([(node, InboxMessage("ask", "", msgspec.msgpack.encode(request)))])
+
+    async def _next_reply(self, request_id: str) -> bytes | None:
+        found = await self._redis.call_blocking("BLPOP", keys.reply(request_id), _POLL_S)
+        return found[1] if found else None
+
+    async def _await_late_reply(self, request_id: str, reply: asyncio.Task[bytes | None] | None) -> None:
+        """Wait a moment for the late reply of a worker, which shows that the worker is alive."""
+        with suppress(StoreUnavailable):
+            answer = _decode_reply(await (reply or self._next_reply(request_id)))
+            if answer is not None:
+                self._suspects.pop(answer.worker, None)
+
+
+def _decode_reply(payload: bytes | None) -> LookupReply | None:
+    try:
+        return None if payload is None else _reply.decode(payload)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _digest(pair: Pair) -> str:
+    return sha1(pair.encode(), usedforsecurity=False).hexdigest()

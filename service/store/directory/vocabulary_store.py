@@ -1,0 +1,115 @@
+"""The vocabulary in Redis: the words with which public channels or entries are registered, as soft state.
+
+Processes that register names add the names' words; processes that search keep a copy of all words in memory, in which
+they look up prefixes and misspelt words. A word that is not added again expires. If there are too many words, those
+that were added least recently are removed, so that frequent words stay. A lost vocabulary is filled again as names are
+refreshed; until then, words are searched for as they are written.
+
+The words are in ``SHARDS`` hashes, so small that Redis keeps them as listpacks: some 20 bytes a word. The new words of
+each hour are in a list as well, which the copies read.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+from zlib import crc32
+
+from cachetools import TTLCache
+
+from service.discovery.av_pairs import ContentKind
+from service.discovery.text_search.vocabulary import Vocabulary
+from service.errors import StoreUnavailable
+from service.store.client import keys
+from service.store.client.node_connections import Command, Value
+from service.store.client.redis_client import RedisClient, script_command
+
+HOUR_S: Final = 3600
+SHARDS: Final = 512
+SHARD_WORDS: Final = 200
+"""Maximum number of words of a shard: 100,000 words in all."""
+WORD_TTL_S: Final = 2 * 86_400
+"""Time after which a word expires; channels are registered again every two hours, and entries once a day."""
+_LATEST_WORDS: Final = 5_000
+"""Maximum length of the list of an hour's new words; a copy that misses some has them when it is read anew."""
+_MAX_WORD_BYTES: Final = 64
+"""Maximum length of a word with its stem in UTF-8: longer values do not fit into listpacks."""
+_REPEAT_S: Final = 6 * 3600
+"""Time for which a process does not add a word again."""
+_UPDATE_S: Final = 60.0
+"""Time after which a copy reads the words that are new."""
+_RELOAD_S: Final = 3600.0
+"""Time after which a copy is read anew, without the words that have expired."""
+
+
+class StoredVocabulary:
+    """The words of the directory of channels, or of that of entries.
+
+    Every method may raise :class:`service.errors.StoreUnavailable`.
+    """
+
+    def __init__(self, redis: RedisClient, about: ContentKind) -> None:
+        """Create the repository of the words of channels or of entries, as ``about`` states."""
+        self._redis = redis
+        self._about = about
+        self._added: TTLCache[str, None] = TTLCache(SHARDS * SHARD_WORDS, _REPEAT_S)
+        self._copy = Vocabulary()
+        self._loaded_s = self._updated_s = float("-inf")
+
+    async def add(self, words: Mapping[str, str]) -> None:
+        """Add words. ``words`` maps each folded word to the stem under which documents with it are registered."""
+        members = (word if word == stem else f"{word} {stem}" for word, stem in words.items())
+        new = [each for each in members if each not in self._added and len(each.encode()) <= _MAX_WORD_BYTES]
+        if not new:
+            return
+        by_shard: defaultdict[str, list[Value]] = defaultdict(list)
+        for member in new:
+            by_shard[keys.vocabulary(self._about, crc32(member.encode()) % SHARDS)].append(member)
+        unknown = await self._redis.call_many(
+            [
+                script_command("vocabulary_add", (shard,), SHARD_WORDS, WORD_TTL_S, *own)
+                for shard, own in by_shard.items()
+            ]
+        )
+        if latest := [member for some in unknown for member in some]:
+            key = keys.latest_words(self._about, int(time.time() // HOUR_S))
+            await self._redis.call_many(
+                [
+                    ("LPUSH", key, *latest),
+                    ("LTRIM", key, 0, _LATEST_WORDS - 1),
+                    ("EXPIRE", key, 2 * HOUR_S),
+                ]
+            )
+        self._added.update(dict.fromkeys(new))
+
+    async def read(self) -> Vocabulary:
+        """Return a copy of the words that is at most a minute old."""
+        now_s = time.monotonic()
+        if now_s - self._updated_s < _UPDATE_S:
+            return self._copy
+        before, self._updated_s = self._updated_s, now_s  # concurrent searches use the former copy meanwhile
+        try:
+            if now_s - self._loaded_s < _RELOAD_S:
+                self._copy.add(_pairs(await self._latest_words()))
+            else:
+                self._copy = Vocabulary(_pairs(await self._all_words()))
+                self._loaded_s = now_s
+        except StoreUnavailable:
+            self._updated_s = before
+            raise
+        return self._copy
+
+    async def _latest_words(self) -> list[bytes]:
+        hour = int(time.time() // HOUR_S)
+        reading: list[Command] = [("LRANGE", keys.latest_words(self._about, each), 0, -1) for each in (hour - 1, hour)]
+        return [word for words in await self._redis.call_many(reading) for word in words]
+
+    async def _all_words(self) -> list[bytes]:
+        reading: list[Command] = [("HKEYS", keys.vocabulary(self._about, shard)) for shard in range(SHARDS)]
+        return [word for words in await self._redis.call_many(reading) for word in words]
+
+
+def _pairs(members: Iterable[bytes]) -> list[tuple[str, str]]:
+    """Decode ``members``, stored as ``WORD`` or ``WORD STEM``, to pairs (word, stem)."""
+    parts = (member.decode().partition(" ") for member in members)
+    return [(word, stem or word) for word, _, stem in parts]

@@ -1,0 +1,138 @@
+"""Loads of key groups, in deliveries per second, which the worker that balances a keyspace measures (CLASH §VI.A).
+
+Loads may be lost. A rate is stored by key group, not by leaf, with the time of its measurement, and decays from then on
+(:class:`service.clash.split_merge_policy.DeliveryRate`).
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from service.clash.key_groups import KeyGroup, Keyspace
+from service.clash.server_table import LEAF_STATES, Move, ServerTable
+from service.clash.split_merge_policy import DeliveryRate, HalfLives, leaf_loads, split_rates
+from service.store.client import keys
+from service.store.client.node_connections import Command
+from service.store.client.redis_client import RedisClient
+from service.store.subscriptions.keyspace_store import KeyspaceStore
+
+RATES_TTL_S = 3600
+
+
+_NEGLIGIBLE_PER_S = 0.01
+
+
+Rates = Mapping[KeyGroup, DeliveryRate]
+
+
+class LeafLoads(NamedTuple):
+    """Numbers of subscriptions (``sizes``) and present loads of leaves, by keyspace and leaf.
+
+    ``peak_loads`` has the greater of the present and the long-term load of each leaf.
+    """
+
+    sizes: dict[Keyspace, dict[KeyGroup, int]]
+    loads: dict[Keyspace, dict[KeyGroup, float]]
+    peak_loads: dict[Keyspace, dict[KeyGroup, float]]
+
+
+class KeyGroupLoads:
+    """Delivery rates of key groups, and loads of leaves (key groups that are not split).
+
+    Methods may raise StoreUnavailable. ``fleet_s`` is always the fleet's common time (Unix s), and ``memory`` has the
+    half-lives of rates.
+    """
+
+    def __init__(self, redis: RedisClient, keyspaces: KeyspaceStore) -> None:
+        self._redis = redis
+        self._keyspaces = keyspaces
+
+    async def measure(self, keyspace: Keyspace, elapsed_s: float, fleet_s: float, memory: HalfLives) -> None:
+        """Compute and store delivery rates from the deliveries counted during the last ``elapsed_s`` seconds.
+
+        Only the worker that balances the keyspace calls this. ``fleet_s`` is the common time of the fleet (Unix s), and
+        ``memory`` has the half-lives of rates.
+        """
+        delivered, (before,) = await asyncio.gather(
+            self._keyspaces.take_deliveries(keyspace), self._rates([keyspace], fleet_s, memory)
+        )
+        risen = {
+            prefix: before.get(prefix, DeliveryRate()).with_measured(deliveries / elapsed_s, elapsed_s, memory)
+            for prefix, deliveries in delivered.items()
+        }
+        faint = [prefix for prefix, rate in before.items() if prefix not in risen and _is_negligible(rate)]
+        await self._write_rates(keyspace, risen, faint, fleet_s)
+
+    async def weigh(self, tables: Sequence[ServerTable], fleet_s: float, memory: HalfLives) -> LeafLoads:
+        """Return the sizes and loads of all leaves (key groups that are not split) in these server tables.
+
+        ``fleet_s`` is the common time of the fleet (Unix s), and ``memory`` has the half-lives of rates.
+        """
+        leaves = [[group for group, entry in table.entries.items() if entry.state in LEAF_STATES] for table in tables]
+        counted, rates = await asyncio.gather(
+            asyncio.gather(
+                *(self._keyspaces.sizes(table.keyspace, own) for table, own in zip(tables, leaves, strict=True))
+            ),
+            self._rates([table.keyspace for table in tables], fleet_s, memory),
+        )
+        weighed = LeafLoads({}, {}, {})
+        for table, own, counts, found in zip(tables, leaves, counted, rates, strict=True):
+            sizes = dict(zip(own, counts, strict=True))
+            now = leaf_loads(sizes, {prefix: rate.current for prefix, rate in found.items()})
+            lately = leaf_loads(sizes, {prefix: rate.long_term for prefix, rate in found.items()})
+            weighed.sizes[table.keyspace] = sizes
+            weighed.loads[table.keyspace] = now
+            weighed.peak_loads[table.keyspace] = {leaf: max(load, lately[leaf]) for leaf, load in now.items()}
+        return weighed
+
+    async def hand_over(self, move: Move, fleet_s: float, memory: HalfLives) -> None:
+        """Move the rates of a moved key group to its new keyspace, where they apply until the next measurement.
+
+        ``fleet_s`` is the common time of the fleet (Unix s), and ``memory`` has the half-lives of rates.
+        """
+        (rates,) = await self._rates([move.donor], fleet_s, memory)
+        going, staying = split_rates({prefix: rate.current for prefix, rate in rates.items()}, move.group)
+        lately, stayed = split_rates({prefix: rate.long_term for prefix, rate in rates.items()}, move.group)
+        await self._write_rates(
+            move.taker, {prefix: DeliveryRate(now, lately[prefix]) for prefix, now in going.items()}, [], fleet_s
+        )
+        left = {prefix: DeliveryRate(now, stayed[prefix]) for prefix, now in staying.items()}
+        kept = {prefix: rate for prefix, rate in left.items() if not _is_negligible(rate)}
+        await self._write_rates(move.donor, kept, [prefix for prefix in left if prefix not in kept], fleet_s)
+
+    async def _write_rates(self, keyspace: Keyspace, rates: Rates, gone: Sequence[KeyGroup], fleet_s: float) -> None:
+        key = keys.keyspace_rates(keyspace)
+        commands: list[Command] = []
+        if rates:
+            fields = [value for prefix, rate in rates.items() for value in (prefix.label, _encode_rate(rate, fleet_s))]
+            commands += [("HSET", key, *fields), ("EXPIRE", key, RATES_TTL_S)]
+        if gone:
+            commands.append(("HDEL", key, *(prefix.label for prefix in gone)))
+        if commands:
+            await self._redis.call_many(commands)
+
+    async def _rates(
+        self, keyspaces: Sequence[Keyspace], fleet_s: float, memory: HalfLives
+    ) -> list[dict[KeyGroup, DeliveryRate]]:
+        bits = self._keyspaces.bits
+        found = await self._redis.call_many([("HGETALL", keys.keyspace_rates(keyspace)) for keyspace in keyspaces])
+        return [
+            {
+                KeyGroup.from_label(label.decode(), bits): _decode_rate(text, fleet_s, memory)
+                for label, text in fields.items()
+            }
+            for fields in found
+        ]
+
+
+def _is_negligible(rate: DeliveryRate) -> bool:
+    return max(rate.current, rate.long_term) < _NEGLIGIBLE_PER_S
+
+
+def _encode_rate(rate: DeliveryRate, fleet_s: float) -> str:
+    return f"{rate.current:.6g} {rate.long_term:.6g} {fleet_s:.3f}"
+
+
+def _decode_rate(text: bytes, fleet_s: float, memory: HalfLives) -> DeliveryRate:
+    now, lately, at_s = map(float, text.split())
+    return DeliveryRate(now, lately).after(fleet_s - at_s, memory)

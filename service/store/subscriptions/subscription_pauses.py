@@ -1,0 +1,97 @@
+"""Pauses of subscriptions, by users or because nothing reaches a user.
+
+While a subscription is paused, nothing is queued for it; only the last version before the pause is recorded. The cost
+of a pause does not depend on its length: at its end, one item stands for all versions that were withheld.
+"""
+
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from service.model import ChannelId
+from service.store.client import keys
+from service.store.client.redis_client import RedisClient
+from service.store.delivery.outbox import Outbox
+
+
+class ResumeResult(msgspec.Struct, frozen=True):
+    """Result of resuming subscriptions.
+
+    ``withheld`` has the number of versions that the pause withheld, by channel. ``missed_matches`` is the number of
+    matches of saved searches during the pause. ``saved_searches_resumed`` states whether the saved searches were paused
+    before.
+    """
+
+    withheld: dict[ChannelId, int]
+    missed_matches: int = 0
+    saved_searches_resumed: bool = False
+
+
+class SubscriptionPauses:
+    """Pauses of subscriptions and saved searches. Every method may raise :class:`service.errors.StoreUnavailable`."""
+
+    def __init__(self, redis: RedisClient, outbox: Outbox) -> None:
+        self._redis = redis
+        self._outbox = outbox
+
+    async def pause(
+        self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
+    ) -> list[ChannelId]:
+        """Pause subscriptions to these channels, and if ``saved_searches``, all saved searches of the user.
+
+        Return the channels that were not paused before. ``automatic`` means that the pause was not requested by the
+        user, but caused by bounced messages. In this case, items in flight are withheld too, and only an automatic
+        resume ends the pause.
+        """
+        script_keys = (*_own_keys(jid), keys.in_flight(keys.user_id(jid)))
+        mark = "*" if automatic else ""
+        paused = await self._redis.run_script("user_pause", script_keys, mark, int(saved_searches), *cids)
+        return [cid.decode() for cid in paused]
+
+    async def resume(
+        self, jid: str, cids: Sequence[ChannelId], *, saved_searches: bool = False, automatic: bool = False
+    ) -> ResumeResult:
+        """Resume subscriptions to these channels, and if ``saved_searches``, all saved searches of the user.
+
+        One item per channel is queued for all its withheld versions. If ``automatic`` is true, only automatic pauses
+        end. The result contains only channels that were paused.
+        """
+        mark = "*" if automatic else ""
+        resumed, unheard, searches_paused = await self._redis.run_script(
+            "user_resume", _own_keys(jid), time.time(), mark, int(saved_searches), *cids
+        )
+        await self._outbox.wake_delivery([keys.user_id(jid)])  # also without items: a repeated call cannot tell
+        return ResumeResult(
+            {cid.decode(): int(versions) for cid, versions in resumed}, int(unheard), bool(searches_paused)
+        )
+
+    async def suspend_unreachable(self, jid: str, cids: Sequence[ChannelId]) -> None:
+        """Pause all subscriptions and saved searches of a user whose messages bounce.
+
+        The pause lasts until :meth:`resume_reachable` is called. ``cids`` are the user's channels. The call is
+        idempotent.
+        """
+        key = keys.user(keys.user_id(jid))
+        unreachable, silent = await self._redis.call("HMGET", key, "unreachable", "unheard")
+        if unreachable is None:
+            await self._redis.call("HSET", key, "unreachable", int(silent is None))
+        await self.pause(jid, cids, saved_searches=True, automatic=True)
+
+    async def resume_reachable(self, jid: str, cids: Sequence[ChannelId]) -> bool:
+        """Resume the subscriptions and saved searches that were paused automatically.
+
+        Return False if the user was not suspended as unreachable. ``cids`` are the user's channels.
+        """
+        key = keys.user(keys.user_id(jid))
+        unreachable = await self._redis.call("HGET", key, "unreachable")
+        if unreachable is None:
+            return False
+        await self.resume(jid, cids, saved_searches=unreachable == b"1", automatic=True)
+        await self._redis.call("HDEL", key, "unreachable")
+        return True
+
+
+def _own_keys(jid: str) -> tuple[str, str, str]:
+    uid = keys.user_id(jid)
+    return keys.user_index(uid), keys.outbox(uid), keys.user(uid)

@@ -1,0 +1,31 @@
+"""Records of the user index: the fields of a user's subscriptions in Redis, as the scripts write them.
+
+See ``scripts/user_index.lua``. A record has the number, the ``seq``, the last version that was queued, the time of the
+subscription and, during a pause, the version after which versions are withheld.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from service.model import ChannelId, Subscription
+
+
+def index_field(cid: ChannelId) -> bytes:
+    """Return the field of the user index for a channel: see ``scripts/user_index.lua``."""
+    return bytes.fromhex(cid)
+
+
+def parse_subscription(cid: ChannelId, record: bytes) -> Subscription:
+    """Return the subscription to a channel whose record in the user index is ``record``."""
+    number, seq, seen, since, *paused = record.split()
+    withheld_after = int(paused[0].rstrip(b"*")) if paused else None
+    return Subscription(cid, int(number), int(seq), int(seen), _decode_timestamp_s(since), withheld_after)
+
+
+def encode_timestamp(at_s: float) -> str:
+    """Return a time (Unix s) as 6 characters of base64, which saves 32 bytes per user compared with 10 digits."""
+    return urlsafe_b64encode(int(at_s).to_bytes(4)).decode().rstrip("=")
+
+
+def _decode_timestamp_s(text: bytes) -> float:
+    """Return the time (Unix s) of an encoded timestamp."""
+    return float(int.from_bytes(urlsafe_b64decode(text + b"==")))
