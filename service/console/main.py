@@ -28,8 +28,6 @@ from service.console.error_responses import handle_errors
 from service.console.idempotent_requests import make_idempotent
 from service.console.metrics_sampler import MetricsSampler
 from service.console.openapi import File
-from service.console.pages import opml
-from service.console.pages.overview import default_poll_interval_s, render_update
 from service.console.rendering import (
     CHANNEL_CACHE,
     METRICS,
@@ -40,6 +38,8 @@ from service.console.rendering import (
     load_templates,
     serve_static_file,
 )
+from service.console.resources.channels import opml
+from service.console.resources.fleet.overview import default_poll_interval_s, render_update
 from service.console.routes import OPERATIONS, PREFIX, get_openapi, list_routes
 from service.errors import StoreUnavailable
 from service.feeds.sandbox.opml_reader import OpmlReader

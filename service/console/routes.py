@@ -12,36 +12,22 @@ from service.console.auth import login
 from service.console.auth.authorization import OpenAccess
 from service.console.auth.roles import Permission
 from service.console.openapi import Operation, build_document
-from service.console.pages import (
-    about,
-    account_settings,
-    add_channel,
-    announcements,
-    audit_log,
-    channels,
-    chat,
-    delivery,
-    directory,
-    discover,
-    domain_blocks,
-    hosts,
-    nodes,
-    opml,
-    overview,
-    people,
-    policy,
-    shards,
-)
-from service.console.pages import channel as channel_page
 from service.console.rendering import SETTINGS, json_response, load_templates, render, serve_static_file
+from service.console.resources import web_chat
+from service.console.resources.access import account_settings, audit_log
+from service.console.resources.channels import add_channel, channel_list, opml, sites
+from service.console.resources.channels import channel as channel_page
+from service.console.resources.delivery import announcements, delivery_status
+from service.console.resources.fleet import about, directory, discover, nodes, overview, policy, shards
+from service.console.resources.people import blocked_xmpp_domains, people
 from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
 
 OPERATIONS: Final[Sequence[Operation]] = (
     *add_channel.OPERATIONS,
-    *channels.OPERATIONS,
-    *hosts.OPERATIONS,
+    *channel_list.OPERATIONS,
+    *sites.OPERATIONS,
     *channel_page.OPERATIONS,
     *opml.OPERATIONS,
     *policy.OPERATIONS,
@@ -49,9 +35,9 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *shards.OPERATIONS,
     *about.OPERATIONS,
     *people.OPERATIONS,
-    *domain_blocks.OPERATIONS,
+    *blocked_xmpp_domains.OPERATIONS,
     *announcements.OPERATIONS,
-    *delivery.OPERATIONS,
+    *delivery_status.OPERATIONS,
     *account_settings.OPERATIONS,
     *audit_log.OPERATIONS,
     *overview.OPERATIONS,
@@ -80,7 +66,7 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
         Permission(Role.VIEWER): [
             web.get("/", overview.page),
             web.get("/live", overview.stream_updates, allow_head=False),
-            web.get("/channels", channels.page),
+            web.get("/channels", channel_list.page),
             web.get("/channels/{cid}", channel_page.page),
             web.get("/channels/{cid}/versions", channel_page.versions_page),
             web.get("/channels/{cid}/content", channel_page.content_page),
@@ -89,12 +75,12 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/shards", shards.page),
             web.get("/directory", directory.page),
             web.get("/directory/discover", discover.page),
-            web.get("/hosts", hosts.page),
-            web.get("/hosts/{host}", hosts.site_page),
+            web.get("/hosts", sites.page),
+            web.get("/hosts/{host}", sites.site_page),
             web.get("/people", people.page),
             web.get("/people/{user}", people.person_page),
-            web.get("/blocked-domains", domain_blocks.page),
-            web.get("/delivery", delivery.page),
+            web.get("/blocked-domains", blocked_xmpp_domains.page),
+            web.get("/delivery", delivery_status.page),
             web.get("/about", about.page),
             web.get("/api", api_page),
             web.get("/settings", account_settings.page),
@@ -110,7 +96,7 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/channels/add", add_channel.add_form),
             web.post("/channels/add", add_channel.preview),
             web.post("/channels", add_channel.add),
-            web.post("/channels/change", channels.change_selected),
+            web.post("/channels/change", channel_list.change_selected),
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),
             web.post("/channels/{cid}/trace", channel_page.trace_poll),
@@ -125,21 +111,21 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/nodes/{worker}/restore", nodes.restore),
             web.post("/nodes/{node}/drain", nodes.drain),
             web.post("/shards", shards.change),
-            web.post("/hosts/{host}/pause", hosts.pause),
-            web.post("/hosts/{host}/limit", hosts.set_limit),
-            web.post("/hosts/{host}/limit/reset", hosts.reset_limit),
-            web.post("/hosts/{host}/block", hosts.block),
-            web.post("/hosts/{host}/allow", hosts.allow),
+            web.post("/hosts/{host}/pause", sites.pause),
+            web.post("/hosts/{host}/limit", sites.set_limit),
+            web.post("/hosts/{host}/limit/reset", sites.reset_limit),
+            web.post("/hosts/{host}/block", sites.block),
+            web.post("/hosts/{host}/allow", sites.allow),
             web.post("/people/{user}", people.change),
             web.post("/people/{user}/rehearsal", people.dry_run),
-            web.post("/blocked-domains", domain_blocks.block),
-            web.post("/blocked-domains/{host}/allow", domain_blocks.allow),
-            web.post("/delivery/{letter}/requeue", delivery.requeue),
-            web.post("/delivery/{letter}/drop", delivery.drop),
+            web.post("/blocked-domains", blocked_xmpp_domains.block),
+            web.post("/blocked-domains/{host}/allow", blocked_xmpp_domains.allow),
+            web.post("/delivery/{letter}/requeue", delivery_status.requeue),
+            web.post("/delivery/{letter}/drop", delivery_status.drop),
         ],
         Permission(Role.ADMIN): [
-            web.get("/chat", chat.page),
-            web.get("/chat/xmpp", chat.proxy_socket, allow_head=False),
+            web.get("/chat", web_chat.page),
+            web.get("/chat/xmpp", web_chat.proxy_socket, allow_head=False),
             web.get("/people/{user}/forget", people.forget_form),
             web.post("/people/{user}/forget", people.forget),
             web.post("/policy", policy.apply),

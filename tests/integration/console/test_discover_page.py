@@ -4,7 +4,7 @@ import time
 
 from msgspec import json
 
-from service.console.pages.discover import Discovered, DiscoveredChannel
+from service.console.resources.fleet.discover import Discovered, DiscoveredChannel
 from service.discovery.discover import Facet
 from service.model import Channel
 from service.store import Store

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from service.console.pages.directory import measure
+from service.console.resources.fleet.directory import measure
 from service.discovery.candidates import Candidates, Clause, require_all
 from service.discovery.discover import MAX_CANDIDATES, WORKING
 from service.discovery.matrix_search import MatrixReaders

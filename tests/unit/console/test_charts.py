@@ -18,8 +18,8 @@ from service.console.charts import (
     ring_position,
     wedge_arcs,
 )
-from service.console.pages.directory import Matrix
 from service.console.rendering import load_templates
+from service.console.resources.fleet.directory import Matrix
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult
 from service.operations.shards import Shard

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.console.pages.directory import compute_metrics
+from service.console.resources.fleet.directory import compute_metrics
 from service.discovery.partial.strategies import Fixed, FullReplication, RoundRobin
 from service.discovery.partial.strategy_choice import DirectoryChoice, DirectoryMeasurements, StrategyChoice
 

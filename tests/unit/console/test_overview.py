@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.console.pages.overview import Overview, estimate_polls_per_minute, list_problems
+from service.console.resources.fleet.overview import Overview, estimate_polls_per_minute, list_problems
 from service.model import PollResult
 
 NOW_S = 1_000.0

@@ -19,9 +19,9 @@ from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.channel_views import read_channel_views
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
+from service.console.resources.channels.channel_list import PAUSE_UNTIL_RESUMED_S
 from service.errors import UserError
 from service.feeds.urls import canonical_url
 from service.model import ChannelId

@@ -22,8 +22,8 @@ from service.console.channel_views import (
 from service.console.error_responses import public_message
 from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.pages import channel as channel_page
 from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, render
+from service.console.resources.channels import channel as channel_page
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
 from service.model import Channel, Entry, FeedLink

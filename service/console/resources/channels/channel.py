@@ -15,8 +15,8 @@ from service.console.error_responses import public_message
 from service.console.formatting import describe_bounds, format_duration, is_success, outcome_label, parse_duration
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.pages.channels import PAUSE_UNTIL_RESUMED_S, parse_tags
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render, time_zone
+from service.console.resources.channels.channel_list import PAUSE_UNTIL_RESUMED_S, parse_tags
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
 from service.entry_registration import remove_channel
 from service.errors import CoronetError, NoWorker, UserError

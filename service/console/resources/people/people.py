@@ -16,9 +16,9 @@ from service.console.audit_entries import AUDIT_DETAIL
 from service.console.auth.roles import admin_access, read_access, write_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
-from service.console.pages.delivery import Deliveries, read_deliveries
 from service.console.pagination import INVALID_CURSOR, read_limit
 from service.console.rendering import STORE, render
+from service.console.resources.delivery.delivery_status import Deliveries, read_deliveries
 from service.errors import NotFound, UserError
 from service.model import UserId
 from service.store import Store

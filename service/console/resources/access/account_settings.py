@@ -15,8 +15,8 @@ from service.console.auth.roles import SCOPES, Permission, admin_access, read_ac
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.idempotent_requests import RESPONSE_IS_SECRET
 from service.console.openapi import Operations
-from service.console.pages.people import Invitation, invite
 from service.console.rendering import PRINCIPAL, STORE, render, time_zone
+from service.console.resources.people.people import Invitation, invite
 from service.errors import PermissionDenied, UserError
 from service.store.console.accounts import Role, Session
 
