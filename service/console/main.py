@@ -10,7 +10,6 @@ from aiohttp import hdrs, web
 from service.console import websub_callback
 from service.console.audit_entries import audit
 from service.console.auth import login
-from service.console.auth.accounts import Passwords
 from service.console.auth.authorization import (
     LARGEST_BODY_BYTES,
     ROUTE_RULES,
@@ -22,7 +21,8 @@ from service.console.auth.authorization import (
     rules_of,
 )
 from service.console.auth.login import PASSWORDS, create_setup_link
-from service.console.auth.roles import Permission
+from service.console.auth.passwords import Passwords
+from service.console.auth.permissions import Permission
 from service.console.channel_cache import ChannelCache
 from service.console.error_responses import handle_errors
 from service.console.idempotent_requests import make_idempotent

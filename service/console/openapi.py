@@ -16,7 +16,7 @@ import msgspec
 from aiohttp import web
 
 from service.console.auth.authorization import Handler
-from service.console.auth.roles import Permission
+from service.console.auth.permissions import Permission
 from service.console.error_responses import Problem
 from service.console.pagination import MAX_ITEMS
 from service.console.rendering import json_response, read_body

@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from service.console import formatting
-from service.console.auth.roles import Principal
+from service.console.auth.permissions import Principal
 from service.console.channel_cache import ChannelCache
 from service.console.metrics_sampler import MetricsSampler
 from service.errors import UserError

@@ -10,38 +10,72 @@ from markupsafe import Markup
 from service.console import websub_callback
 from service.console.auth import login
 from service.console.auth.authorization import OpenAccess
-from service.console.auth.roles import Permission
+from service.console.auth.permissions import Permission
 from service.console.openapi import Operation, build_document
 from service.console.rendering import SETTINGS, json_response, load_templates, render, serve_static_file
 from service.console.resources import web_chat
-from service.console.resources.access import account_settings, audit_log
-from service.console.resources.channels import add_channel, channel_list, opml, sites
+from service.console.resources.access import account_settings, api_keys, audit_log, console_accounts, sessions
+from service.console.resources.channels import (
+    add_channel,
+    bulk_changes,
+    channel_bounds,
+    channel_list,
+    channel_settings,
+    channel_versions,
+    host_blocks,
+    opml,
+    page_selector,
+    sites,
+)
 from service.console.resources.channels import channel as channel_page
-from service.console.resources.delivery import announcements, delivery_status
-from service.console.resources.fleet import about, directory, discover, nodes, overview, policy, shards
-from service.console.resources.people import blocked_xmpp_domains, people
+from service.console.resources.delivery import announcements, dead_letters, delivery_status
+from service.console.resources.fleet import (
+    about,
+    directory,
+    discover,
+    nodes,
+    overview,
+    policy,
+    search_explanation,
+    shards,
+    store_acceptance,
+)
+from service.console.resources.people import dry_runs, invitations, people, xmpp_domain_blocks
 from service.store.console.accounts import Role
 
 PREFIX: Final = "/api/v1"
 
 OPERATIONS: Final[Sequence[Operation]] = (
     *add_channel.OPERATIONS,
+    *page_selector.OPERATIONS,
     *channel_list.OPERATIONS,
+    *bulk_changes.OPERATIONS,
     *sites.OPERATIONS,
+    *host_blocks.OPERATIONS,
     *channel_page.OPERATIONS,
+    *channel_settings.OPERATIONS,
+    *channel_bounds.OPERATIONS,
+    *channel_versions.OPERATIONS,
     *opml.OPERATIONS,
     *policy.OPERATIONS,
     *nodes.OPERATIONS,
     *shards.OPERATIONS,
-    *about.OPERATIONS,
+    *store_acceptance.OPERATIONS,
     *people.OPERATIONS,
-    *blocked_xmpp_domains.OPERATIONS,
+    *dry_runs.OPERATIONS,
+    *invitations.OPERATIONS,
+    *xmpp_domain_blocks.OPERATIONS,
     *announcements.OPERATIONS,
     *delivery_status.OPERATIONS,
+    *dead_letters.OPERATIONS,
     *account_settings.OPERATIONS,
+    *console_accounts.OPERATIONS,
+    *sessions.OPERATIONS,
+    *api_keys.OPERATIONS,
     *audit_log.OPERATIONS,
     *overview.OPERATIONS,
     *directory.OPERATIONS,
+    *search_explanation.OPERATIONS,
     *discover.OPERATIONS,
 )
 
@@ -68,8 +102,8 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/live", overview.stream_updates, allow_head=False),
             web.get("/channels", channel_list.page),
             web.get("/channels/{cid}", channel_page.page),
-            web.get("/channels/{cid}/versions", channel_page.versions_page),
-            web.get("/channels/{cid}/content", channel_page.content_page),
+            web.get("/channels/{cid}/versions", channel_versions.versions_page),
+            web.get("/channels/{cid}/content", channel_versions.content_page),
             web.get("/nodes", nodes.page),
             web.get("/policy", policy.page),
             web.get("/shards", shards.page),
@@ -79,7 +113,7 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/hosts/{host}", sites.site_page),
             web.get("/people", people.page),
             web.get("/people/{user}", people.person_page),
-            web.get("/blocked-domains", blocked_xmpp_domains.page),
+            web.get("/blocked-domains", xmpp_domain_blocks.page),
             web.get("/delivery", delivery_status.page),
             web.get("/about", about.page),
             web.get("/api", api_page),
@@ -100,12 +134,12 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/channels/import", opml.upload),
             web.post("/channels/{cid}/poll", channel_page.poll),
             web.post("/channels/{cid}/trace", channel_page.trace_poll),
-            web.post("/channels/{cid}/pause", channel_page.pause),
-            web.post("/channels/{cid}/bounds", channel_page.set_bounds),
-            web.post("/channels/{cid}/bounds/undo", channel_page.restore_bounds),
-            web.post("/channels/{cid}/selector", add_channel.change_selector),
-            web.post("/channels/{cid}/remarks", channel_page.set_tags_and_note),
-            web.post("/channels/{cid}/listed", channel_page.set_listed),
+            web.post("/channels/{cid}/pause", channel_settings.pause),
+            web.post("/channels/{cid}/bounds", channel_bounds.set_bounds),
+            web.post("/channels/{cid}/bounds/undo", channel_bounds.restore_bounds),
+            web.post("/channels/{cid}/selector", page_selector.change_selector),
+            web.post("/channels/{cid}/remarks", channel_settings.set_tags_and_note),
+            web.post("/channels/{cid}/listed", channel_settings.set_listed),
             web.get("/channels/{cid}/remove", channel_page.remove_form),
             web.post("/channels/{cid}/remove", channel_page.remove),
             web.post("/nodes/{worker}/restore", nodes.restore),
@@ -114,12 +148,12 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/hosts/{host}/pause", sites.pause),
             web.post("/hosts/{host}/limit", sites.set_limit),
             web.post("/hosts/{host}/limit/reset", sites.reset_limit),
-            web.post("/hosts/{host}/block", sites.block),
-            web.post("/hosts/{host}/allow", sites.allow),
+            web.post("/hosts/{host}/block", host_blocks.block),
+            web.post("/hosts/{host}/allow", host_blocks.allow),
             web.post("/people/{user}", people.change),
-            web.post("/people/{user}/rehearsal", people.dry_run),
-            web.post("/blocked-domains", blocked_xmpp_domains.block),
-            web.post("/blocked-domains/{host}/allow", blocked_xmpp_domains.allow),
+            web.post("/people/{user}/rehearsal", dry_runs.dry_run),
+            web.post("/blocked-domains", xmpp_domain_blocks.block),
+            web.post("/blocked-domains/{host}/allow", xmpp_domain_blocks.allow),
             web.post("/delivery/{letter}/requeue", delivery_status.requeue),
             web.post("/delivery/{letter}/drop", delivery_status.drop),
         ],

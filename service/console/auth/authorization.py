@@ -19,7 +19,7 @@ from urllib.parse import quote, urljoin
 
 from aiohttp import hdrs, web
 
-from service.console.auth.roles import Permission, Principal
+from service.console.auth.permissions import Permission, Principal
 from service.console.rendering import CSRF, PRINCIPAL, SETTINGS, STORE, local_path
 from service.net.http_server import client_of
 from service.store.console.accounts import Role

@@ -9,16 +9,9 @@ import structlog
 from aiohttp import hdrs, web
 
 from service.console.audit_entries import record_action
-from service.console.auth.accounts import (
-    MAX_PASSWORD_CHARS,
-    MIN_PASSWORD_CHARS,
-    Passwords,
-    check_name,
-    check_password,
-    set_password,
-    set_zone,
-)
+from service.console.auth.account_rules import check_name, set_password, set_zone
 from service.console.auth.authorization import SESSION_COOKIE, cookie_path, own_origin, set_cookie
+from service.console.auth.passwords import MAX_PASSWORD_CHARS, MIN_PASSWORD_CHARS, Passwords, check_password
 from service.console.forms import redisplay_on_error
 from service.console.rendering import PRINCIPAL, SETTINGS, STORE, render
 from service.errors import LimitReached, UserError

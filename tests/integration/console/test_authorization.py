@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from yarl import URL
 
 from service.console.auth.authorization import ROUTE_RULES, OpenAccess
-from service.console.auth.roles import SCOPES
+from service.console.auth.permissions import SCOPES
 from service.console.routes import OPERATIONS
 from service.store import Store
 from service.store.console.accounts import Role

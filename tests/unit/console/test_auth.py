@@ -1,7 +1,7 @@
 """CSRF tokens and password hashes."""
 
-from service.console.auth.accounts import Passwords
 from service.console.auth.authorization import csrf_token
+from service.console.auth.passwords import Passwords
 
 
 def test_csrf_tokens_depend_on_the_cookie_and_do_not_reveal_it() -> None:

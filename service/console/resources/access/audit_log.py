@@ -3,7 +3,7 @@
 import msgspec
 from aiohttp import web
 
-from service.console.auth.roles import admin_access
+from service.console.auth.permissions import admin_access
 from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.pagination import read_limit, read_log_cursor
 from service.console.rendering import STORE, render

@@ -1,8 +1,4 @@
-"""The pages and API operations for adding a channel, with a preview, and for changing the selector of a page.
-
-The selector of a watched page is part of the channel's id. Changing the selector therefore creates another channel, to
-which all subscribers move.
-"""
+"""The pages and API operations for adding a channel, with a preview of its entries and notifications."""
 
 from http import HTTPStatus
 from typing import Annotated
@@ -11,26 +7,24 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import write_access
+from service.console.auth.permissions import write_access
 from service.console.channel_views import (
     ChannelDetail,
     ChannelView,
     read_channel_detail,
     read_channel_views,
-    read_requested_channel,
 )
 from service.console.error_responses import public_message
 from service.console.forms import read_form, redisplay_on_error
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, STORE, json_response, local_path, render
-from service.console.resources.channels import channel as channel_page
+from service.console.rendering import STORE, json_response, local_path, render
 from service.errors import CoronetError, StoreUnavailable, UserError
-from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url, selector_of
+from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
 from service.model import Channel, Entry, FeedLink
 from service.store import Store
 from service.store.coordination.worker_requests import ProbeReply
 
-_Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
+Selector = Annotated[str, msgspec.Meta(max_length=MAX_SELECTOR_CHARS)]
 
 operation = OPERATIONS = Operations()
 
@@ -44,7 +38,7 @@ class AddChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_URL_CHARS)]
     as_page: bool = False
-    selector: _Selector = ""
+    selector: Selector = ""
 
 
 class FeedChoices(msgspec.Struct, frozen=True):
@@ -72,12 +66,6 @@ class Preview(msgspec.Struct, frozen=True):
     known: ChannelView | None
 
 
-class SetSelector(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The CSS ``selector`` of the part of the page to watch; "" for the whole page."""
-
-    selector: _Selector
-
-
 @operation("POST", "/channels", write_access("channels"), 502, responses={201: ChannelDetail, 300: FeedChoices})
 async def post_channel(request: web.Request, body: AddChannel) -> web.Response:
     """Add the channel of a URL. It is polled even without subscribers."""
@@ -96,23 +84,7 @@ async def preview_channel(request: web.Request, body: AddChannel) -> web.Respons
     probed = await _probe(request, body, keep=False)
     if probed.channel is None:
         return _offer_feeds(body, probed)
-    return json_response(await _preview(request.app[STORE], probed.channel, probed))
-
-
-@operation("PUT", "/channels/{cid}/selector", write_access("channels"), 404, 502)
-async def put_selector(request: web.Request, body: SetSelector) -> ChannelDetail:
-    """Change the selector of a page. All subscribers move to the new channel and are notified once."""
-    successor = await _move_to_part(request, await read_requested_channel(request), body.selector)
-    return await read_channel_detail(request.app[STORE], successor.id)
-
-
-@operation("POST", "/channels/{cid}/selector/preview", write_access("channels"), 404, 502)
-async def preview_selector(request: web.Request, body: SetSelector) -> Preview:
-    """Preview another selector of a page without changing it."""
-    store, channel = request.app[STORE], await read_requested_channel(request)
-    url = _part_url(channel, body.selector)
-    probed = await store.worker_requests.probe(url, as_page=True, keep=False, afresh=True)
-    return await _preview(store, probed.channel or channel, probed)
+    return json_response(await make_preview(request.app[STORE], probed.channel, probed))
 
 
 async def add_form(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
@@ -135,7 +107,7 @@ async def preview(request: web.Request) -> web.Response:
     probed = await _probe(request, body, keep=False)
     if probed.channel is None:
         return _offer_choices(request, body, probed)
-    preview = await _preview(request.app[STORE], probed.channel, probed)
+    preview = await make_preview(request.app[STORE], probed.channel, probed)
     return render(request, "channel_preview.html", body=body, preview=preview)
 
 
@@ -165,22 +137,6 @@ def _offer_choices(request: web.Request, body: AddChannel, probed: ProbeReply) -
     return render(request, "channel_choices.html", url=body.url, choices=probed.choices)
 
 
-@redisplay_on_error(channel_page.page)
-async def change_selector(request: web.Request) -> web.Response:
-    """Preview another selector of a page; change it once the preview was confirmed."""
-    channel, form = await read_requested_channel(request), await read_form(request)
-    selector = form.get("selector", "")
-    if form.get("sure") == "1":
-        successor = await _move_to_part(request, channel, selector)
-        raise web.HTTPSeeOther(f"/channels/{successor.id}")
-    request[AUDIT_DETAIL] = f"preview only: {selector or 'whole page'}"
-    preview = await preview_selector(request, SetSelector(selector))
-    subscribers = await request.app[STORE].subscriptions.count(channel.id)
-    return render(
-        request, "channel_selector.html", channel=channel, preview=preview, selector=selector, subscribers=subscribers
-    )
-
-
 async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> ProbeReply:
     """Request a worker to fetch the URL of ``body``; return the worker's reply. Raises the worker's error.
 
@@ -191,7 +147,7 @@ async def _probe(request: web.Request, body: AddChannel, *, keep: bool) -> Probe
     return await request.app[STORE].worker_requests.probe(page_url(body.url, body.selector), as_page=as_page, keep=keep)
 
 
-async def _preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
+async def make_preview(store: Store, channel: Channel, probed: ProbeReply) -> Preview:
     """Return the preview of ``channel``; ``probed`` is a worker's reply about its URL.
 
     If there is no example notification, the preview states why.
@@ -225,27 +181,3 @@ def _offer_feeds(body: AddChannel, probed: ProbeReply) -> web.Response:
         url = page_url(body.url, body.selector)
         raise UserError(f"{url} is a page without a feed. To watch the page itself, set `as_page`.")
     return json_response(FeedChoices(probed.choices), HTTPStatus.MULTIPLE_CHOICES)
-
-
-async def _move_to_part(request: web.Request, channel: Channel, selector: str) -> Channel:
-    """Create the channel for the part of the page that ``selector`` (CSS) matches; return it.
-
-    All subscribers of ``channel`` move to the new channel. The function can be called again after a crash.
-    """
-    store, url = request.app[STORE], _part_url(channel, selector)
-    request[AUDIT_DETAIL] = f"{selector_of(channel.url) or 'whole page'} → {selector_of(url) or 'whole page'}"
-    probed = await store.worker_requests.probe(url, as_page=True, afresh=True)
-    await store.worker_requests.move(channel.id, url)
-    successor = probed.channel or channel
-    await store.worker_requests.announce_channel(successor.id)
-    await request.app[CHANNEL_CACHE].reload([channel.id, successor.id])
-    return successor
-
-
-def _part_url(channel: Channel, selector: str) -> str:
-    if channel.kind != "page":
-        raise UserError(f"{channel.url} is a feed. Only pages have a selector.")
-    url = page_url(channel.url, selector)
-    if url == channel.url:
-        raise UserError(f"This part is already being watched: {selector_of(url) or 'whole page'}.")
-    return url

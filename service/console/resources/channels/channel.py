@@ -1,4 +1,4 @@
-"""The page of one channel and its API operations: state, schedule, versions, and the actions on the channel."""
+"""The page of one channel and its API operations: state, schedule, versions, polls on request, and removal."""
 
 import asyncio
 import time
@@ -7,35 +7,22 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import read_access, write_access
+from service.console.auth.permissions import read_access, write_access
 from service.console.channel_views import ChannelDetail, read_channel_detail, read_requested_channel
 from service.console.charts import draw_poll_rate, draw_poll_timeline, draw_ring
 from service.console.error_responses import public_message
-from service.console.formatting import describe_bounds, format_duration, is_success, outcome_label, parse_duration
-from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
+from service.console.formatting import is_success, outcome_label
+from service.console.forms import redirect_after
 from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render, time_zone
-from service.console.resources.channels.channel_list import PAUSE_UNTIL_RESUMED_S, parse_tags
-from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds
+from service.console.rendering import SETTINGS, STORE, render, time_zone
+from service.corona.fleet_policy import NO_BOUNDS
 from service.entry_registration import remove_channel
-from service.errors import CoronetError, NoWorker, UserError
-from service.location.content_cache import MAX_LATEST_ENTRIES
-from service.model import ChannelId, Entry, PollResult
-from service.store.coordination.worker_requests import ContentSource
+from service.errors import CoronetError
+from service.model import PollResult
 
-_MAX_NOTE_CHARS: Final = 2_000
-_MAX_FIELD_CHARS: Final = 40
 _VERSIONS_SHOWN: Final = 5
-_VERSIONS_PER_PAGE: Final = 20
 
 operation = OPERATIONS = Operations()
-
-
-class SetChannel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of a channel. ``listed`` channels are polled even without subscribers."""
-
-    listed: bool
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -55,40 +42,6 @@ class TraceLine(msgspec.Struct, frozen=True, omit_defaults=True):
     success: bool | None = None
 
 
-class ContentView(msgspec.Struct, frozen=True):
-    """A channel's latest entries (newest first) at a version, and the place where the copy was found.
-
-    ``source`` is ``cache`` for the cache of the requested worker, and ``near`` for the cache of another worker. Then
-    ``hops`` is that worker's distance according to the attenuated Bloom filters, and ``worker`` its name, or "" if
-    unknown. ``owner`` stands for the worker that is responsible for the channel, and ``store`` for the database.
-    ``publisher`` means that there was no copy and the content was fetched.
-    """
-
-    version: int
-    latest: tuple[Entry, ...]
-    source: ContentSource
-    hops: int
-    worker: str
-
-
-@operation("PUT", "/channels/{cid}/bounds", write_access("channels"), 404, 429)
-async def put_bounds(request: web.Request, body: ChannelBounds) -> ChannelDetail:
-    """Set the bounds on a channel's poll rate; omitted ones follow the policy."""
-    await _set_bounds(request, (await read_requested_channel(request)).id, body)
-    return await get_channel(request)
-
-
-@operation("POST", "/channels/{cid}/bounds/undo", write_access("channels"), 404, 422, 429)
-async def undo_bounds(request: web.Request) -> ChannelDetail:
-    """Restore a channel's previous bounds."""
-    cid = (await read_requested_channel(request)).id
-    present = await request.app[STORE].poll_bounds.get(cid)
-    if present is None:
-        raise UserError("This channel has never had bounds of its own, so there is nothing to undo.")
-    await _set_bounds(request, cid, present.before)
-    return await get_channel(request)
-
-
 @operation("GET", "/channels/{cid}/message", read_access("channels"), 404)
 async def get_channel_message(request: web.Request) -> Message:
     """Preview the notification that subscribers would get for a channel's newest entry."""
@@ -101,24 +54,6 @@ async def get_channel_message(request: web.Request) -> Message:
 async def get_channel(request: web.Request) -> ChannelDetail:
     """Get one channel with its owner and polling set, last polls and latest entries."""
     return await read_channel_detail(request.app[STORE], (await read_requested_channel(request)).id)
-
-
-@operation("PATCH", "/channels/{cid}", write_access("channels"), 404)
-async def patch_channel(request: web.Request, body: SetChannel) -> ChannelDetail:
-    """List or unlist a channel."""
-    await request.app[STORE].channels.set_listed((await read_requested_channel(request)).id, listed=body.listed)
-    return await get_channel(request)
-
-
-@operation("GET", "/channels/{cid}/content", read_access("channels"), 404)
-async def get_content(request: web.Request) -> ContentView:
-    """Get a channel's latest entries from the nearest copy, and that copy's location."""
-    store, channel = request.app[STORE], await read_requested_channel(request)
-    try:
-        found = await store.worker_requests.content(channel.id)
-    except NoWorker:
-        return ContentView(channel.version, await store.channels.latest(channel.id, MAX_LATEST_ENTRIES), "store", 0, "")
-    return ContentView(found.version, found.latest, found.source, found.hops, found.worker)
 
 
 @operation("DELETE", "/channels/{cid}", write_access("channels"), 404)
@@ -157,23 +92,6 @@ async def page(request: web.Request, status: int = 200, *, error: str = "") -> w
     )
 
 
-async def versions_page(request: web.Request) -> web.Response:
-    """Show a channel's versions with their changes."""
-    channel = await read_requested_channel(request)
-    text = request.query.get("before", "")[:12]
-    before = int(text) if text.isdecimal() else 0
-    found = await request.app[STORE].channels.versions(channel.id, _VERSIONS_PER_PAGE, before)
-    return render(
-        request, "channel_versions.html", channel=channel, versions=found, full=len(found) == _VERSIONS_PER_PAGE
-    )
-
-
-async def content_page(request: web.Request) -> web.Response:
-    """Show a channel's content from the nearest copy, and that copy's location."""
-    channel = await read_requested_channel(request)
-    return render(request, "channel_content.html", channel=channel, content=await get_content(request))
-
-
 poll = redirect_after(poll_channel, "/channels/{cid}?polled=1", page)
 
 
@@ -202,49 +120,6 @@ async def trace_poll(request: web.Request) -> web.StreamResponse:
     return response
 
 
-@redisplay_on_error(page)
-async def pause(request: web.Request) -> web.Response:
-    """Pause a channel for some time or until it is resumed, or resume it."""
-    cid, form = (await read_requested_channel(request)).id, await read_form(request)
-    text = form.get("for", "")
-    for_s = 0.0 if form.get("resume") else parse_duration(text) if text else PAUSE_UNTIL_RESUMED_S
-    request[AUDIT_DETAIL] = text or ("resume" if form.get("resume") else "until resumed")
-    await request.app[STORE].admin_settings.pause([cid], for_s)
-    return await _show_again(request, cid)
-
-
-@redisplay_on_error(page)
-async def set_tags_and_note(request: web.Request) -> web.Response:
-    """Set the tags and the note of a channel."""
-    cid, form = (await read_requested_channel(request)).id, await read_form(request)
-    tags, remarks = parse_tags(form.get("tags", "")), request.app[STORE].admin_settings
-    await asyncio.gather(remarks.set_note(cid, form.get("note", "")[:_MAX_NOTE_CHARS]), remarks.set_tags([(cid, tags)]))
-    return await _show_again(request, cid)
-
-
-@redisplay_on_error(page)
-async def set_bounds(request: web.Request) -> web.Response:
-    """Set the bounds on a channel's poll rate."""
-    cid, form = (await read_requested_channel(request)).id, await read_form(request)
-    values = {
-        name: parse_duration(text)
-        for name in ChannelBounds.__struct_fields__
-        if (text := form.get(name, "")[:_MAX_FIELD_CHARS])
-    }
-    await _set_bounds(request, cid, convert_fields(values, ChannelBounds, "Invalid bounds: {}"))
-    raise web.HTTPSeeOther(f"/channels/{cid}#bounds")
-
-
-restore_bounds = redirect_after(undo_bounds, "/channels/{cid}#bounds", page)
-
-
-async def set_listed(request: web.Request) -> web.Response:
-    """List or unlist the channel."""
-    cid = (await read_requested_channel(request)).id
-    await request.app[STORE].channels.set_listed(cid, listed=(await read_form(request)).get("listed") == "1")
-    raise web.HTTPSeeOther(f"/channels/{cid}")
-
-
 async def remove_form(request: web.Request) -> web.Response:
     """Show the confirmation of a channel's removal."""
     channel = await read_requested_channel(request)
@@ -253,19 +128,3 @@ async def remove_form(request: web.Request) -> web.Response:
 
 
 remove = redirect_after(delete_channel, "/channels?removed=1")
-
-
-async def _show_again(request: web.Request, cid: ChannelId) -> web.Response:
-    await request.app[CHANNEL_CACHE].reload([cid])
-    raise web.HTTPSeeOther(f"/channels/{cid}")
-
-
-async def _set_bounds(request: web.Request, cid: ChannelId, bounds: ChannelBounds) -> None:
-    request[AUDIT_DETAIL] = describe_bounds(bounds)
-    if bounds.are_contradictory:
-        raise UserError(
-            f"With at least {format_duration(bounds.shortest_interval_s or 0)} between polls, the mean delay is half "
-            f"that time, more than {format_duration(bounds.longest_wait_s or 0)}. Choose a shorter minimum interval or "
-            "a longer maximum delay."
-        )
-    await request.app[STORE].poll_bounds.set(cid, bounds, by=request[PRINCIPAL].name)

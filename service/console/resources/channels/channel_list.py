@@ -1,85 +1,29 @@
-"""The page Channels and its API operations: search, sort and page through all channels, and change many at once.
-
-A bulk change works for a limited time per request and reports how many channels are left.
-"""
+"""The page Channels and its API operation: search, sort and page through all channels, and select some for a change."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, cast, get_args
+from typing import Final, cast, get_args
 from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import read_access, write_access
-from service.console.bulk_changes import change_each
+from service.console.auth.permissions import read_access
 from service.console.channel_cache import ChannelQuery, State
 from service.console.channel_views import ChannelPage, read_channel_views
-from service.console.formatting import parse_duration, short_id
+from service.console.formatting import parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.rendering import CHANNEL_CACHE, STORE, render
-from service.entry_registration import remove_channel
-from service.errors import StoreUnavailable, UserError
-from service.model import ChannelId
-from service.store import Store
-
-Action = Literal["pause", "resume", "poll", "list", "unlist", "tag", "untag", "remove"]
-
-PAUSE_UNTIL_RESUMED_S: Final = 10 * 365 * 86_400.0
+from service.console.resources.channels.bulk_changes import Action, BulkChange, BulkResult, post_bulk
+from service.errors import UserError
 
 _MAX_QUERY_CHARS: Final = 200
 _MAX_SELECTED: Final = 5_000
 _LISTED_IN_CONFIRMATION: Final = 10
-_MAX_TAGS: Final = 20
-_MAX_TAG_CHARS: Final = 40
-_TIME_LIMIT_S: Final = 20.0
-_MAX_PROBLEMS: Final = 20
 
-_Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{40}$")]
 
 operation = OPERATIONS = Operations()
-
-
-class BulkChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A change to many channels.
-
-    ``tag`` is the tag to add or to remove. ``for_s`` is the length of a pause in seconds; 0 means that the pause lasts
-    until somebody resumes the channels.
-    """
-
-    action: Action
-    channels: Annotated[tuple[_Id, ...], msgspec.Meta(min_length=1, max_length=1_000)]
-    tag: str = ""
-    for_s: Annotated[float, msgspec.Meta(ge=0, le=366 * 86_400.0)] = 0.0
-
-
-class BulkResult(msgspec.Struct, frozen=True):
-    """The result of a change to many channels.
-
-    ``done`` is the number of changed channels. ``left`` is the number of channels that remained when the time ran out.
-    ``problems`` are the errors of single channels.
-    """
-
-    done: int
-    left: int
-    problems: tuple[str, ...]
-
-
-@operation("POST", "/channels/bulk", write_access("channels"))
-async def post_bulk(request: web.Request, body: BulkChange) -> BulkResult:
-    """Pause, resume, poll, list, unlist, tag, untag or remove many channels."""
-    store = request.app[STORE]
-    if body.action in {"tag", "untag"}:
-        body = msgspec.structs.replace(body, tag=_parse_tag(body.tag))
-    done, failed = await change_each(
-        body.channels, lambda cid: _change_one(store, body, cid), _TIME_LIMIT_S, fatal=StoreUnavailable
-    )
-    await request.app[CHANNEL_CACHE].reload(body.channels)
-    request[AUDIT_DETAIL] = f"{body.action} {body.tag}: {done} of {len(body.channels)} channels"
-    problems = tuple(f"{short_id(cid)}: {error}" for cid, error in failed[:_MAX_PROBLEMS])
-    return BulkResult(done, len(body.channels) - done - len(failed), problems)
 
 
 @operation(
@@ -202,45 +146,3 @@ def _link(query: ChannelQuery, **changes: object) -> str:
         changes["sort"] = f"-{query.sort}"
     fields = {name: str(value) for name, value in {**_query_fields(query), **changes}.items() if value}
     return f"/channels?{urlencode(fields)}"
-
-
-async def _change_one(store: Store, bulk: BulkChange, cid: ChannelId) -> None:
-    match bulk.action:
-        case "pause":
-            await store.admin_settings.pause([cid], bulk.for_s or PAUSE_UNTIL_RESUMED_S)
-        case "resume":
-            await store.admin_settings.pause([cid], 0)
-        case "poll":
-            await store.worker_requests.poll_now(cid)
-        case "list" | "unlist":
-            await store.channels.set_listed(cid, listed=bulk.action == "list")
-        case "tag" | "untag":
-            await _change_tags(store, bulk, cid)
-        case "remove":
-            await remove_channel(store, cid)
-
-
-async def _change_tags(store: Store, bulk: BulkChange, cid: ChannelId) -> None:
-    (found,) = await store.admin_settings.read([cid])
-    if found is None:
-        return
-    tags = {*found.tags} - {bulk.tag} | ({bulk.tag} if bulk.action == "tag" else set())
-    if len(tags) > _MAX_TAGS:
-        raise UserError(f"It already has {_MAX_TAGS} tags. Remove one first.")
-    await store.admin_settings.set_tags([(cid, sorted(tags))])
-
-
-def _parse_tag(text: str) -> str:
-    """Return a tag in its stored form: stripped and case-folded. Raises :class:`UserError`."""
-    tag = text.strip().casefold()
-    if not tag or len(tag) > _MAX_TAG_CHARS or len(tag.split()) > 1 or not tag.isprintable():
-        raise UserError(f"A tag is a single word of at most {_MAX_TAG_CHARS} characters.")
-    return tag
-
-
-def parse_tags(text: str) -> list[str]:
-    """Return the sorted tags in a text that separates them with spaces. Raises :class:`UserError`."""
-    tags = sorted({_parse_tag(word) for word in text.split()})
-    if len(tags) > _MAX_TAGS:
-        raise UserError(f"A channel can have at most {_MAX_TAGS} tags.")
-    return tags

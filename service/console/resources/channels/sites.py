@@ -1,10 +1,9 @@
-"""The pages of sites and their API operations: poll results, request limits, pauses and blocked hosts.
+"""The page Hosts and its API operations: sites with their poll results, request limits and pauses.
 
 A site is a registrable domain with all its hosts. Its request limit applies to all its channels together.
 """
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -14,26 +13,24 @@ import msgspec
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import read_access, write_access
+from service.console.auth.permissions import read_access, write_access
 from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.channel_views import read_channel_views
-from service.console.forms import read_form, redirect_after, redisplay_on_error
+from service.console.forms import read_form, redirect_after
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
-from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
-from service.console.resources.channels.channel_list import PAUSE_UNTIL_RESUMED_S
-from service.errors import UserError
+from service.console.rendering import CHANNEL_CACHE, SETTINGS, STORE, render
+from service.console.resources.channels.channel_settings import PAUSE_UNTIL_RESUMED_S
 from service.feeds.urls import canonical_url
 from service.model import ChannelId
 from service.net.sites import site_of
 from service.store import Store
 from service.store.channels.channels import POLLS_KEPT
-from service.store.coordination.request_budgets import BlockedHosts, HostBlock
 
 _SAMPLED_CHANNELS: Final = 250
 _TOO_MANY_REQUESTS: Final = 429
 _MAX_HOST_CHARS: Final = 253
-_MAX_REASON_CHARS: Final = 200
+MAX_REASON_CHARS: Final = 200
 _MIN_RATE_PER_S: Final = 0.001
 _MAX_RATE_PER_S: Final = 100.0
 _MAX_PAUSED: Final = 5_000
@@ -88,18 +85,6 @@ class Host(msgspec.Struct, frozen=True):
     paused_s: float
 
 
-class SetBlock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The reason ``why`` a host is blocked, which other admins can read."""
-
-    why: Annotated[str, msgspec.Meta(max_length=_MAX_REASON_CHARS)] = ""
-
-
-class Blocked(msgspec.Struct, frozen=True):
-    """The blocked hosts and domains by name. A blocked domain includes all its hosts."""
-
-    items: dict[str, HostBlock]
-
-
 async def _find_sites(request: web.Request) -> list[Site]:
     """Return all sites whose name contains the query's ``q``, beginning with the sites that have the most channels."""
     store, cache, text = request.app[STORE], request.app[CHANNEL_CACHE], request.query.get("q", "").casefold().strip()
@@ -143,34 +128,10 @@ async def get_hosts(request: web.Request) -> Hosts:
     return Hosts(tuple(found[start:end]), next_cursor(names, end))
 
 
-@operation("GET", "/blocked-hosts", read_access("channels"))
-async def get_blocked_hosts(request: web.Request) -> Blocked:
-    """List blocked hosts."""
-    return Blocked(await request.app[STORE].blocked_hosts.all())
-
-
-_HOST_OR_DOMAIN = "Host name of a publisher, or a domain for all its hosts."
-
-
-@operation("PUT", "/hosts/{host}/block", write_access("channels"), 429, host_description=_HOST_OR_DOMAIN)
-async def block_host(request: web.Request, body: SetBlock) -> Blocked:
-    """Block a host, or all hosts of a domain: no requests to it and no new subscriptions."""
-    await add_block(request, request.app[STORE].blocked_hosts, _parse_host(request.match_info["host"]), body.why)
-    return await get_blocked_hosts(request)
-
-
-@operation("DELETE", "/hosts/{host}/block", write_access("channels"), 404, 422, host_description=_HOST_OR_DOMAIN)
-async def allow_host(request: web.Request) -> None:
-    """Unblock a host or domain."""
-    name = request[AUDIT_DETAIL] = _parse_host(request.match_info["host"])
-    if not await request.app[STORE].blocked_hosts.remove(name):
-        raise web.HTTPNotFound(text=f"{name} is not blocked itself. See the list of blocked hosts and domains.")
-
-
 @operation("GET", "/hosts/{host}", read_access("channels"), 422)
 async def get_host(request: web.Request) -> Host:
     """Get the request limit of a host's site."""
-    site, budgets = _requested_site(request), request.app[STORE].request_budgets
+    site, budgets = requested_site(request), request.app[STORE].request_budgets
     set_per_s, paused_s = await asyncio.gather(budgets.site_rate(site), budgets.site_paused_s(site))
     default_per_s = request.app[SETTINGS].host_requests_per_s
     return Host(site, default_per_s if set_per_s is None else set_per_s, set=set_per_s is not None, paused_s=paused_s)
@@ -180,14 +141,14 @@ async def get_host(request: web.Request) -> Host:
 async def put_host(request: web.Request, body: SetHost) -> Host:
     """Set the request limit of a host's site."""
     request[AUDIT_DETAIL] = f"{body.requests_per_s:g}"
-    await request.app[STORE].request_budgets.set_site_rate(_requested_site(request), body.requests_per_s)
+    await request.app[STORE].request_budgets.set_site_rate(requested_site(request), body.requests_per_s)
     return await get_host(request)
 
 
 @operation("DELETE", "/hosts/{host}", write_access("channels"), 422)
 async def delete_host(request: web.Request) -> None:
     """Reset the request limit of a host's site to the default."""
-    await request.app[STORE].request_budgets.clear_site_rate(_requested_site(request))
+    await request.app[STORE].request_budgets.clear_site_rate(requested_site(request))
 
 
 async def page(request: web.Request) -> web.Response:
@@ -208,7 +169,7 @@ async def page(request: web.Request) -> web.Response:
 
 async def site_page(request: web.Request, status: int = 200, *, error: str = "") -> web.Response:
     """Show one site. ``error`` is the message of a failed change."""
-    store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
+    store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], requested_site(request)
     await cache.refresh()
     rows = sorted(_rows_of(cache, site), key=lambda row: row.search_text)
     return render(
@@ -238,7 +199,7 @@ reset_limit = redirect_after(delete_host, "/hosts/{host}", site_page)
 
 async def pause(request: web.Request) -> web.Response:
     """Pause all channels of a site, or resume them."""
-    store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], _requested_site(request)
+    store, cache, site = request.app[STORE], request.app[CHANNEL_CACHE], requested_site(request)
     resumes = "resume" in await read_form(request)
     request[AUDIT_DETAIL] = "resume" if resumes else "pause"
     await cache.refresh()
@@ -248,26 +209,6 @@ async def pause(request: web.Request) -> web.Response:
     if resumes:
         await store.request_budgets.end_site_pause(site)
     raise web.HTTPSeeOther(f"/hosts/{site}")
-
-
-@redisplay_on_error(site_page)
-async def block(request: web.Request) -> web.Response:
-    """Block a host, or all hosts of a site."""
-    site, form = _requested_site(request), await read_form(request)
-    name = _parse_host(form.get("name", ""))
-    if site_of(name) != site:
-        raise UserError(f"“{name}” is not a host of {site}.")
-    await add_block(request, request.app[STORE].blocked_hosts, name, form.get("why", "")[:_MAX_REASON_CHARS])
-    raise web.HTTPSeeOther(f"/hosts/{site}#blocked")
-
-
-allow = redirect_after(allow_host, "/hosts/{host}#blocked", site_page)
-
-
-async def add_block(request: web.Request, blocks: BlockedHosts, name: str, why: str) -> None:
-    """Add ``name`` to ``blocks`` for the reason ``why``, in the name of the request's sender."""
-    request[AUDIT_DETAIL] = f"{name}: {why}"
-    await blocks.add(name, HostBlock(request[PRINCIPAL].name, time.time(), why))
 
 
 async def _poll_results(store: Store, ids: Sequence[ChannelId]) -> dict[str, object]:
@@ -288,12 +229,12 @@ def _rows_of(cache: ChannelCache, site: str) -> list[ChannelRow]:
     return [row for row in cache.rows.values() if row.site == site]
 
 
-def _requested_site(request: web.Request) -> str:
+def requested_site(request: web.Request) -> str:
     """Return the site of the host in the request's path. Raises :class:`UserError` if it is not a host name."""
-    return site_of(_parse_host(request.match_info["host"]))
+    return site_of(parse_host(request.match_info["host"]))
 
 
-def _parse_host(text: str) -> str:
+def parse_host(text: str) -> str:
     """Return a host name in the form of hosts in canonical URLs. Raises :class:`UserError` if it is invalid."""
     host = text[:_MAX_HOST_CHARS].strip("[]")
     return urlsplit(canonical_url(f"https://{f'[{host}]' if ':' in host else host}/")).hostname or ""

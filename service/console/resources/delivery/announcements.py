@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import admin_access
+from service.console.auth.permissions import admin_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render

@@ -1,6 +1,4 @@
-"""The page Delivery and its API operations: queued notifications, dead letters, and one person's last messages.
-
-A dead letter is a message whose delivery failed permanently.
+"""The page Delivery and its API operations: queued notifications, and one person's last messages.
 
 A person's message log has the last 20 messages and expires after 30 days without a message. It names the channels of a
 message, but not its text, which is private.
@@ -14,18 +12,17 @@ import msgspec
 from aiohttp import web
 
 from service.console import metrics_sampler
-from service.console.auth.roles import read_access, write_access
+from service.console.auth.permissions import read_access
 from service.console.forms import redirect_after
-from service.console.openapi import CURSOR, LIMIT, Operations
-from service.console.pagination import read_limit, read_log_cursor
+from service.console.openapi import Operations
 from service.console.rendering import METRICS, STORE, render
+from service.console.resources.delivery.dead_letters import delete_dead_letter, get_dead_letters, requeue_dead_letter
 from service.model import ChannelId, UserId
 from service.store import Store
 from service.store.delivery.outbox import ANNOUNCEMENTS, Batch, SentMessage
 from service.store.people.user_administration import Person
 
 _MAX_WAITING: Final = 50
-_NO_LETTER: Final = "There is no such dead letter. It may have been queued again or deleted."
 
 DeliveryState = Literal["sending", "awaited", "sent", "received", "failed"]
 
@@ -41,32 +38,6 @@ class Waiting(msgspec.Struct, frozen=True):
     people: int
     longest: tuple[Person, ...]
     dead_letters: int
-
-
-class DeadLetterView(msgspec.Struct, frozen=True):
-    """A message whose delivery failed permanently at ``at_s`` (Unix s) for the reason ``why``.
-
-    ``jid`` is the recipient's address, or "" if the recipient has been deleted. ``items`` is the number of
-    notifications in the message. A message that is not ``readable`` is corrupt and can only be deleted.
-    """
-
-    id: str
-    user: UserId
-    jid: str
-    at_s: float
-    why: str
-    items: int
-    readable: bool
-
-
-class DeadLetterPage(msgspec.Struct, frozen=True):
-    """One page of the list of dead letters, newest first.
-
-    ``next`` is the cursor of the next page; "" means that this is the last page.
-    """
-
-    items: tuple[DeadLetterView, ...]
-    next: str
 
 
 class MessageContent(msgspec.Struct, frozen=True):
@@ -116,33 +87,6 @@ async def get_delivery(request: web.Request) -> Waiting:
     longest = await store.people.get_many(uids[:_MAX_WAITING])
     count = await store.dead_letters.count()
     return Waiting(len(uids), tuple(each for each in longest if each is not None), count)
-
-
-@operation("GET", "/dead-letters", read_access("delivery"), 422, query=(CURSOR, LIMIT))
-async def get_dead_letters(request: web.Request) -> DeadLetterPage:
-    """List dead letters, newest first."""
-    store = request.app[STORE]
-    letters, next_cursor = await store.dead_letters.page(read_log_cursor(request), read_limit(request))
-    jids = await store.people.jids([letter.user for letter in letters])
-    views = (
-        DeadLetterView(each.id, each.user, jid, each.at_s, each.why, len(each.items), each.readable)
-        for each, jid in zip(letters, jids, strict=True)
-    )
-    return DeadLetterPage(tuple(views), next_cursor)
-
-
-@operation("POST", "/dead-letters/{letter}/requeue", write_access("delivery"), 404)
-async def requeue_dead_letter(request: web.Request) -> None:
-    """Queue the content of a dead letter for delivery again."""
-    if not await request.app[STORE].dead_letters.requeue(request.match_info["letter"]):
-        raise web.HTTPNotFound(text=_NO_LETTER)
-
-
-@operation("DELETE", "/dead-letters/{letter}", write_access("delivery"), 404)
-async def delete_dead_letter(request: web.Request) -> None:
-    """Delete a dead letter."""
-    if not await request.app[STORE].dead_letters.drop(request.match_info["letter"]):
-        raise web.HTTPNotFound(text=_NO_LETTER)
 
 
 async def page(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The page About, with versions and health, and the API operation that accepts a store after data loss."""
+"""The page About, with the versions of Coronet and its dependencies, and the health of Redis and all processes."""
 
 import asyncio
 import platform
@@ -8,10 +8,7 @@ from typing import Final
 
 from aiohttp import web
 
-from service.console.audit_entries import record_action
-from service.console.auth.roles import admin_access
-from service.console.openapi import ActionResult, Operations
-from service.console.rendering import METRICS, PRINCIPAL, STORE, render
+from service.console.rendering import METRICS, STORE, render
 
 _DISTRIBUTIONS: Final = ("coronet", "aiohttp", "jinja2", "msgspec", "numpy", "redis", "slixmpp")
 _VENDORED: Final = (
@@ -22,17 +19,6 @@ _VENDORED: Final = (
     ("uPlot", "1.6.32"),
 )
 _STARTED_S: Final = time.monotonic()
-
-operation = OPERATIONS = Operations()
-
-
-@operation("POST", "/store/accept", admin_access("fleet"), without_store=True)
-async def accept_store(request: web.Request) -> ActionResult:
-    """Accept the store as it is, although it has lost data or belongs to another fleet."""
-    principal = request[PRINCIPAL]
-    await request.app[STORE].identity.accept()
-    await record_action(request, principal.name, "Accept the store as it is.", principal.key)
-    return ActionResult("The store has been accepted. All programs continue with its data within a few seconds.")
 
 
 async def page(request: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import web
 
-from service.console.auth.roles import read_access
+from service.console.auth.permissions import read_access
 from service.console.forms import redisplay_on_error
 from service.console.openapi import Operations, Parameter
 from service.console.pagination import read_limit

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import read_access, write_access
+from service.console.auth.permissions import read_access, write_access
 from service.console.channel_cache import ChannelQuery
 from service.console.channel_views import ChannelDetail, read_channel_detail
 from service.console.charts import draw_ring, find_regions

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import hdrs, web
 
 from service.console import metrics_sampler
-from service.console.auth.roles import read_access
+from service.console.auth.permissions import read_access
 from service.console.formatting import count, is_success, outcome_label, percent
 from service.console.metrics_sampler import Delays, Sample, compute_growth
 from service.console.openapi import Operations

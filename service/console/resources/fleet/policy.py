@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import admin_access, read_access
+from service.console.auth.permissions import admin_access, read_access
 from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.charts import draw_wait_curves
 from service.console.formatting import format_duration, parse_duration

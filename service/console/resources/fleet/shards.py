@@ -3,7 +3,7 @@
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import read_access, write_access
+from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.metrics_sampler import compute_growth, count_key_group_moves
 from service.console.openapi import ActionResult, Operations

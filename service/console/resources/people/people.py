@@ -1,11 +1,9 @@
-"""The pages of people and their API operations: search, limits, suspension, deletion, and dry runs of commands.
+"""The pages of people and their API operations: search, limits, suspension and deletion.
 
-People are listed in the order of their ids and found by a part of their address. A dry run shows how the bot would
-answer a person's commands, without executing or sending anything.
+People are listed in the order of their ids and found by a part of their address.
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated, Final
 from urllib.parse import quote
 
@@ -13,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import admin_access, read_access, write_access
+from service.console.auth.permissions import admin_access, read_access, write_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pagination import INVALID_CURSOR, read_limit
@@ -30,12 +28,9 @@ DAY_S: Final = 86_400
 _BATCH_SIZE: Final = 500
 _MAX_SCANNED: Final = 20_000
 _ID_CHARS: Final = 16
-_MAX_VALUE: Final = 100_000
-_MAX_COMMANDS: Final = 10
-_MAX_COMMAND_CHARS: Final = 2_000
+MAX_VALUE: Final = 100_000
 _NO_SUCH_PERSON: Final = "There is no such person. They may have been deleted."
 
-_Command = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_COMMAND_CHARS)]
 
 operation = OPERATIONS = Operations()
 
@@ -54,57 +49,7 @@ class SetPerson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a person is suspended, and their maximum number of subscriptions (null for the default)."""
 
     suspended: bool
-    most_subscriptions: Annotated[int, msgspec.Meta(ge=0, le=_MAX_VALUE)] | None = None
-
-
-class Invitation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An invitation: how many people can use it, and for how many days it is valid."""
-
-    uses: Annotated[int, msgspec.Meta(ge=1, le=_MAX_VALUE)] = 1
-    days: Annotated[float, msgspec.Meta(ge=0.01, le=3650)] = 14.0
-
-
-class InvitationCode(msgspec.Struct, frozen=True):
-    """The code of a new invitation, which is shown only once. People send ``invite CODE`` to the bot."""
-
-    code: str
-
-
-class Commands(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The commands of a dry run, in order.
-
-    A command can be the answer to a question that the bot asks after the previous command.
-    """
-
-    commands: Annotated[tuple[_Command, ...], msgspec.Meta(min_length=1, max_length=_MAX_COMMANDS)]
-
-
-class DryRunLine(msgspec.Struct, frozen=True):
-    """A command of a dry run with the bot's replies.
-
-    ``would`` are sentences that say what the command would change.
-    """
-
-    command: str
-    replies: tuple[str, ...]
-    would: tuple[str, ...]
-
-
-class CommandDryRun(msgspec.Struct, frozen=True):
-    """The replies to the commands of a dry run.
-
-    Every command is answered from the current data; the effects of earlier commands are not visible to it.
-    """
-
-    lines: tuple[DryRunLine, ...]
-
-
-@operation("POST", "/people/{user}/rehearsal", write_access("people"), 404)
-async def rehearse(request: web.Request, body: Commands) -> CommandDryRun:
-    """Dry-run commands as a person: get the bot's replies and their effects without executing anything."""
-    request[AUDIT_DETAIL] = f"{len(body.commands)} commands"
-    previews = await request.app[STORE].bot_requests.dry_run((await get_person(request)).jid, body.commands)
-    return CommandDryRun(tuple(DryRunLine(each.command, each.replies, each.effects) for each in previews))
+    most_subscriptions: Annotated[int, msgspec.Meta(ge=0, le=MAX_VALUE)] | None = None
 
 
 @operation(
@@ -159,13 +104,6 @@ async def delete_person(request: web.Request) -> None:
         raise NotFound(_NO_SUCH_PERSON)
 
 
-@operation("POST", "/invitations", write_access("people"))
-async def invite(request: web.Request, body: Invitation) -> InvitationCode:
-    """Create an invitation to a bot with the setting who_may_use=invited."""
-    request[AUDIT_DETAIL] = f"{body.uses} people, {body.days:g} days"
-    return InvitationCode(await request.app[STORE].invitations.create(body.uses, body.days * DAY_S))
-
-
 async def page(request: web.Request) -> web.Response:
     """Show the list of people."""
     return render(
@@ -215,30 +153,6 @@ async def forget_form(request: web.Request) -> web.Response:
 
 
 forget = redirect_after(delete_person, "/people?forgotten=1")
-
-
-async def _dry_run_page(
-    request: web.Request, status: int = 200, *, error: str = "", lines: Sequence[DryRunLine] = ()
-) -> web.Response:
-    commands = [line.command for line in lines] or await _earlier_commands(request)
-    person = await get_person(request)
-    return render(request, "person_dry_run.html", status, person=person, lines=lines, commands=commands, error=error)
-
-
-@redisplay_on_error(_dry_run_page)
-async def dry_run(request: web.Request) -> web.Response:
-    """Dry-run a command as a person and show the bot's reply."""
-    before = await _earlier_commands(request)
-    text = (await read_form(request)).get("command", "")[:_MAX_COMMAND_CHARS]
-    if not text:
-        raise UserError("Enter a command as for the bot, for example “list”, “why #1” or a URL.")
-    if len(before) >= _MAX_COMMANDS:
-        raise UserError(f"A dry run has at most {_MAX_COMMANDS} commands. Start a new one.")
-    return await _dry_run_page(request, lines=(await rehearse(request, Commands((*before, text)))).lines)
-
-
-async def _earlier_commands(request: web.Request) -> list[str]:
-    return [str(text)[:_MAX_COMMAND_CHARS] for text in (await request.post()).getall("before", [])]
 
 
 async def _find(store: Store, part: str, cursor: str, count: int) -> tuple[list[UserId], str]:

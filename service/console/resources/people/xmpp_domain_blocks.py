@@ -9,11 +9,11 @@ import msgspec
 from aiohttp import web
 
 from service.console.audit_entries import AUDIT_DETAIL
-from service.console.auth.roles import read_access, write_access
+from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.openapi import Operations
 from service.console.rendering import STORE, render
-from service.console.resources.channels.sites import add_block
+from service.console.resources.channels.host_blocks import add_block
 from service.errors import UserError
 from service.feeds.urls import canonical_url, host_of
 from service.store.coordination.request_budgets import HostBlock

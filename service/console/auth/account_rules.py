@@ -1,23 +1,17 @@
-"""Console accounts: creation, roles, invitations, password rules and password hashing.
+"""Rules of console accounts: names, creation, roles, invitations and removal.
 
-At least one admin who can log in always remains. Passwords are hashed with argon2id (RFC 9106) with OWASP's minimum
-parameters, one at a time and outside the event loop, because each hash takes 19 MiB and a CPU core. When many hashes
-are queued already, further requests are refused.
+At least one admin who can log in always remains. An API key cannot grant more rights than it has.
 """
 
-import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeVar
 
 import msgspec
-from argon2 import PasswordHasher
-from argon2.exceptions import InvalidHashError, VerificationError
 
-from service.console.auth.roles import Principal
-from service.errors import LimitReached, NotFound, OperationalError, PermissionDenied, UserError
+from service.console.auth.permissions import Principal
+from service.errors import NotFound, OperationalError, PermissionDenied, UserError
 from service.store import Store
 from service.store.console.accounts import Account, Role
 from service.users.quiet_hours import find_time_zones
@@ -27,19 +21,11 @@ INVALID_NAME: Final = (
     "An account name has 1 to 32 characters: lowercase letters, digits, dots, hyphens and underscores. "
     "It starts with a letter or a digit."
 )
-MIN_PASSWORD_CHARS: Final = 10
-MAX_PASSWORD_CHARS: Final = 1024
 
 _CONCURRENT_CHANGES = "Accounts are being changed by someone else at the same time. Try again."
 _MAX_ATTEMPTS = 5
 """Maximum number of tries of an optimistic change of the accounts, while other requests change them, too."""
 
-_HASHER = PasswordHasher(time_cost=2, memory_cost=19456, parallelism=1)
-_DUMMY_HASH = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-_MAX_QUEUED = 64
-"""Maximum number of queued hashes: about two seconds of work."""
-_MAX_QUEUED_FOR_UNKNOWN = 48
-"""The limit for browsers that never logged in to the account, so that password guesses leave capacity for others."""
 
 _Changed = TypeVar("_Changed", bound=Account | None)
 
@@ -66,16 +52,6 @@ def check_name(name: str) -> None:
     """Raise :class:`UserError` if ``name`` is not a valid account name."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise UserError(INVALID_NAME)
-
-
-def check_password(password: str, repeated: str) -> None:
-    """Raise :class:`UserError` if ``password`` is too short or too long, or differs from ``repeated``."""
-    if len(password) < MIN_PASSWORD_CHARS:
-        raise UserError(f"The password needs at least {MIN_PASSWORD_CHARS} characters.")
-    if len(password) > MAX_PASSWORD_CHARS:
-        raise UserError(f"The password can have at most {MAX_PASSWORD_CHARS} characters.")
-    if password != repeated:
-        raise UserError("The two passwords do not match.")
 
 
 async def create_account(store: Store, by: Principal, name: str, role: Role) -> str:
@@ -188,44 +164,3 @@ def _check_can_grant(principal: Principal, *roles: Role) -> None:
 def _check_admin_remains(accounts: Mapping[str, Account]) -> None:
     if not any(account.role is Role.ADMIN and account.password_hash for account in accounts.values()):
         raise UserError("At least one admin who can log in must remain. Make another account an admin first.")
-
-
-class Passwords:
-    """Hashes passwords one at a time, and limits the number of queued requests for a hash."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._queued = 0
-
-    async def hash(self, password: str) -> str:
-        """Return the argon2id string of ``password``. Raises :class:`LimitReached` if too many hashes are queued."""
-        async with self._turn(_MAX_QUEUED):
-            return await asyncio.to_thread(_HASHER.hash, password)
-
-    async def verify(self, password: str, stored: str, *, is_known: bool = False) -> bool:
-        """Return whether ``password`` matches the argon2id string ``stored``.
-
-        ``stored`` is "" for an account without a password; the result is then False after the same time. ``is_known``
-        states that the browser has logged in to the account before. Raises :class:`LimitReached` if too many hashes are
-        queued.
-        """
-        async with self._turn(_MAX_QUEUED if is_known else _MAX_QUEUED_FOR_UNKNOWN):
-            return await asyncio.to_thread(_matches, password, stored or _DUMMY_HASH) and bool(stored)
-
-    @asynccontextmanager
-    async def _turn(self, max_queued: int) -> AsyncIterator[None]:
-        if self._queued >= max_queued:
-            raise LimitReached("Too many people are logging in right now. Please try again in a few seconds.")
-        self._queued += 1
-        try:
-            async with self._lock:
-                yield
-        finally:
-            self._queued -= 1
-
-
-def _matches(password: str, stored: str) -> bool:
-    try:
-        return _HASHER.verify(stored, password)
-    except (VerificationError, InvalidHashError):
-        return False
