@@ -22,9 +22,9 @@ from aiohttp import hdrs
 from rich.console import Console
 from rich.table import Table
 
-from service.console.error_responses import Problem
-from service.console.openapi import File, Operation
-from service.console.routes import OPERATIONS, PREFIX
+from service.console.api.operation_registry import OPERATIONS, PREFIX
+from service.console.api.operations import File, Operation
+from service.console.middleware.error_responses import Problem
 from service.errors import Fault, OperationalError, Unreachable, UsageError, UserError, from_fault
 from service.net.internal_clients import send_request
 from service.operations import shards

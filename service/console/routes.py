@@ -1,23 +1,18 @@
 """Routes of the console: pages by required permission, and the JSON API with its document and reference page."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import Any, Final
 
 from aiohttp import web
-from markupsafe import Markup
 
 from service.console import websub_callback
-from service.console.auth import login
-from service.console.auth.authorization import OpenAccess
+from service.console.api.api_reference import api_page, get_openapi
+from service.console.api.operation_registry import PREFIX
+from service.console.auth import first_account, login, password_links
 from service.console.auth.permissions import Permission
-from service.console.openapi import Operation, build_document
-from service.console.rendering import SETTINGS, json_response, load_templates, render, serve_static_file
 from service.console.resources import web_chat
-from service.console.resources.access import account_settings, api_keys, audit_log, console_accounts, sessions
+from service.console.resources.access import account_settings, audit_log
 from service.console.resources.channels import (
     add_channel,
-    bulk_changes,
     channel_bounds,
     channel_list,
     channel_settings,
@@ -28,7 +23,7 @@ from service.console.resources.channels import (
     sites,
 )
 from service.console.resources.channels import channel as channel_page
-from service.console.resources.delivery import announcements, dead_letters, delivery_status
+from service.console.resources.delivery import announcements, delivery_status
 from service.console.resources.fleet import (
     about,
     directory,
@@ -36,48 +31,12 @@ from service.console.resources.fleet import (
     nodes,
     overview,
     policy,
-    search_explanation,
     shards,
-    store_acceptance,
 )
-from service.console.resources.people import dry_runs, invitations, people, xmpp_domain_blocks
+from service.console.resources.people import dry_runs, people, xmpp_domain_blocks
+from service.console.route_rules import OpenAccess
+from service.console.static_files import serve_static_file
 from service.store.console.accounts import Role
-
-PREFIX: Final = "/api/v1"
-
-OPERATIONS: Final[Sequence[Operation]] = (
-    *add_channel.OPERATIONS,
-    *page_selector.OPERATIONS,
-    *channel_list.OPERATIONS,
-    *bulk_changes.OPERATIONS,
-    *sites.OPERATIONS,
-    *host_blocks.OPERATIONS,
-    *channel_page.OPERATIONS,
-    *channel_settings.OPERATIONS,
-    *channel_bounds.OPERATIONS,
-    *channel_versions.OPERATIONS,
-    *opml.OPERATIONS,
-    *policy.OPERATIONS,
-    *nodes.OPERATIONS,
-    *shards.OPERATIONS,
-    *store_acceptance.OPERATIONS,
-    *people.OPERATIONS,
-    *dry_runs.OPERATIONS,
-    *invitations.OPERATIONS,
-    *xmpp_domain_blocks.OPERATIONS,
-    *announcements.OPERATIONS,
-    *delivery_status.OPERATIONS,
-    *dead_letters.OPERATIONS,
-    *account_settings.OPERATIONS,
-    *console_accounts.OPERATIONS,
-    *sessions.OPERATIONS,
-    *api_keys.OPERATIONS,
-    *audit_log.OPERATIONS,
-    *overview.OPERATIONS,
-    *directory.OPERATIONS,
-    *search_explanation.OPERATIONS,
-    *discover.OPERATIONS,
-)
 
 
 def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
@@ -87,10 +46,10 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.get("/static/{path:.+}", serve_static_file),
             web.get("/login", login.login_form),
             web.post("/login", login.login),
-            web.get("/setup", login.setup_form),
-            web.post("/setup", login.setup),
-            web.get("/join", login.join_form),
-            web.post("/join", login.join),
+            web.get("/setup", first_account.setup_form),
+            web.post("/setup", first_account.setup),
+            web.get("/join", password_links.join_form),
+            web.post("/join", password_links.join),
             web.get(f"{PREFIX}/openapi.json", get_openapi),
         ],
         OpenAccess.WEBHOOK: [
@@ -175,30 +134,3 @@ def list_routes() -> Mapping[Permission | OpenAccess, Sequence[web.RouteDef]]:
             web.post("/settings/accounts/{name}/remove", account_settings.remove_account),
         ],
     }
-
-
-async def get_openapi(request: web.Request) -> web.Response:
-    """Return the OpenAPI document of the JSON API."""
-    return json_response(_document(request.app[SETTINGS].console_base_path))
-
-
-async def api_page(request: web.Request) -> web.Response:
-    """Show the API reference. Swagger UI is loaded only on demand."""
-    response = render(request, "api.html", prefix=PREFIX, reference=_reference())
-    response.enable_compression()  # it repeats nothing from the request, so its length reveals no secret (BREACH)
-    return response
-
-
-@cache
-def _reference() -> Markup:
-    areas: dict[str, list[tuple[str, str, Any]]] = {}
-    for path, methods in _document("")["paths"].items():
-        for method, description in methods.items():
-            areas.setdefault(description["tags"][0], []).append((path, method, description))
-    template = load_templates().get_template("api_reference.html")
-    return Markup(template.render(areas=areas, types=_document("")["components"]["schemas"]))  # noqa: S704 - escaped
-
-
-@cache
-def _document(base_path: str) -> dict[str, Any]:
-    return build_document(base_path + PREFIX, OPERATIONS)

@@ -267,7 +267,7 @@ class LocalFleet:
 
     async def _greeting(self) -> str:
         # Imported late: loading the web server's libraries takes a third of a second.
-        from service.console.auth.login import create_setup_link  # noqa: PLC0415 - see above
+        from service.console.auth.first_account import create_setup_link  # noqa: PLC0415 - see above
 
         try:
             async with opened(load(self._settings())) as store:

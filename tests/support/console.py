@@ -12,7 +12,8 @@ import msgspec
 from aiohttp import web
 from yarl import URL
 
-from service.console.auth.authorization import FORM_COOKIE, SESSION_COOKIE, csrf_token
+from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE
+from service.console.auth.csrf import csrf_token
 from service.console.main import make_app
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.errors import NoWorker, to_fault

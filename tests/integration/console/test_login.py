@@ -8,8 +8,9 @@ from argon2 import PasswordHasher, extract_parameters
 from argon2.exceptions import VerifyMismatchError
 from yarl import URL
 
-from service.console.auth.authorization import SESSION_COOKIE
-from service.console.auth.login import PASSWORDS, create_setup_link
+from service.console.app_keys import PASSWORDS
+from service.console.auth.cookies import SESSION_COOKIE
+from service.console.auth.first_account import create_setup_link
 from service.console.auth.passwords import Passwords
 from service.store import Store
 from service.store.client import keys

@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from service.console.rendering import METRICS
+from service.console.app_keys import METRICS
 from service.corona.fleet_policy import FleetObjective, Goal
 from service.feeds.entries.version_parts import split_version
 from service.feeds.urls import channel_id

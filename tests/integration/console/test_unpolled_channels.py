@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import REGISTRY
 
-from service.console.rendering import CHANNEL_CACHE
+from service.console.app_keys import CHANNEL_CACHE
 from service.model import PollResult
 from service.overlay.ring import balanced_id
 from service.store import Store

@@ -1,6 +1,6 @@
 """CSRF tokens and password hashes."""
 
-from service.console.auth.authorization import csrf_token
+from service.console.auth.csrf import csrf_token
 from service.console.auth.passwords import Passwords
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.console.error_responses import make_problem, status_of
+from service.console.middleware.error_responses import make_problem, status_of
 from service.errors import BadUrl, CoronetError, NotSubscribed, StaleVersion, StoreUnavailable, TlsFailed
 
 

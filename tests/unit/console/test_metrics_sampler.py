@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.metrics_sampler import (
+from service.console.queries.metrics_sampler import (
     DETECTION,
     MESSAGES,
     Delays,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.policy_preview import ChannelLoad, PolicyModel
+from service.console.queries.policy_preview import ChannelLoad, PolicyModel
 from service.corona.events import OwnershipTaken
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, FleetPolicy, Goal, Levels
 from service.corona.messages import SiteScales, SiteShares, Summary

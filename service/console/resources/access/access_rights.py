@@ -4,8 +4,8 @@ from typing import Final
 
 from aiohttp import web
 
+from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth.permissions import Permission
-from service.console.rendering import PRINCIPAL, STORE
 from service.errors import PermissionDenied
 from service.store.console.accounts import Role
 

@@ -5,14 +5,15 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import PRINCIPAL, STORE, time_zone
 from service.console.auth import account_rules
 from service.console.auth.login import change_password, open_session
 from service.console.auth.passwords import MIN_PASSWORD_CHARS
 from service.console.auth.permissions import SCOPES, Permission
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
-from service.console.openapi import Operations
-from service.console.rendering import PRINCIPAL, STORE, render, time_zone
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.rendering import render
 from service.console.resources.access.access_rights import OWN_ACCESS
 from service.console.resources.access.api_keys import AddKey, delete_key, get_keys, post_key
 from service.console.resources.access.console_accounts import (

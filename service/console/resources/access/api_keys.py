@@ -6,11 +6,11 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth.permissions import SCOPES, read_access
-from service.console.idempotent_requests import RESPONSE_IS_SECRET
-from service.console.openapi import Operations
-from service.console.rendering import PRINCIPAL, STORE
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.middleware.idempotency_keys import RESPONSE_IS_SECRET
 from service.console.resources.access.access_rights import OWN_ACCESS, can_see, check_can_end
 from service.errors import UserError
 

@@ -5,14 +5,14 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth import account_rules
 from service.console.auth.account_rules import AccountView
-from service.console.auth.login import make_password_link
+from service.console.auth.password_links import make_password_link
 from service.console.auth.permissions import admin_access
-from service.console.idempotent_requests import RESPONSE_IS_SECRET
-from service.console.openapi import Operations
-from service.console.rendering import PRINCIPAL, STORE
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.middleware.idempotency_keys import RESPONSE_IS_SECRET
 from service.store.console.accounts import Role
 
 operation = OPERATIONS = Operations()

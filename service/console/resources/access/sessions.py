@@ -3,9 +3,9 @@
 import msgspec
 from aiohttp import web
 
+from service.console.api.operations import Operations
+from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access
-from service.console.openapi import Operations
-from service.console.rendering import STORE
 from service.console.resources.access.access_rights import OWN_ACCESS, can_see, check_can_end
 from service.store.console.accounts import Session
 

@@ -6,18 +6,19 @@ from typing import Annotated
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations, json_response
+from service.console.app_keys import STORE, local_path
 from service.console.auth.permissions import write_access
-from service.console.channel_views import (
+from service.console.forms import read_form, redisplay_on_error
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.middleware.error_responses import public_message
+from service.console.queries.channel_views import (
     ChannelDetail,
     ChannelView,
     read_channel_detail,
     read_channel_views,
 )
-from service.console.error_responses import public_message
-from service.console.forms import read_form, redisplay_on_error
-from service.console.openapi import Operations
-from service.console.rendering import STORE, json_response, local_path, render
+from service.console.rendering import render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
 from service.model import Channel, Entry, FeedLink

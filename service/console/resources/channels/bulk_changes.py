@@ -11,11 +11,11 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import CHANNEL_CACHE, STORE
 from service.console.auth.permissions import write_access
 from service.console.formatting import short_id
-from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, STORE
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.resources.channels.channel_settings import PAUSE_UNTIL_RESUMED_S
 from service.console.resources.channels.tags import MAX_TAGS, parse_tag
 from service.entry_registration import remove_channel

@@ -7,14 +7,15 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
+from service.console.api.operations import Operations
+from service.console.app_keys import SETTINGS, STORE, time_zone
 from service.console.auth.permissions import read_access, write_access
-from service.console.channel_views import ChannelDetail, read_channel_detail, read_requested_channel
 from service.console.charts import draw_poll_rate, draw_poll_timeline, draw_ring
-from service.console.error_responses import public_message
 from service.console.formatting import is_success, outcome_label
 from service.console.forms import redirect_after
-from service.console.openapi import Operations
-from service.console.rendering import SETTINGS, STORE, render, time_zone
+from service.console.middleware.error_responses import public_message
+from service.console.queries.channel_views import ChannelDetail, read_channel_detail, read_requested_channel
+from service.console.rendering import render
 from service.corona.fleet_policy import NO_BOUNDS
 from service.entry_registration import remove_channel
 from service.errors import CoronetError

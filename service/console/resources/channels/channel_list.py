@@ -7,14 +7,15 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import web
 
+from service.console.api.operations import CURSOR, LIMIT, Operations, Parameter
+from service.console.app_keys import CHANNEL_CACHE, STORE
 from service.console.auth.permissions import read_access
-from service.console.channel_cache import ChannelQuery, State
-from service.console.channel_views import ChannelPage, read_channel_views
 from service.console.formatting import parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
-from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
-from service.console.rendering import CHANNEL_CACHE, STORE, render
+from service.console.queries.channel_cache import ChannelQuery, State
+from service.console.queries.channel_views import ChannelPage, read_channel_views
+from service.console.rendering import render
 from service.console.resources.channels.bulk_changes import Action, BulkChange, BulkResult, post_bulk
 from service.errors import UserError
 

@@ -6,16 +6,16 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import CHANNEL_CACHE, STORE
 from service.console.auth.permissions import write_access
-from service.console.channel_views import (
+from service.console.formatting import parse_duration
+from service.console.forms import read_form, redisplay_on_error
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.queries.channel_views import (
     ChannelDetail,
     read_requested_channel,
 )
-from service.console.formatting import parse_duration
-from service.console.forms import read_form, redisplay_on_error
-from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, STORE
 from service.console.resources.channels.channel import get_channel, page
 from service.console.resources.channels.tags import parse_tags
 from service.model import ChannelId

@@ -6,11 +6,11 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
-from service.console.openapi import Operations
-from service.console.rendering import PRINCIPAL, STORE
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.resources.channels.sites import MAX_REASON_CHARS, parse_host, requested_site, site_page
 from service.errors import UserError
 from service.net.sites import site_of

@@ -11,11 +11,12 @@ from typing import Annotated, Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE
 from service.console.auth.permissions import admin_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
-from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.rendering import render
 from service.errors import NotFound, UserError
 from service.feeds.urls import canonical_url, channel_id
 from service.model import ChannelId, UserId

@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from service.console.api.operations import CURSOR, LIMIT, Operations
+from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access, write_access
-from service.console.openapi import CURSOR, LIMIT, Operations
 from service.console.pagination import read_limit, read_log_cursor
-from service.console.rendering import STORE
 from service.model import UserId
 
 operation = OPERATIONS = Operations()

@@ -8,7 +8,8 @@ from typing import Final
 
 from aiohttp import web
 
-from service.console.rendering import METRICS, STORE, render
+from service.console.app_keys import METRICS, STORE
+from service.console.rendering import render
 
 _DISTRIBUTIONS: Final = ("coronet", "aiohttp", "jinja2", "msgspec", "numpy", "redis", "slixmpp")
 _VENDORED: Final = (

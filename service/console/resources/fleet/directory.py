@@ -8,10 +8,11 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
+from service.console.api.operations import Operations, Parameter
+from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access
 from service.console.forms import redisplay_on_error
-from service.console.openapi import Operations, Parameter
-from service.console.rendering import STORE, render
+from service.console.rendering import render
 from service.console.resources.fleet.search_explanation import SearchResult, get_search
 from service.discovery.av_pairs import ContentKind
 from service.discovery.partial import placement_metrics, strategies

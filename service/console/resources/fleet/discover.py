@@ -6,11 +6,12 @@ from urllib.parse import urlencode
 import msgspec
 from aiohttp import web
 
+from service.console.api.operations import Operations, Parameter
+from service.console.app_keys import SETTINGS, STORE
 from service.console.auth.permissions import read_access
 from service.console.forms import redisplay_on_error
-from service.console.openapi import Operations, Parameter
 from service.console.pagination import read_limit
-from service.console.rendering import SETTINGS, STORE, render
+from service.console.rendering import render
 from service.discovery.discover import DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT, SearchHit
 from service.errors import UserError

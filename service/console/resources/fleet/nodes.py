@@ -7,15 +7,16 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import CHANNEL_CACHE, METRICS, STORE
 from service.console.auth.permissions import read_access, write_access
-from service.console.channel_cache import ChannelQuery
-from service.console.channel_views import ChannelDetail, read_channel_detail
 from service.console.charts import draw_ring, find_regions
 from service.console.forms import redirect_after
-from service.console.metrics_sampler import Load
-from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, METRICS, STORE, render
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.queries.channel_cache import ChannelQuery
+from service.console.queries.channel_views import ChannelDetail, read_channel_detail
+from service.console.queries.metrics_sampler import Load
+from service.console.rendering import render
 from service.model import ChannelId, NodeId, NodeInfo
 
 _MAX_TEXT_CHARS: Final = 200

@@ -13,12 +13,13 @@ from typing import Final
 import msgspec
 from aiohttp import hdrs, web
 
-from service.console import metrics_sampler
+from service.console.api.operations import Operations
+from service.console.app_keys import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES
 from service.console.auth.permissions import read_access
 from service.console.formatting import count, is_success, outcome_label, percent
-from service.console.metrics_sampler import Delays, Sample, compute_growth
-from service.console.openapi import Operations
-from service.console.rendering import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES, render
+from service.console.queries import metrics_sampler
+from service.console.queries.metrics_sampler import Delays, Sample, compute_growth
+from service.console.rendering import render
 from service.model import PollResult
 from service.settings import Settings
 from service.store.channels.channels import POLLS_KEPT

@@ -8,15 +8,16 @@ from typing import Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE
 from service.console.auth.permissions import admin_access, read_access
-from service.console.channel_cache import ChannelCache, ChannelRow
 from service.console.charts import draw_wait_curves
 from service.console.formatting import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
-from service.console.openapi import Operations
-from service.console.policy_preview import ChannelLoad, DelayChange, Outcome, PolicyModel, SlowestChannel
-from service.console.rendering import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE, render
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.queries.channel_cache import ChannelCache, ChannelRow
+from service.console.queries.policy_preview import ChannelLoad, DelayChange, Outcome, PolicyModel, SlowestChannel
+from service.console.rendering import render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.errors import UserError
 from service.model import ChannelId

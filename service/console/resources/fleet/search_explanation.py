@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 from aiohttp import web
 
+from service.console.api.operations import Operations, Parameter
+from service.console.app_keys import SETTINGS, STORE
 from service.console.auth.permissions import read_access
-from service.console.openapi import Operations, Parameter
-from service.console.rendering import SETTINGS, STORE
 from service.discovery.av_pairs import ContentKind, Pair
 from service.discovery.candidates import Clause, QueriedMatrix, WeightedPair
 from service.discovery.queries.query import SearchHit

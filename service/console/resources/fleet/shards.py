@@ -2,12 +2,13 @@
 
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import ActionResult, Operations
+from service.console.app_keys import METRICS, SETTINGS, STORE
 from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redisplay_on_error
-from service.console.metrics_sampler import compute_growth, count_key_group_moves
-from service.console.openapi import ActionResult, Operations
-from service.console.rendering import METRICS, SETTINGS, STORE, render
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.queries.metrics_sampler import compute_growth, count_key_group_moves
+from service.console.rendering import render
 from service.operations import shards
 from service.operations.shards import Shards
 

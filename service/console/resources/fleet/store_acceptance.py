@@ -2,10 +2,10 @@
 
 from aiohttp import web
 
-from service.console.audit_entries import record_action
+from service.console.api.operations import ActionResult, Operations
+from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth.permissions import admin_access
-from service.console.openapi import ActionResult, Operations
-from service.console.rendering import PRINCIPAL, STORE
+from service.console.middleware.audit_recorder import record_action
 
 operation = OPERATIONS = Operations()
 

@@ -5,10 +5,10 @@ from typing import Annotated
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import Operations
+from service.console.app_keys import STORE
 from service.console.auth.permissions import write_access
-from service.console.openapi import Operations
-from service.console.rendering import STORE
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.resources.people.people import DAY_S, MAX_VALUE
 
 operation = OPERATIONS = Operations()

@@ -10,12 +10,13 @@ from urllib.parse import quote
 import msgspec
 from aiohttp import web
 
-from service.console.audit_entries import AUDIT_DETAIL
+from service.console.api.operations import CURSOR, LIMIT, Operations, Parameter
+from service.console.app_keys import STORE
 from service.console.auth.permissions import admin_access, read_access, write_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
-from service.console.openapi import CURSOR, LIMIT, Operations, Parameter
+from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.pagination import INVALID_CURSOR, read_limit
-from service.console.rendering import STORE, render
+from service.console.rendering import render
 from service.console.resources.delivery.delivery_status import Deliveries, read_deliveries
 from service.errors import NotFound, UserError
 from service.model import UserId

@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.auth.authorization import Handler
-from service.console.rendering import PRINCIPAL, STORE
+from service.console.app_keys import PRINCIPAL, STORE
+from service.console.route_rules import Handler
 from service.errors import StoreUnavailable, UserError
 from service.store.console.audit import StoredResponse
 
@@ -52,7 +52,7 @@ def make_idempotent(handler: Handler) -> Handler:
             try:
                 await store.end(client, key, record)
             except StoreUnavailable as error:
-                log.warning("response not stored for repeated requests", path=request.path, error=str(error))
+                log.warning("idempotent response store failed", path=request.path, error=str(error))
         return response
 
     return handle

@@ -8,8 +8,10 @@ import msgspec
 import structlog
 from aiohttp import hdrs, web
 
-from service.console.auth.authorization import API_PREFIX, Handler
-from service.console.rendering import local_path, render
+from service.console.app_keys import local_path
+from service.console.auth.authorization import API_PREFIX
+from service.console.rendering import render
+from service.console.route_rules import Handler
 from service.errors import (
     CoronetError,
     LimitReached,

@@ -9,23 +9,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from http import HTTPStatus
-from importlib.metadata import version
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from service.console.auth.authorization import Handler
 from service.console.auth.permissions import Permission
-from service.console.error_responses import Problem
 from service.console.pagination import MAX_ITEMS
-from service.console.rendering import json_response, read_body
+from service.console.route_rules import Handler
+from service.errors import UserError
 
-_COMMON_PROBLEMS: Final = (401, 403, 500, 503)
 _BODY_PROBLEMS: Final = (400, 413, 415, 422)
-_IDEMPOTENCY_PROBLEMS: Final = (409, 422)
-_REFERENCE: Final = "#/components/schemas/{name}"
-_JSON: Final = "application/json"
 
 _Function = TypeVar("_Function", bound=Callable[..., Awaitable[object]])
 
@@ -43,11 +37,6 @@ class Parameter:
 CURSOR: Final = Parameter("cursor", "query", "Where the page begins: the `next` of the previous page.")
 LIMIT: Final = Parameter("limit", "query", f"Maximum number of items, 1 to {MAX_ITEMS}.", type="integer")
 
-_IDEMPOTENCY_KEY: Final = Parameter(
-    "Idempotency-Key",
-    "header",
-    "A unique key of your choice. A request repeated with the same key within a day is executed only once.",
-)
 _PATH_DESCRIPTIONS: Final = {
     "cid": "Channel id, 40 hexadecimal digits.",
     "host": "Host name of a publisher, as in a URL.",
@@ -161,71 +150,25 @@ class Operations(list[Operation]):
         return declare
 
 
-def build_document(prefix: str, operations: Sequence[Operation]) -> dict[str, Any]:
-    """Return the OpenAPI document of ``operations``, which are served below the path ``prefix``."""
-    types: list[type[msgspec.Struct]] = [Problem]
-    for operation in operations:
-        types += [kind for kind in (*operation.responses.values(), operation.body) if isinstance(kind, type)]
-    _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=_REFERENCE)
-    paths: dict[str, dict[str, Any]] = {}
-    for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Coronet", "version": version("coronet"), "description": "The admin API of Coronet."},
-        "servers": [{"url": prefix}],
-        "security": [{"token": []}, {"session": []}],
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer"},
-                "session": {
-                    "type": "apiKey",
-                    "in": "cookie",
-                    "name": "coronet_session",
-                    "description": "The console's login session; changes also require Origin and X-CSRF-Token.",
-                },
-            },
-        },
-    }
+_Body = TypeVar("_Body")
 
 
-def _describe(operation: Operation) -> dict[str, Any]:
-    is_post = operation.method == "POST"
-    scope = f" API keys need the scope {operation.permission.scope}." if operation.permission.scope else ""
-    problems = sorted({*operation.problems, *_COMMON_PROBLEMS, *(_IDEMPOTENCY_PROBLEMS if is_post else ())})
-    kinds = [(status, kind, _JSON) for status, kind in operation.responses.items()]
-    kinds += [(status, Problem, "application/problem+json") for status in problems]
-    description: dict[str, Any] = {
-        "operationId": operation.handler.__name__,
-        "tags": [operation.permission.scope.partition(":")[0] or "access"],
-        "summary": (operation.handler.__doc__ or "").strip(),
-        "description": f"Requires the role {operation.permission.role}.{scope}",
-        "responses": {
-            str(status): {"description": HTTPStatus(status).phrase, **_content(kind, media_type)}
-            for status, kind, media_type in kinds
-        },
-    }
-    if parameters := (*operation.parameters, *((_IDEMPOTENCY_KEY,) if is_post else ())):
-        description["parameters"] = [
-            {
-                "name": each.name,
-                "in": each.place,
-                "description": each.description,
-                "required": each.place == "path",
-                "schema": {"type": each.type},
-            }
-            for each in parameters
-        ]
-    if operation.body is not None:
-        description["requestBody"] = {"required": True, **_content(operation.body, _JSON)}
-    return description
+def json_response(value: object, status: int = HTTPStatus.OK) -> web.Response:
+    """Return a response with ``value`` encoded as JSON by msgspec."""
+    return web.Response(status=status, body=msgspec.json.encode(value), content_type="application/json")
 
 
-def _content(kind: Body | None, media_type: str) -> dict[str, Any]:
-    if kind is None:
-        return {}
-    if isinstance(kind, File):
-        return {"content": {kind.media_type: {"schema": {"type": "string"}}}}
-    return {"content": {media_type: {"schema": {"$ref": _REFERENCE.format(name=kind.__name__)}}}}
+async def read_body(request: web.Request, kind: type[_Body]) -> _Body:
+    """Return the request's JSON body, decoded as ``kind``.
+
+    Raises :class:`UserError` if the body does not match the type, HTTP 400 if it is not JSON, and HTTP 415 for another
+    media type.
+    """
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="Send the body as application/json.")
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.ValidationError as error:
+        raise UserError(f"The body is invalid: {error}") from error
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(text=f"The body is not valid JSON: {error}") from error

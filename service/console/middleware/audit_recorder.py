@@ -13,9 +13,9 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from service.console.auth.authorization import Handler
-from service.console.error_responses import status_of
-from service.console.rendering import PRINCIPAL, STORE, local_path
+from service.console.app_keys import PRINCIPAL, STORE, local_path
+from service.console.middleware.error_responses import status_of
+from service.console.route_rules import Handler
 from service.errors import CoronetError, StoreUnavailable
 from service.net.http_server import client_of
 from service.store.console.audit import AuditedAction
@@ -55,7 +55,7 @@ def audit(handler: Handler) -> Handler:
             try:
                 await audit_log.end(entry_id, msgspec.structs.replace(entry, status=status, detail=detail))
             except StoreUnavailable as error:
-                log.warning("audit entry left incomplete", action=entry.action, on=entry.on, error=str(error))
+                log.warning("audit entry completion failed", action=entry.action, on=entry.on, error=str(error))
         return response
 
     return handle
