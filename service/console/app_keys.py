@@ -1,4 +1,4 @@
-"""Keys of the values that handlers find in the application and in a request."""
+"""Keys of the values in the application and in requests, by which handlers find the store, the settings and others."""
 
 from typing import Final
 
@@ -8,6 +8,7 @@ from jinja2 import Environment
 from service.console.auth.passwords import Passwords
 from service.console.auth.permissions import Principal
 from service.console.queries.channel_cache import ChannelCache
+from service.console.queries.channel_search import ChannelSearch
 from service.console.queries.metrics_sampler import MetricsSampler
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.settings import Settings
@@ -16,6 +17,7 @@ from service.store import Store
 SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
+CHANNEL_SEARCH: Final = web.AppKey("search", ChannelSearch)
 METRICS: Final = web.AppKey("metrics", MetricsSampler)
 OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)

@@ -10,7 +10,16 @@ from service.console import websub_callback
 from service.console.api.api_reference import get_openapi
 from service.console.api.operation_registry import OPERATIONS, PREFIX
 from service.console.api.operations import File
-from service.console.app_keys import CHANNEL_CACHE, METRICS, OPML_READER, PASSWORDS, SETTINGS, STORE, TEMPLATES
+from service.console.app_keys import (
+    CHANNEL_CACHE,
+    CHANNEL_SEARCH,
+    METRICS,
+    OPML_READER,
+    PASSWORDS,
+    SETTINGS,
+    STORE,
+    TEMPLATES,
+)
 from service.console.auth import login
 from service.console.auth.authorization import authorize
 from service.console.auth.first_account import create_setup_link
@@ -22,11 +31,13 @@ from service.console.middleware.body_size_limit import limit_body_size
 from service.console.middleware.error_responses import handle_errors
 from service.console.middleware.idempotency_keys import make_idempotent
 from service.console.middleware.request_metrics import measure_duration, request_class
+from service.console.page_rendering import load_templates
 from service.console.queries.channel_cache import ChannelCache
+from service.console.queries.channel_search import ChannelSearch
 from service.console.queries.metrics_sampler import MetricsSampler
-from service.console.rendering import load_templates
+from service.console.queries.overdue_channels import default_poll_interval_s
 from service.console.resources.channels import opml
-from service.console.resources.fleet.overview import default_poll_interval_s, render_update
+from service.console.resources.fleet.overview import render_update
 from service.console.route_rules import LARGEST_BODY_BYTES, ROUTE_RULES, Handler, OpenAccess, RouteRules
 from service.console.routes import list_routes
 from service.console.static_files import serve_static_file
@@ -59,6 +70,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[SETTINGS] = settings
     app[STORE] = store
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
+    app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
     app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = load_templates(settings.console_base_path)

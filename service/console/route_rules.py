@@ -11,6 +11,8 @@ from service.console.auth.permissions import Permission
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+API_PREFIX: Final = "/api/"
+"""The beginning of the paths of all versions of the API."""
 LARGEST_BODY_BYTES: Final = 64 * 1024
 """The limit on request bodies of handlers without a limit of their own."""
 

@@ -1,17 +1,19 @@
-"""Static files: their compression, media types and cache headers."""
+"""Static files: their compression, media types and cache headers.
+
+Only these responses are compressed, besides the API reference: see :mod:`service.console.page_rendering`.
+"""
 
 import asyncio
 import gzip
 import hashlib
 import mimetypes
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from aiohttp import hdrs, web
 
-from service.console.rendering import _FOLDER
-
-_STATIC: Final = _FOLDER / "static"
+_STATIC: Final = Path(__file__).parent / "static"
 _STATIC_FILES: Final = {path.relative_to(_STATIC).as_posix(): path for path in _STATIC.rglob("*") if path.is_file()}
 _COMPRESSED_TYPES: Final = ("text/", "application/javascript", "application/json", "image/svg+xml")
 

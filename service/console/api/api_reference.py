@@ -10,7 +10,7 @@ from service.console.api.openapi_document import build_document
 from service.console.api.operation_registry import OPERATIONS, PREFIX
 from service.console.api.operations import json_response
 from service.console.app_keys import SETTINGS
-from service.console.rendering import load_templates, render
+from service.console.page_rendering import load_templates, render
 
 
 async def get_openapi(request: web.Request) -> web.Response:

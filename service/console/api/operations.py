@@ -1,4 +1,4 @@
-"""Declaration of the JSON API's operations, and the OpenAPI 3.1 document made from them.
+"""Declaration of the JSON API's operations, with the decoding of their request bodies and the encoding of responses.
 
 :class:`Operations` declares a function as an operation and derives the rest from its signature: a second parameter is
 the request body, the return value is the response. The function's name is the operation id, its docstring the summary.

@@ -1,4 +1,4 @@
-"""Authorization middleware: authentication, permissions and CSRF checks; also the security headers of every response.
+"""Authorization middleware: who may send a request, by the rules of its route, its sender's rights and its CSRF token.
 
 ``app[ROUTE_RULES]`` states who may use each handler. A handler without rules is refused to everybody.
 
@@ -7,26 +7,16 @@ Browsers authenticate with a session cookie, API clients with an API key. A chan
 key need neither.
 """
 
-import hashlib
-import hmac
 import secrets
-import time
-from typing import Final
-from urllib.parse import quote
 
-from aiohttp import hdrs, web
+from aiohttp import web
 
-from service.console.app_keys import CSRF, PRINCIPAL, SETTINGS, STORE, local_path
+from service.console.app_keys import CSRF, PRINCIPAL, STORE
+from service.console.auth.authentication import authenticate, has_api_key, require_login
 from service.console.auth.cookies import FORM_COOKIE, SESSION_COOKIE, set_cookie
 from service.console.auth.csrf import SAFE_METHODS, check_csrf, csrf_token
 from service.console.auth.permissions import Permission, Principal
 from service.console.route_rules import Handler, OpenAccess, rules_of
-from service.store.console.accounts import Role
-
-API_PREFIX: Final = "/api/"
-
-
-_ADMIN_TOKEN_PRINCIPAL = Principal("", Role.ADMIN, key="console_admin_token")
 
 
 @web.middleware
@@ -47,15 +37,10 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
         cookie = request.cookies.get(FORM_COOKIE) or secrets.token_urlsafe(32)
     else:
         cookie = request.cookies.get(SESSION_COOKIE, "")
-        uses_key = hdrs.AUTHORIZATION in request.headers and local_path(request).startswith(API_PREFIX)
-        if uses_key:
-            principal = await _principal_of_key(request)
-        elif found := await request.app[STORE].sessions.find(cookie):
-            principal = Principal(found[0], found[1].role, zone=found[1].zone)
-        else:
-            principal = None
+        uses_key = has_api_key(request)
+        principal = await authenticate(request)
         if principal is None:
-            return _require_login(request)
+            return require_login(request)
         request[PRINCIPAL] = principal
     request[CSRF] = csrf_token(cookie)
     if request.method not in SAFE_METHODS and not uses_key:
@@ -68,22 +53,6 @@ async def authorize(request: web.Request, handler: Handler) -> web.StreamRespons
     return response
 
 
-async def _principal_of_key(request: web.Request) -> Principal | None:
-    scheme, _, token = request.headers[hdrs.AUTHORIZATION].partition(" ")
-    if scheme.lower() != "bearer":
-        return None
-    admin_token = request.app[SETTINGS].console_admin_token.get_secret_value()
-    # Digests have equal lengths, so that the comparison does not reveal the token's length.
-    sent, expected = (hashlib.sha256(each.encode()).digest() for each in (token, admin_token))
-    if hmac.compare_digest(sent, expected) and admin_token:
-        return _ADMIN_TOKEN_PRINCIPAL
-    found = await request.app[STORE].api_keys.find(token, time.time())
-    if found is None:
-        return None
-    key, account = found
-    return Principal(key.account, account.role, key.name, frozenset(key.scopes), account.zone)
-
-
 def _check_permission(principal: Principal, required: Permission | None) -> None:
     if required is None:
         raise web.HTTPForbidden(text="This route declares no permission, so nobody may use it.")
@@ -93,20 +62,3 @@ def _check_permission(principal: Principal, required: Permission | None) -> None
         )
     if not principal.has_scope(required.scope):
         raise web.HTTPForbidden(text=f"This API key lacks the required scope “{required.scope}”.")
-
-
-def _require_login(request: web.Request) -> web.Response:
-    """Refuse a request without login.
-
-    A page request is redirected to the login form. Requests of the API and of htmx get the status 401.
-    """
-    if local_path(request).startswith(API_PREFIX):
-        raise web.HTTPUnauthorized(
-            text="Log in, or send an API key as “Authorization: Bearer …”.",
-            headers={hdrs.WWW_AUTHENTICATE: 'Bearer realm="coronet"'},
-        )
-    if "HX-Request" in request.headers:
-        return web.Response(status=401, headers={"HX-Refresh": "true"})
-    path = request.path_qs.removeprefix(request.app[SETTINGS].console_base_path)
-    return_to = f"?next={quote(path)}" if request.method == hdrs.METH_GET and path != "/" else ""
-    raise web.HTTPSeeOther(f"/login{return_to}")

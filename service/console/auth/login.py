@@ -1,4 +1,4 @@
-"""Pages for the setup of the first account, for setting a password by invitation, and for login and logout."""
+"""Login and logout: the pages, the check of a password, the limit on attempts, and the change of one's own password."""
 
 import math
 from urllib.parse import urlsplit
@@ -12,7 +12,7 @@ from service.console.auth.cookies import SESSION_COOKIE, cookie_path, set_cookie
 from service.console.auth.passwords import MAX_PASSWORD_CHARS, check_password
 from service.console.forms import redisplay_on_error
 from service.console.middleware.audit_recorder import record_action
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.errors import LimitReached, UserError
 from service.net.http_server import client_of
 from service.store.console.accounts import BROWSER_TTL_S, SESSION_TTL_S, Account, digest

@@ -8,7 +8,7 @@ from service.console.auth.login import read_account_fields
 from service.console.auth.passwords import MIN_PASSWORD_CHARS, check_password
 from service.console.forms import redisplay_on_error
 from service.console.middleware.audit_recorder import record_action
-from service.console.rendering import render
+from service.console.page_rendering import render
 
 _INVITATION_INVALID = "This link has been used or has expired. An admin can create a new one under Settings."
 

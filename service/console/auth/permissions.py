@@ -1,4 +1,4 @@
-"""Roles of accounts and scopes of API keys: who sends a request, and which permission a route requires."""
+"""Permissions: roles of accounts and scopes of API keys, the sender of a request, and what a route requires."""
 
 from dataclasses import dataclass
 from typing import Final, Literal, get_args

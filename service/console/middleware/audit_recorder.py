@@ -1,4 +1,4 @@
-"""Audit entries: the record of every change in the audit log.
+"""Recorder of the audit log: writes an entry for every change.
 
 An entry is begun before the change is made and completed with its outcome afterwards. After a crash, only the outcome
 can therefore be missing, not the attempt.

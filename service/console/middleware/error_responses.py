@@ -9,9 +9,8 @@ import structlog
 from aiohttp import hdrs, web
 
 from service.console.app_keys import local_path
-from service.console.auth.authorization import API_PREFIX
-from service.console.rendering import render
-from service.console.route_rules import Handler
+from service.console.page_rendering import render
+from service.console.route_rules import API_PREFIX, Handler
 from service.errors import (
     CoronetError,
     LimitReached,

@@ -1,4 +1,4 @@
-"""Idempotent requests: a POST request with an Idempotency-Key is executed once, and its response is repeated.
+"""Idempotency keys: a POST request with an Idempotency-Key is executed once, and its response is repeated.
 
 The rules are those of draft-ietf-httpapi-idempotency-key: the same key with a different request is refused, and so is a
 repetition while the first request is still in progress. Failed requests are not stored, so that they can be sent again.

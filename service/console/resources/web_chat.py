@@ -11,7 +11,7 @@ from aiohttp import ClientWebSocketResponse, WSMsgType, web
 
 from service.console.app_keys import SETTINGS
 from service.console.auth.csrf import check_origin
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.errors import Unreachable
 from service.net.internal_clients import connect_websocket
 from service.tasks import run_until_one_ends

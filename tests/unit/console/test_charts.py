@@ -18,7 +18,7 @@ from service.console.charts import (
     ring_position,
     wedge_arcs,
 )
-from service.console.rendering import load_templates
+from service.console.page_rendering import load_templates
 from service.console.resources.fleet.directory import Matrix
 from service.corona.optimizer.poll_explanation import PollingTurn
 from service.model import NodeInfo, PollResult

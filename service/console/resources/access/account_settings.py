@@ -13,7 +13,7 @@ from service.console.auth.passwords import MIN_PASSWORD_CHARS
 from service.console.auth.permissions import SCOPES, Permission
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.console.resources.access.access_rights import OWN_ACCESS
 from service.console.resources.access.api_keys import AddKey, delete_key, get_keys, post_key
 from service.console.resources.access.console_accounts import (

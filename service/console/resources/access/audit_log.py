@@ -6,8 +6,8 @@ from aiohttp import web
 from service.console.api.operations import CURSOR, LIMIT, Operations
 from service.console.app_keys import STORE
 from service.console.auth.permissions import admin_access
+from service.console.page_rendering import render
 from service.console.pagination import read_limit, read_log_cursor
-from service.console.rendering import render
 from service.store.console.audit import AuditRecord
 
 operation = OPERATIONS = Operations()

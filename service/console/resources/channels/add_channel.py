@@ -12,13 +12,13 @@ from service.console.auth.permissions import write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.middleware.error_responses import public_message
+from service.console.page_rendering import render
 from service.console.queries.channel_views import (
     ChannelDetail,
     ChannelView,
     read_channel_detail,
     read_channel_views,
 )
-from service.console.rendering import render
 from service.errors import CoronetError, StoreUnavailable, UserError
 from service.feeds.urls import MAX_SELECTOR_CHARS, MAX_URL_CHARS, page_url
 from service.model import Channel, Entry, FeedLink

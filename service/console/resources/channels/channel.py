@@ -14,8 +14,8 @@ from service.console.charts import draw_poll_rate, draw_poll_timeline, draw_ring
 from service.console.formatting import is_success, outcome_label
 from service.console.forms import redirect_after
 from service.console.middleware.error_responses import public_message
+from service.console.page_rendering import render
 from service.console.queries.channel_views import ChannelDetail, read_channel_detail, read_requested_channel
-from service.console.rendering import render
 from service.corona.fleet_policy import NO_BOUNDS
 from service.entry_registration import remove_channel
 from service.errors import CoronetError

@@ -8,14 +8,15 @@ import msgspec
 from aiohttp import web
 
 from service.console.api.operations import CURSOR, LIMIT, Operations, Parameter
-from service.console.app_keys import CHANNEL_CACHE, STORE
+from service.console.app_keys import CHANNEL_CACHE, CHANNEL_SEARCH, STORE
 from service.console.auth.permissions import read_access
 from service.console.formatting import parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
+from service.console.page_rendering import render
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
-from service.console.queries.channel_cache import ChannelQuery, State
+from service.console.queries.channel_search import ChannelQuery
+from service.console.queries.channel_states import State
 from service.console.queries.channel_views import ChannelPage, read_channel_views
-from service.console.rendering import render
 from service.console.resources.channels.bulk_changes import Action, BulkChange, BulkResult, post_bulk
 from service.errors import UserError
 
@@ -55,7 +56,7 @@ async def get_channels(request: web.Request) -> ChannelPage:
     """List channels."""
     app, query, count = request.app, _parse_query(request.query), read_limit(request)
     await app[CHANNEL_CACHE].refresh()
-    ids = app[CHANNEL_CACHE].find(query)
+    ids = app[CHANNEL_SEARCH].find(query)
     start = find_page_start(ids, request.query.get("cursor", ""))
     views = await read_channel_views(app[STORE], ids[start : start + count])
     return ChannelPage(views, next_cursor(ids, start + count), len(ids))
@@ -71,7 +72,7 @@ async def page(
     fields = await read_form(request)
     query, cache = _parse_query({"sort": "title", **fields}), request.app[CHANNEL_CACHE]
     await cache.refresh()
-    ids = cache.find(query)
+    ids = request.app[CHANNEL_SEARCH].find(query)
     number, pages = read_page_number(fields, len(ids), PAGE_SIZE)
     page_ids = ids[(number - 1) * PAGE_SIZE : number * PAGE_SIZE]
     return render(
@@ -83,7 +84,7 @@ async def page(
         fields=_query_fields(query) | {"page": str(number)},
         link=lambda **changes: _link(query, **changes),
         states=get_args(State),
-        tags=cache.tags(),
+        tags=request.app[CHANNEL_SEARCH].tags(),
         total=len(ids),
         total_unfiltered=len(cache.rows),
         first=(number - 1) * PAGE_SIZE + 1,
@@ -105,7 +106,7 @@ async def change_selected(request: web.Request) -> web.Response:
         raise UserError("Choose an action for the channels.")
     await cache.refresh()
     if selects_all := form.get("all") == "1":
-        ids = request.app[CHANNEL_CACHE].find(query)[:_MAX_SELECTED]
+        ids = request.app[CHANNEL_SEARCH].find(query)[:_MAX_SELECTED]
     else:
         checked = map(str, (await request.post()).getall("channel", []))
         ids = [cid for cid in checked if cid in cache.rows][:_MAX_SELECTED]

@@ -8,8 +8,8 @@ from aiohttp import web
 from service.console.api.operations import Operations
 from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access
+from service.console.page_rendering import render
 from service.console.queries.channel_views import read_requested_channel
-from service.console.rendering import render
 from service.errors import NoWorker
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Entry

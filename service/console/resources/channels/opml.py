@@ -15,7 +15,7 @@ from service.console.api.operations import File, Operations
 from service.console.app_keys import OPML_READER, STORE
 from service.console.auth.permissions import read_access, write_access
 from service.console.forms import redisplay_on_error
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.console.resources.channels.add_channel import add_form
 from service.console.resources.channels.bulk_changes import change_each
 from service.errors import LimitReached, OperationalError, UserError

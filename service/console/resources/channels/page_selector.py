@@ -12,12 +12,12 @@ from service.console.app_keys import CHANNEL_CACHE, STORE
 from service.console.auth.permissions import write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.page_rendering import render
 from service.console.queries.channel_views import (
     ChannelDetail,
     read_channel_detail,
     read_requested_channel,
 )
-from service.console.rendering import render
 from service.console.resources.channels import channel as channel_page
 from service.console.resources.channels.add_channel import Preview, Selector, make_preview
 from service.errors import UserError

@@ -16,7 +16,7 @@ from service.console.app_keys import CHANNEL_CACHE, PRINCIPAL, SETTINGS, STORE
 from service.console.auth.permissions import admin_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.errors import NotFound, UserError
 from service.feeds.urls import canonical_url, channel_id
 from service.model import ChannelId, UserId

@@ -15,8 +15,8 @@ from service.console.api.operations import Operations
 from service.console.app_keys import METRICS, STORE
 from service.console.auth.permissions import read_access
 from service.console.forms import redirect_after
+from service.console.page_rendering import render
 from service.console.queries import metrics_sampler
-from service.console.rendering import render
 from service.console.resources.delivery.dead_letters import delete_dead_letter, get_dead_letters, requeue_dead_letter
 from service.model import ChannelId, UserId
 from service.store import Store

@@ -9,7 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from service.console.app_keys import METRICS, STORE
-from service.console.rendering import render
+from service.console.page_rendering import render
 
 _DISTRIBUTIONS: Final = ("coronet", "aiohttp", "jinja2", "msgspec", "numpy", "redis", "slixmpp")
 _VENDORED: Final = (

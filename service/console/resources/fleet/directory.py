@@ -12,7 +12,7 @@ from service.console.api.operations import Operations, Parameter
 from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access
 from service.console.forms import redisplay_on_error
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.console.resources.fleet.search_explanation import SearchResult, get_search
 from service.discovery.av_pairs import ContentKind
 from service.discovery.partial import placement_metrics, strategies

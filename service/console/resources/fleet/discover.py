@@ -10,8 +10,8 @@ from service.console.api.operations import Operations, Parameter
 from service.console.app_keys import SETTINGS, STORE
 from service.console.auth.permissions import read_access
 from service.console.forms import redisplay_on_error
+from service.console.page_rendering import render
 from service.console.pagination import read_limit
-from service.console.rendering import render
 from service.discovery.discover import DiscoverOrder, Facet
 from service.discovery.queries.query import DEFAULT_LIMIT, MAX_LIMIT, SearchHit
 from service.errors import UserError

@@ -8,15 +8,15 @@ import msgspec
 from aiohttp import web
 
 from service.console.api.operations import Operations
-from service.console.app_keys import CHANNEL_CACHE, METRICS, STORE
+from service.console.app_keys import CHANNEL_CACHE, CHANNEL_SEARCH, METRICS, STORE
 from service.console.auth.permissions import read_access, write_access
 from service.console.charts import draw_ring, find_regions
 from service.console.forms import redirect_after
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.queries.channel_cache import ChannelQuery
+from service.console.page_rendering import render
+from service.console.queries.channel_search import ChannelQuery
 from service.console.queries.channel_views import ChannelDetail, read_channel_detail
 from service.console.queries.metrics_sampler import Load
-from service.console.rendering import render
 from service.model import ChannelId, NodeId, NodeInfo
 
 _MAX_TEXT_CHARS: Final = 200
@@ -98,7 +98,7 @@ async def _find_channel(request: web.Request, text: str) -> ChannelDetail | None
     The result is None if there is no such channel.
     """
     ids: Sequence[ChannelId] = [text] if text in request.app[CHANNEL_CACHE].rows else ()
-    ids = ids or request.app[CHANNEL_CACHE].find(ChannelQuery(text=text, sort="title"))
+    ids = ids or request.app[CHANNEL_SEARCH].find(ChannelQuery(text=text, sort="title"))
     return await read_channel_detail(request.app[STORE], ids[0]) if ids else None
 
 

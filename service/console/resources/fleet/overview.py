@@ -17,11 +17,10 @@ from service.console.api.operations import Operations
 from service.console.app_keys import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES
 from service.console.auth.permissions import read_access
 from service.console.formatting import count, is_success, outcome_label, percent
+from service.console.page_rendering import render
 from service.console.queries import metrics_sampler
 from service.console.queries.metrics_sampler import Delays, Sample, compute_growth
-from service.console.rendering import render
 from service.model import PollResult
-from service.settings import Settings
 from service.store.channels.channels import POLLS_KEPT
 
 _STREAM_DURATION_S: Final = 600.0
@@ -94,8 +93,8 @@ async def read_overview(app: web.Application) -> Overview:
         receipt=metrics_sampler.compute_delays(counts, metrics_sampler.RECEIPT),
         attention=(),
     )
-    unpolled = [each.title or each.url for each in await store.channels.get_many(cache.unpolled[:1]) if each]
-    messages = list_problems(fleet, len(cache.unpolled), next(iter(unpolled), "(removed)"))
+    unpolled = [each.title or each.url for each in await store.channels.get_many(cache.overdue[:1]) if each]
+    messages = list_problems(fleet, len(cache.overdue), next(iter(unpolled), "(removed)"))
     return msgspec.structs.replace(fleet, attention=messages)
 
 
@@ -136,11 +135,6 @@ def _points(samples: Sequence[Sample], fleet: Overview) -> bytes:
 def _event(name: str, data: str) -> bytes:
     lines = "\n".join(f"data: {line}" for line in data.split("\n"))
     return f"event: {name}\n{lines}\n\n".encode()
-
-
-def default_poll_interval_s(settings: Settings) -> float:
-    """Return the poll interval (s) that is assumed for channels without a recorded one: the longest by default."""
-    return 2 * settings.longest_wait_s
 
 
 def make_chart_series(samples: Sequence[Sample], budget: float | None) -> dict[str, list[float | None]]:

@@ -15,9 +15,10 @@ from service.console.charts import draw_wait_curves
 from service.console.formatting import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.queries.channel_cache import ChannelCache, ChannelRow
+from service.console.page_rendering import render
+from service.console.queries.channel_cache import ChannelCache
+from service.console.queries.channel_rows import ChannelRow
 from service.console.queries.policy_preview import ChannelLoad, DelayChange, Outcome, PolicyModel, SlowestChannel
-from service.console.rendering import render
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.errors import UserError
 from service.model import ChannelId

@@ -11,7 +11,7 @@ from service.console.app_keys import STORE
 from service.console.auth.permissions import write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.console.resources.people.people import get_person
 from service.errors import UserError
 

@@ -15,8 +15,8 @@ from service.console.app_keys import STORE
 from service.console.auth.permissions import admin_access, read_access, write_access
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
+from service.console.page_rendering import render
 from service.console.pagination import INVALID_CURSOR, read_limit
-from service.console.rendering import render
 from service.console.resources.delivery.delivery_status import Deliveries, read_deliveries
 from service.errors import NotFound, UserError
 from service.model import UserId

@@ -13,7 +13,7 @@ from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.rendering import render
+from service.console.page_rendering import render
 from service.console.resources.channels.host_blocks import add_block
 from service.errors import UserError
 from service.feeds.urls import canonical_url, host_of

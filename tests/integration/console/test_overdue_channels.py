@@ -101,7 +101,7 @@ async def test_a_channel_that_must_not_be_polled_is_no_problem(
 
     async def found() -> tuple[str, ...]:
         await cache.refresh()
-        return cache.unpolled
+        return cache.overdue
 
     assert await until(found, "the other one is late") == (late,)
 
@@ -112,7 +112,7 @@ async def test_a_new_fleet_has_no_unpolled_channels(store: Store, served: tuple[
     await make_late(store, "https://example.org/late")
     await cache.refresh()
     assert cache.rows
-    assert cache.unpolled == ()
+    assert cache.overdue == ()
 
 
 async def test_a_channel_that_was_never_polled_is_reported(store: Store, served: tuple[str, web.Application]) -> None:
@@ -123,6 +123,6 @@ async def test_a_channel_that_was_never_polled_is_reported(store: Store, served:
 
     async def found() -> tuple[str, ...]:
         await cache.refresh()
-        return cache.unpolled
+        return cache.overdue
 
     assert await until(found, "it is late") == (channel.id,)

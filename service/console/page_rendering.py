@@ -1,7 +1,7 @@
-"""Request and response helpers of all handlers: application keys, templates, JSON, and static files.
+"""Rendering of pages from templates.
 
-Only static files are compressed. Pages contain secrets next to parts of their URL, so a compressed page's size could
-reveal the secrets (BREACH).
+Pages are not compressed: they contain secrets next to parts of their URL, so a compressed page's size could reveal the
+secrets (BREACH).
 """
 
 import time
@@ -16,7 +16,7 @@ from service.console import formatting
 from service.console.app_keys import CSRF, PRINCIPAL, SETTINGS, TEMPLATES, local_path, time_zone
 from service.store.console.accounts import Role
 
-_FOLDER: Final = Path(__file__).parent
+_TEMPLATES: Final = Path(__file__).parent / "templates"
 
 
 @cache
@@ -26,7 +26,7 @@ def load_templates(base_path: str = "") -> Environment:
     Values are escaped, and undefined names are errors. Each template is compiled once.
     """
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER / "templates"),
+        loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
