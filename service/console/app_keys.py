@@ -9,7 +9,7 @@ from service.console.auth.passwords import Passwords
 from service.console.auth.permissions import Principal
 from service.console.queries.channel_cache import ChannelCache
 from service.console.queries.channel_search import ChannelSearch
-from service.console.queries.metrics_sampler import MetricsSampler
+from service.console.queries.metrics_scraper import MetricsScraper
 from service.feeds.sandbox.opml_reader import OpmlReader
 from service.settings import Settings
 from service.store import Store
@@ -18,7 +18,7 @@ SETTINGS: Final = web.AppKey("settings", Settings)
 STORE: Final = web.AppKey("store", Store)
 CHANNEL_CACHE: Final = web.AppKey("cache", ChannelCache)
 CHANNEL_SEARCH: Final = web.AppKey("search", ChannelSearch)
-METRICS: Final = web.AppKey("metrics", MetricsSampler)
+METRICS: Final = web.AppKey("metrics", MetricsScraper)
 OPML_READER: Final = web.AppKey("opml_reader", OpmlReader)
 TEMPLATES: Final = web.AppKey("templates", Environment)
 PRINCIPAL: Final = web.RequestKey("principal", Principal)

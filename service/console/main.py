@@ -34,7 +34,7 @@ from service.console.middleware.request_metrics import measure_duration, request
 from service.console.page_rendering import load_templates
 from service.console.queries.channel_cache import ChannelCache
 from service.console.queries.channel_search import ChannelSearch
-from service.console.queries.metrics_sampler import MetricsSampler
+from service.console.queries.metrics_scraper import MetricsScraper
 from service.console.queries.overdue_channels import default_poll_interval_s
 from service.console.resources.channels import opml
 from service.console.resources.fleet.overview import render_update
@@ -71,7 +71,7 @@ def make_app(settings: Settings, store: Store, check_ready: ReadinessCheck | Non
     app[STORE] = store
     app[CHANNEL_CACHE] = ChannelCache(store, default_poll_interval_s(settings))
     app[CHANNEL_SEARCH] = ChannelSearch(app[CHANNEL_CACHE])
-    app[METRICS] = MetricsSampler(store, settings.metrics_token.get_secret_value())
+    app[METRICS] = MetricsScraper(store, settings.metrics_token.get_secret_value())
     app[OPML_READER] = OpmlReader()
     app[TEMPLATES] = load_templates(settings.console_base_path)
     app[PASSWORDS] = Passwords()

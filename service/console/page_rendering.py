@@ -5,6 +5,7 @@ secrets (BREACH).
 """
 
 import time
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -12,9 +13,44 @@ from typing import Final
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from service.console import formatting
 from service.console.app_keys import CSRF, PRINCIPAL, SETTINGS, TEMPLATES, local_path, time_zone
+from service.console.durations import duration, format_duration
+from service.console.formatting import (
+    ago,
+    clock,
+    count,
+    instant,
+    is_success,
+    keep_units,
+    outcome_label,
+    percent,
+    requests,
+    short_id,
+    web_address,
+)
+from service.console.polling_descriptions import (
+    bound_label,
+    describe_bound,
+    describe_bounds,
+    describe_polling_hints,
+    describe_schedule,
+    level,
+)
+from service.console.text_differences import differences
+from service.feeds.urls import selector_of, without_selector
+from service.operations.poll_constraints import bound_shares
 from service.store.console.accounts import Role
+
+_FILTERS: Final[Mapping[str, Callable[..., object]]] = {
+    function.__name__: function
+    for function in (
+        *(count, duration, ago, percent, requests, instant, clock, short_id, is_success, outcome_label),
+        *(web_address, differences, describe_polling_hints, describe_schedule, bound_label),
+        *(selector_of, without_selector, describe_bound, describe_bounds, keep_units, level, format_duration),
+        bound_shares,
+    )
+}
+"""The functions that templates use as Jinja filters."""
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 
@@ -32,7 +68,7 @@ def load_templates(base_path: str = "") -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(formatting.FILTERS)
+    environment.filters.update(_FILTERS)
     environment.globals |= {"base": base_path, "error": ""}
     return environment
 

@@ -10,7 +10,7 @@ from aiohttp import web
 from service.console.api.operations import CURSOR, LIMIT, Operations, Parameter
 from service.console.app_keys import CHANNEL_CACHE, CHANNEL_SEARCH, STORE
 from service.console.auth.permissions import read_access
-from service.console.formatting import parse_duration
+from service.console.durations import parse_duration
 from service.console.forms import convert_fields, read_form, redisplay_on_error
 from service.console.page_rendering import render
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number

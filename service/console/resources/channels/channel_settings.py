@@ -9,7 +9,7 @@ from aiohttp import web
 from service.console.api.operations import Operations
 from service.console.app_keys import CHANNEL_CACHE, STORE
 from service.console.auth.permissions import write_access
-from service.console.formatting import parse_duration
+from service.console.durations import parse_duration
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.queries.channel_views import (

@@ -16,7 +16,7 @@ from service.console.app_keys import METRICS, STORE
 from service.console.auth.permissions import read_access
 from service.console.forms import redirect_after
 from service.console.page_rendering import render
-from service.console.queries import metrics_sampler
+from service.console.queries import metrics_statistics
 from service.console.resources.delivery.dead_letters import delete_dead_letter, get_dead_letters, requeue_dead_letter
 from service.model import ChannelId, UserId
 from service.store import Store
@@ -99,8 +99,8 @@ async def page(request: web.Request) -> web.Response:
         "delivery.html",
         waiting=waiting,
         letters=letters,
-        messages=counts.get(metrics_sampler.MESSAGES, 0.0),
-        delays=metrics_sampler.compute_delays(counts, metrics_sampler.DELIVERY),
+        messages=counts.get(metrics_statistics.MESSAGES, 0.0),
+        delays=metrics_statistics.compute_delays(counts, metrics_statistics.DELIVERY),
     )
 
 

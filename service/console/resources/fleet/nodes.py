@@ -16,7 +16,7 @@ from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
 from service.console.queries.channel_search import ChannelQuery
 from service.console.queries.channel_views import ChannelDetail, read_channel_detail
-from service.console.queries.metrics_sampler import Load
+from service.console.queries.metrics_statistics import Load
 from service.model import ChannelId, NodeId, NodeInfo
 
 _MAX_TEXT_CHARS: Final = 200

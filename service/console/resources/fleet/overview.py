@@ -16,10 +16,11 @@ from aiohttp import hdrs, web
 from service.console.api.operations import Operations
 from service.console.app_keys import CHANNEL_CACHE, METRICS, SETTINGS, STORE, TEMPLATES
 from service.console.auth.permissions import read_access
-from service.console.formatting import count, is_success, outcome_label, percent
 from service.console.page_rendering import render
-from service.console.queries import metrics_sampler
-from service.console.queries.metrics_sampler import Delays, Sample, compute_growth
+from service.console.queries import metrics_statistics
+from service.console.queries.fleet_problems import list_problems
+from service.console.queries.metrics_scraper import Sample
+from service.console.queries.metrics_statistics import Delays, compute_growth
 from service.model import PollResult
 from service.store.channels.channels import POLLS_KEPT
 
@@ -27,8 +28,6 @@ _STREAM_DURATION_S: Final = 600.0
 """Browsers reconnect by themselves afterwards, and are authorized again."""
 _RECONNECT_DELAY_MS: Final = 3_000
 _SAMPLED_CHANNELS: Final = 250
-_FAILURE_ALERT_SHARE: Final = 0.2
-_WAITING_ALERT_USERS: Final = 100
 _WINDOW_S: Final = 60.0
 _MIN_COVERED_S: Final = 1.0
 _SERIES: Final = ("at_s", "good", "failed", "messages", "waiting", "seen_p50", "seen_p95", "sent_p50", "sent_p95")
@@ -87,15 +86,21 @@ async def read_overview(app: web.Application) -> Overview:
         polls_per_minute=estimate_polls_per_minute(sample, POLLS_KEPT, len(cache.rows), now_s),
         budget_polls_per_minute=(aims or settings.policy().objective).budget_polls_per_minute,
         failing=sum(row.failing_since_s > 0 for row in cache.rows.values()),
-        messages_per_minute=counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_s * 60 if elapsed_s else 0.0,
-        detection=metrics_sampler.compute_delays(counts, metrics_sampler.DETECTION),
-        delivery=metrics_sampler.compute_delays(counts, metrics_sampler.DELIVERY),
-        receipt=metrics_sampler.compute_delays(counts, metrics_sampler.RECEIPT),
+        messages_per_minute=counts.get(metrics_statistics.MESSAGES, 0.0) / elapsed_s * 60 if elapsed_s else 0.0,
+        detection=metrics_statistics.compute_delays(counts, metrics_statistics.DETECTION),
+        delivery=metrics_statistics.compute_delays(counts, metrics_statistics.DELIVERY),
+        receipt=metrics_statistics.compute_delays(counts, metrics_statistics.RECEIPT),
         attention=(),
     )
-    unpolled = [each.title or each.url for each in await store.channels.get_many(cache.overdue[:1]) if each]
-    messages = list_problems(fleet, len(cache.overdue), next(iter(unpolled), "(removed)"))
-    return msgspec.structs.replace(fleet, attention=messages)
+    titles = [each.title or each.url for each in await store.channels.get_many(cache.overdue[:1]) if each]
+    problems = list_problems(
+        nodes=fleet.nodes,
+        outbox_users=fleet.outbox_users,
+        polls_per_minute=fleet.polls_per_minute,
+        overdue=len(cache.overdue),
+        example=next(iter(titles), "(removed)"),
+    )
+    return msgspec.structs.replace(fleet, attention=problems)
 
 
 async def page(request: web.Request) -> web.Response:
@@ -150,17 +155,17 @@ def make_chart_series(samples: Sequence[Sample], budget: float | None) -> dict[s
 def _point(before: Sample, after: Sample) -> dict[str, float | None]:
     elapsed_min = max(after.at_s - before.at_s, 1e-3) / 60
     counts = compute_growth(before.counts, after.counts)
-    polls = metrics_sampler.count_polls(counts)
+    polls = metrics_statistics.count_polls(counts)
     good = sum(count for outcome, count in polls.items() if outcome in {"new", "unchanged"})
     point: dict[str, float | None] = {
         "at_s": round(after.at_s, 1),
         "good": round(good / elapsed_min, 1),
         "failed": round((sum(polls.values()) - good) / elapsed_min, 1),
-        "messages": round(counts.get(metrics_sampler.MESSAGES, 0.0) / elapsed_min, 1),
+        "messages": round(counts.get(metrics_statistics.MESSAGES, 0.0) / elapsed_min, 1),
         "waiting": float(after.waiting),
     }
-    for name, histogram in (("seen", metrics_sampler.DETECTION), ("sent", metrics_sampler.DELIVERY)):
-        delays = metrics_sampler.compute_delays(counts, histogram)
+    for name, histogram in (("seen", metrics_statistics.DETECTION), ("sent", metrics_statistics.DELIVERY)):
+        delays = metrics_statistics.compute_delays(counts, histogram)
         point[f"{name}_p50"] = round(delays.p50_s, 2) if delays else None
         point[f"{name}_p95"] = round(delays.p95_s, 2) if delays else None
     return point
@@ -183,34 +188,3 @@ def estimate_polls_per_minute(
             rate = 60 / max(covered_s, _MIN_COVERED_S) * channels / len(sample)
             rates[poll.outcome] = rates.get(poll.outcome, 0.0) + rate
     return rates
-
-
-def list_problems(fleet: Overview, unpolled: int, example: str) -> tuple[str, ...]:
-    """Return sentences about problems, most urgent first; empty if there are none.
-
-    ``unpolled`` is the number of channels that have not been polled for three poll intervals, and ``example`` the title
-    of one of them.
-    """
-    messages = []
-    if not fleet.nodes:
-        messages.append("No worker is running, so nothing is polled. Start one with “coronet worker”.")
-    elif fleet.nodes == 1:
-        messages.append("Only one worker is running, and none takes over if it stops. Start a second one.")
-    if fleet.outbox_users >= _WAITING_ALERT_USERS:
-        waiting = count(fleet.outbox_users, "person is", "people are")
-        messages.append(
-            f"{waiting} waiting for messages. Check that the bot is running and that its XMPP server responds."
-        )
-    polls = sum(fleet.polls_per_minute.values())
-    failed = {outcome: rate for outcome, rate in fleet.polls_per_minute.items() if not is_success(outcome)}
-    if polls and sum(failed.values()) >= _FAILURE_ALERT_SHARE * polls:
-        worst = outcome_label(max(failed, key=failed.__getitem__))
-        share = sum(failed.values()) / polls
-        messages.append(f"{percent(share)} of the polls fail, mostly with “{worst}”. Check the failing channels.")
-    if fleet.nodes and unpolled:
-        channels = count(unpolled, "channel has", "channels have")
-        messages.append(
-            f"{channels} not been polled for three poll intervals, for example “{example}”. Open its page to see"
-            " which worker owns it, and restart that worker."
-        )
-    return tuple(messages)

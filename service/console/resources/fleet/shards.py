@@ -8,7 +8,7 @@ from service.console.auth.permissions import read_access, write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
-from service.console.queries.metrics_sampler import compute_growth, count_key_group_moves
+from service.console.queries.metrics_statistics import compute_growth, count_key_group_moves
 from service.operations import shards
 from service.operations.shards import Shards
 

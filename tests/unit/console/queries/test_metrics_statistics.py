@@ -3,18 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.console.queries.metrics_sampler import (
+from service.console.queries.metrics_scraper import Sample, thin_out
+from service.console.queries.metrics_statistics import (
     DETECTION,
     MESSAGES,
     Delays,
     Load,
-    Sample,
     compute_delays,
     compute_growth,
     compute_load,
     count_polls,
     parse_metrics,
-    thin_out,
 )
 
 SERVED = """\
