@@ -34,7 +34,7 @@ class Tracing:
         """
         ended_s = time.time()
         (log.debug if name in _STEPS_PER_USER else log.info)(
-            name, trace=trace_id, took_s=round(ended_s - began_s, 3), **attributes
+            "trace step recorded", step=name, trace=trace_id, took_s=round(ended_s - began_s, 3), **attributes
         )
         if self.sink is not None:
             self.sink(trace_id, name, min(began_s, ended_s), ended_s, attributes, first=name == FIRST_STEP)

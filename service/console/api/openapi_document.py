@@ -1,5 +1,9 @@
-"""The OpenAPI 3.1 document of the JSON API."""
+"""The OpenAPI 3.1 document of the JSON API.
 
+Descriptions of schemas are the docstrings of their classes, without references to modules.
+"""
+
+import re
 from collections.abc import Sequence
 from http import HTTPStatus
 from importlib.metadata import version
@@ -14,6 +18,8 @@ _COMMON_PROBLEMS: Final = (401, 403, 500, 503)
 _IDEMPOTENCY_PROBLEMS: Final = (409, 422)
 _REFERENCE: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
+_CODE_REFERENCE: Final = re.compile(r"\s*\((?:see )?(?::\w+:`[^`]+`|``(?:[a-z_]+\.)+\w+``)\)")
+"""A reference in parentheses to a module, or to something in it, which readers of the document cannot follow."""
 _IDEMPOTENCY_KEY: Final = Parameter(
     "Idempotency-Key",
     "header",
@@ -27,6 +33,9 @@ def build_document(prefix: str, operations: Sequence[Operation]) -> dict[str, An
     for operation in operations:
         types += [kind for kind in (*operation.responses.values(), operation.body) if isinstance(kind, type)]
     _, components = msgspec.json.schema_components(list(dict.fromkeys(types)), ref_template=_REFERENCE)
+    for schema in components.values():
+        if "description" in schema:
+            schema["description"] = _CODE_REFERENCE.sub("", schema["description"])
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(operation)
