@@ -35,9 +35,9 @@ from service.errors import CoronetError, OperationalError, StoreIdentityMismatch
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
-from service.observability.logs import redacted
-from service.operations.poll_constraints import BOUND_LABELS, bound_shares, one_bound_warning
-from service.operations.store_gauges import RedisInfo, read_infos
+from service.observability.log_configuration import redacted
+from service.operations.binding_constraints import BOUND_LABELS, bound_shares, one_bound_warning
+from service.operations.store_metrics import RedisInfo, read_infos
 from service.settings import Settings
 from service.store import Store, opened
 

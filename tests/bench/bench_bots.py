@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from bots import process
 from bots.cluster.assigned_users import PARTITION_COUNT
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.entries.version_parts import split_version
 from service.model import Channel
 from service.settings import Settings

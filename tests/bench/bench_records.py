@@ -23,7 +23,7 @@ import msgspec
 
 from bots.delivery.message_bodies import load_versions
 from service.corona.update_rates import history_from_dates
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.feeds.change_detection import detect_changes
 from service.feeds.channel_health import PollReport
 from service.feeds.entries.version_parts import split_version

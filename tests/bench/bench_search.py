@@ -26,7 +26,7 @@ import numpy as np
 
 from service.discovery.queries.query_parser import parse_query
 from service.discovery.search_policy import describe_channel
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.model import Channel, Entry, FeedMetadata, Validators
 from service.search import Searcher
 from service.settings import Settings

@@ -22,7 +22,7 @@ from service.feeds.opml import OpmlSubscription
 from service.model import Channel, Delta, Entry, Notice
 from service.operations import backup
 from service.operations.backup_file import FORMAT, BackupFileWriter, check_file
-from service.operations.upgrade import check, judge
+from service.operations.upgrade_check import check, judge
 from service.settings import Settings
 from service.store import Store, open_store, opened
 from service.store.backup.reader import BackupReader

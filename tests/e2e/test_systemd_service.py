@@ -12,7 +12,7 @@ import pytest_asyncio
 from aiohttp.test_utils import unused_port
 
 from service.embedded import ports
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.embedded.sample_publisher import SamplePublisher
 from service.embedded.supervisor import Child, Program
 from tests.support.chat import online

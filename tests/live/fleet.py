@@ -27,7 +27,7 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.embedded.supervisor import Child, Program, child_environment
 from service.feeds.urls import channel_id
 from service.model import Channel, Validators

@@ -12,7 +12,7 @@ from bots.bot import Bot
 from bots.cluster.assigned_users import ALL_PARTITIONS, AssignedUsers
 from bots.main import BotProgram
 from service.clock import Clock, SystemClock
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.feeds.entries.version_parts import VersionParts
 from service.host_process import serve_programs
 from service.model import Channel, Delta, UserId

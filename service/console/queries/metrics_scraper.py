@@ -17,7 +17,7 @@ import structlog
 from service.console.queries.metrics_statistics import Counts, Load, compute_growth, compute_load, parse_metrics
 from service.errors import CoronetError, Unreachable
 from service.net.internal_clients import ProcessClient
-from service.operations.store_gauges import update_store_gauges
+from service.operations.store_metrics import update_store_gauges
 from service.store import Store
 from service.tasks import cancel_and_wait
 

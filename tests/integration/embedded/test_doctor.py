@@ -15,7 +15,7 @@ import pytest
 from service import settings
 from service.clock import SystemClock
 from service.corona.optimizer.poll_explanation import BindingConstraint
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 from service.errors import CoronetError
 from service.net.health_endpoints import serve_health
 from service.observability.metrics import OWNED_CHANNELS, GaugeShare

@@ -10,7 +10,7 @@ import pytest_asyncio
 from service import settings
 from service.embedded.sample_publisher import SamplePublisher
 from service.errors import BadStatus, BrokenFeed, EmptyBody, TooLarge
-from service.operations.inspection import as_text, inspect, next_poll
+from service.operations.feed_inspection import as_text, inspect, next_poll
 
 OPEN = settings.load({}, allow_private=True, preset="trial")
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from service import settings
-from service.observability import logs
+from service.observability import log_configuration
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def restore_logging() -> Iterator[None]:
 
 
 def test_events_and_warnings_of_libraries_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(settings.load({}))
+    log_configuration.configure(settings.load({}))
     structlog.get_logger("workers.node").info("joined", node="abc")
     logging.getLogger("a.library").warning("look %s", "here")
     logging.getLogger("a.library").info("chatter")
@@ -33,14 +33,14 @@ def test_events_and_warnings_of_libraries_are_json_lines(capsys: pytest.CaptureF
 
 
 def test_events_below_the_level_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
-    logs.configure(settings.load({}, log_level="warning"))
+    log_configuration.configure(settings.load({}, log_level="warning"))
     structlog.get_logger("workers.node").info("joined")
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("log_json", [True, False])
 def test_secrets_are_redacted_in_all_events(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
-    logs.configure(settings.load({}, xmpp_password="hush-hush", log_json=log_json))
+    log_configuration.configure(settings.load({}, xmpp_password="hush-hush", log_json=log_json))
     log = structlog.get_logger("bots.xmpp")
     log.info("login", password="hush-hush", url="redis://me:whisper@example.org/0")
     try:
@@ -56,7 +56,7 @@ def test_secrets_are_redacted_in_all_events(capsys: pytest.CaptureFixture[str], 
 
 @pytest.mark.parametrize("log_json", [True, False])
 def test_tracebacks_contain_no_local_variables(capsys: pytest.CaptureFixture[str], *, log_json: bool) -> None:
-    logs.configure(settings.load({}, log_json=log_json))
+    log_configuration.configure(settings.load({}, log_json=log_json))
     message = "what Alice wrote"
     try:
         len(message) / 0

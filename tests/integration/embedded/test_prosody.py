@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from service.embedded import ports
-from service.embedded.prosody import PrivateProsody
+from service.embedded.private_prosody import PrivateProsody
 
 
 async def stream_features(server: PrivateProsody) -> bytes:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_redis import PrivateRedis
 from service.errors import OperationalError
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from service.embedded.deployment.publication_plan import (
+from service.embedded.deployment_experiment.publication_plan import (
     PublicationPlan,
     PublicationTimes,
     detection_delays,
@@ -12,7 +12,7 @@ from service.embedded.deployment.publication_plan import (
     paper_delay_statistics,
     recovery_s,
 )
-from service.embedded.deployment.publisher import respond
+from service.embedded.deployment_experiment.publisher import respond
 from service.feeds.parse import parse
 
 PLAN = PublicationPlan(seed=3, channels=200, begin_s=1_000.0, length_s=600.0)

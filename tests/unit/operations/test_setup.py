@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from service.operations.setup import (
+from service.operations.setup_wizard import (
     Answers,
     Server,
     SetupRefused,

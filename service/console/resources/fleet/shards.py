@@ -9,8 +9,8 @@ from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
 from service.console.queries.metrics_statistics import compute_growth, count_key_group_moves
-from service.operations import shards
-from service.operations.shards import Shards
+from service.operations import shard_administration
+from service.operations.shard_administration import Shards
 
 operation = OPERATIONS = Operations()
 
@@ -18,19 +18,19 @@ operation = OPERATIONS = Operations()
 @operation("GET", "/shards", read_access("fleet"))
 async def get_shards(request: web.Request) -> Shards:
     """Get the tree of key groups with their keyspaces, numbers of subscriptions and loads."""
-    return await shards.read_shards(request.app[STORE], request.app[SETTINGS])
+    return await shard_administration.read_shards(request.app[STORE], request.app[SETTINGS])
 
 
 @operation("POST", "/shards/{label}/split", write_access("fleet"), 422)
 async def split_shard(request: web.Request) -> ActionResult:
     """Split a key group now, whatever its load."""
-    return ActionResult(await shards.split(request.app[STORE], request.match_info["label"]))
+    return ActionResult(await shard_administration.split(request.app[STORE], request.match_info["label"]))
 
 
 @operation("POST", "/shards/{label}/merge", write_access("fleet"), 422)
 async def merge_shard(request: web.Request) -> ActionResult:
     """Merge the two halves of a key group now, whatever their loads."""
-    return ActionResult(await shards.merge(request.app[STORE], request.match_info["label"]))
+    return ActionResult(await shard_administration.merge(request.app[STORE], request.match_info["label"]))
 
 
 async def page(request: web.Request, status: int = 200, *, done: str = "", error: str = "") -> web.Response:
@@ -49,5 +49,7 @@ async def change(request: web.Request) -> web.Response:
     form = await read_form(request)
     label, action = form.get("label", "")[:64], form.get("action", "")
     request[AUDIT_DETAIL] = f"{action} {label}"
-    done = await (shards.merge if action == "merge" else shards.split)(request.app[STORE], label)
+    done = await (shard_administration.merge if action == "merge" else shard_administration.split)(
+        request.app[STORE], label
+    )
     return await page(request, done=done)

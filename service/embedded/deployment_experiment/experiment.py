@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from service.embedded.deployment.publication_plan import (
+from service.embedded.deployment_experiment.publication_plan import (
     COMPRESSION,
     HOSTS,
     SITES,
@@ -31,8 +31,8 @@ from service.embedded.deployment.publication_plan import (
     paper_delay_statistics,
     recovery_s,
 )
-from service.embedded.deployment.publisher import current_document, entity_tag
-from service.embedded.redis import PrivateRedis
+from service.embedded.deployment_experiment.publisher import current_document, entity_tag
+from service.embedded.private_redis import PrivateRedis
 from service.embedded.supervisor import Child, Program, child_environment
 from service.errors import OperationalError
 from service.feeds.change_detection import detect_changes
@@ -145,7 +145,7 @@ class _Publisher:
 
     async def __aenter__(self) -> Self:
         self._process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "service.embedded.deployment.publisher"),
+            *(sys.executable, "-P", "-m", "service.embedded.deployment_experiment.publisher"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )

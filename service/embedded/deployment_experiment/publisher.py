@@ -1,8 +1,8 @@
 """The publisher of a deployment: a program that serves all channels with little CPU time.
 
-``python -m service.embedded.deployment.publisher`` reads a :class:`PublicationPlan` (JSON, one line) and prints its
-port. For each further input line it prints the number of requests served so far. A feed document contains the channel's
-last entries; its ETag is the number of entries so far.
+``python -m service.embedded.deployment_experiment.publisher`` reads a :class:`PublicationPlan` (JSON, one line) and
+prints its port. For each further input line it prints the number of requests served so far. A feed document contains
+the channel's last entries; its ETag is the number of entries so far.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import cast
 import msgspec
 import uvloop
 
-from service.embedded.deployment.publication_plan import (
+from service.embedded.deployment_experiment.publication_plan import (
     HOSTS,
     PublicationPlan,
     PublicationTimes,

@@ -10,7 +10,7 @@ from service.embedded import ports
 from service.embedded.supervisor import open_log
 from service.errors import OperationalError
 from service.host_process import HostedProgram, configure_memory, find_programs, serve_programs
-from service.observability import logs, tracing
+from service.observability import log_configuration, tracing
 from service.settings import Settings
 from service.tasks import cancel_and_wait
 
@@ -19,7 +19,7 @@ _START_TIMEOUT_S: Final = 30.0
 _READINESS_INTERVAL_S: Final = 0.02
 
 
-class InProcessPrograms:
+class SingleProcessFleet:
     """Runs a worker, a bot and a console as tasks of this process."""
 
     def __init__(self, log: Path) -> None:
@@ -41,7 +41,7 @@ class InProcessPrograms:
         output = self._output.enter_context(io.TextIOWrapper(open_log(self._log), "utf-8", line_buffering=True))
         self._output.enter_context(contextlib.redirect_stdout(output))
         self._output.enter_context(contextlib.redirect_stderr(output))
-        logs.configure(settings)
+        log_configuration.configure(settings)
         tracing.configure()
         configure_memory()
         self._task = asyncio.create_task(serve_programs(settings, self._kinds))

@@ -7,8 +7,8 @@ import msgspec
 import typer
 from rich.table import Table
 
-from service.embedded.deployment import experiment
-from service.embedded.deployment.publication_plan import DeploymentResult
+from service.embedded.deployment_experiment import experiment
+from service.embedded.deployment_experiment.publication_plan import DeploymentResult
 from service.simulate.cli import Json, Seed, print_outcome, progress
 from service.simulate.report import terminal_table
 

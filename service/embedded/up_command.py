@@ -14,9 +14,9 @@ import msgspec
 from rich.console import Console
 
 from service.embedded import ports, state_directory
-from service.embedded.in_process import InProcessPrograms
-from service.embedded.prosody import PrivateProsody
-from service.embedded.redis import PrivateRedis
+from service.embedded.private_prosody import PrivateProsody
+from service.embedded.private_redis import PrivateRedis
+from service.embedded.single_process_fleet import SingleProcessFleet
 from service.embedded.state_directory import ProcessIds, ReadyFile, TrialAccount, XmppDetails, write_ready
 from service.embedded.supervisor import Program, Supervisor, child_environment
 from service.errors import StoreIdentityMismatch
@@ -118,7 +118,7 @@ class LocalFleet:
         self._identity_file = state_directory.ensure_identity_file(options.directory)
         self._accounts: list[TrialAccount] = []
         self._supervisor = Supervisor(self._on_program_event)
-        self._in_process = InProcessPrograms(options.directory / "logs" / "coronet.log") if options.small else None
+        self._in_process = SingleProcessFleet(options.directory / "logs" / "coronet.log") if options.small else None
         self._is_complete = False
 
     async def start(self) -> None:
