@@ -285,15 +285,15 @@ def restore(
 
     The store must be empty, unless --replace is given.
     """
-    from service.operations import backup as backups  # noqa: PLC0415 - see module docstring
+    from service.operations.restore import open_backup, restore_backup, seekable  # noqa: PLC0415 - see module docstring
 
     if file == "-" and replace and not yes:
         raise UsageError("--replace with - needs --yes, because standard input cannot answer the question")
 
     async def write(effective: "Settings") -> str:
-        with backups.open_backup(file) as source, backups.seekable(source) as content:
+        with open_backup(file) as source, seekable(source) as content:
             confirm = (lambda _: True) if yes else typer.confirm
-            return await backups.restore(effective, content, replace=replace, confirm=confirm)
+            return await restore_backup(effective, content, replace=replace, confirm=confirm)
 
     typer.echo(_use_store(write, state, config, must_be_stopped=True))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from service.embedded import ports
-from service.embedded.supervisor import EmbeddedServer, Program
+from service.embedded.child_process import EmbeddedServer, Program
 from service.errors import OperationalError
 from service.files import ensure_secret_file, write_private
 

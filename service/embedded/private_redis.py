@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from service.embedded.supervisor import EmbeddedServer, Program
+from service.embedded.child_process import EmbeddedServer, Program
 from service.errors import OperationalError
 
 _MAX_SOCKET_PATH_BYTES = 107  # sockaddr_un, unix(7)

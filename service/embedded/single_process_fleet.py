@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from service.embedded import ports
-from service.embedded.supervisor import open_log
+from service.embedded.child_process import open_log
 from service.errors import OperationalError
 from service.host_process import HostedProgram, configure_memory, find_programs, serve_programs
 from service.observability import log_configuration, tracing

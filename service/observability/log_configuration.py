@@ -5,19 +5,13 @@ upwards, are written in the same format.
 """
 
 import logging
-import re
 import sys
-from collections.abc import Iterable
-from typing import Any
 
 import structlog
 import structlog.tracebacks
-from pydantic import SecretStr
 
+from service.observability.secret_redaction import RedactingFormatter, secrets_of
 from service.settings import Settings
-
-_USERINFO = re.compile(r"(?<=://)[^\s/@]+@")
-_MIN_SECRET_CHARS = 6  # redacting shorter secrets would also remove ordinary words
 
 
 def configure(settings: Settings) -> None:
@@ -36,29 +30,11 @@ def configure(settings: Settings) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _RedactingFormatter(_secrets(settings), foreign_pre_chain=shared, processors=_renderers(settings))
+        RedactingFormatter(secrets_of(settings), foreign_pre_chain=shared, processors=_renderers(settings))
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for package in ("service", "bots", "workers"):
         logging.getLogger(package).setLevel(level)
-
-
-def redacted(text: str, secrets: Iterable[str]) -> str:
-    """Return ``text`` in which each of ``secrets``, and the user name and password of each URL, is ``[secret]``."""
-    for secret in secrets:
-        text = text.replace(secret, "[secret]")
-    return _USERINFO.sub("[secret]@", text)
-
-
-class _RedactingFormatter(structlog.stdlib.ProcessorFormatter):
-    """A log formatter that redacts the complete line, including fields, tracebacks and events of libraries."""
-
-    def __init__(self, secrets: tuple[str, ...], **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self._secrets = secrets
-
-    def format(self, record: logging.LogRecord) -> str:
-        return redacted(super().format(record), self._secrets)
 
 
 def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
@@ -73,8 +49,3 @@ def _renderers(settings: Settings) -> list[structlog.typing.Processor]:
         ]
     plain = structlog.dev.plain_traceback
     return [remove_meta, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-
-
-def _secrets(settings: Settings) -> tuple[str, ...]:
-    values = (value for _, value in settings if isinstance(value, SecretStr))
-    return tuple(value.get_secret_value() for value in values if len(value) >= _MIN_SECRET_CHARS)

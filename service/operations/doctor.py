@@ -35,7 +35,7 @@ from service.errors import CoronetError, OperationalError, StoreIdentityMismatch
 from service.feeds.sandbox.parser_client import ParserClient
 from service.feeds.sandbox.protocol import Confinement, Document
 from service.net.internal_clients import ProcessClient
-from service.observability.log_configuration import redacted
+from service.observability.secret_redaction import redacted
 from service.operations.binding_constraints import BOUND_LABELS, bound_shares, one_bound_warning
 from service.operations.store_metrics import RedisInfo, read_infos
 from service.settings import Settings

@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import msgspec
 
-from service.operations.backup import live_programs
+from service.operations.restore import live_programs
 from service.settings import Settings
 from service.store import open_store
 from service.store.client.identity import NEEDED_SCHEMA_VERSION, READ_IDENTITY, SCHEMA_VERSION, parse_identity

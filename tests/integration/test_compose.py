@@ -29,7 +29,7 @@ from bots.xmpp.connection import Connection
 from bots.xmpp.file_upload import FileUploader
 from bots.xmpp.pubsub_client import PubsubClient
 from service.embedded import ports
-from service.embedded.supervisor import Child, Program
+from service.embedded.child_process import Child, Program
 from service.errors import StoreUnavailable
 from service.feeds.entries.version_parts import VersionParts
 from service.net.address_guard import AddressGuard

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from service.embedded.child_process import Child, Program, child_environment
 from service.embedded.deployment_experiment.publication_plan import (
     COMPRESSION,
     HOSTS,
@@ -33,7 +34,6 @@ from service.embedded.deployment_experiment.publication_plan import (
 )
 from service.embedded.deployment_experiment.publisher import current_document, entity_tag
 from service.embedded.private_redis import PrivateRedis
-from service.embedded.supervisor import Child, Program, child_environment
 from service.errors import OperationalError
 from service.feeds.change_detection import detect_changes
 from service.feeds.sandbox.protocol import DetectChanges, Document

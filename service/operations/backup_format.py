@@ -189,3 +189,13 @@ def _raw_frames(file: IO[bytes]) -> Iterator[bytes]:
                 yield packed
     except (OSError, EOFError, zlib.error) as error:
         raise UserError(f"The file is no backup of Coronet, or is damaged or incomplete ({error}).") from error
+
+
+def describe_counts(counts: Counts) -> str:
+    """Return the numbers of people and channels in a backup as text."""
+    return f"{describe_people(counts.users)}, {counts.channels:,} channel{'' if counts.channels == 1 else 's'}"
+
+
+def describe_people(count: int) -> str:
+    """Return a number of people as text."""
+    return f"{count:,} {'person' if count == 1 else 'people'}"
