@@ -319,7 +319,7 @@ async def test_a_store_with_data_is_replaced_only_if_that_was_confirmed(machine:
 
 
 async def test_a_store_that_programs_use_is_not_replaced(machine: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup, "_STOP_TIMEOUT_S", 0.6)
+    monkeypatch.setattr("service.operations.restore._STOP_TIMEOUT_S", 0.6)
     async with opened(machine) as store:
         file = await saved(machine)
         me = await store.ring.join("worker-7", "", 60.0, lambda _: "a" * 40)

@@ -83,7 +83,7 @@ async def test_children_of_a_killed_program_are_killed(
 async def test_a_program_that_ignores_sigterm_is_killed(
     program: Callable[..., Program], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("service.embedded.child_process._GRACE_S", 0.2)
+    monkeypatch.setattr("service.embedded.supervisor.GRACE_S", 0.2)
     supervisor = Supervisor(print)
     await supervisor.add(program("steady"))
     await supervisor.add(program("stubborn", STUBBORN))
