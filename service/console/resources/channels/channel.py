@@ -15,7 +15,7 @@ from service.console.formatting import is_success, outcome_label
 from service.console.forms import redirect_after
 from service.console.middleware.error_responses import public_message
 from service.console.page_rendering import render
-from service.console.queries.channel_views import ChannelDetail, read_channel_detail, read_requested_channel
+from service.console.queries.channel_details import ChannelDetail, read_channel_detail, read_requested_channel
 from service.corona.fleet_policy import NO_BOUNDS
 from service.entry_registration import remove_channel
 from service.errors import CoronetError

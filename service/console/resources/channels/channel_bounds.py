@@ -11,7 +11,7 @@ from service.console.durations import format_duration, parse_duration
 from service.console.forms import convert_fields, read_form, redirect_after, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.polling_descriptions import describe_bounds
-from service.console.queries.channel_views import ChannelDetail, read_requested_channel
+from service.console.queries.channel_details import ChannelDetail, read_requested_channel
 from service.console.resources.channels.channel import get_channel, page
 from service.corona.fleet_policy import ChannelBounds
 from service.errors import UserError

@@ -12,7 +12,7 @@ from service.console.auth.permissions import write_access
 from service.console.durations import parse_duration
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
-from service.console.queries.channel_views import (
+from service.console.queries.channel_details import (
     ChannelDetail,
     read_requested_channel,
 )

@@ -9,7 +9,7 @@ from service.console.api.operations import Operations
 from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access
 from service.console.page_rendering import render
-from service.console.queries.channel_views import read_requested_channel
+from service.console.queries.channel_details import read_requested_channel
 from service.errors import NoWorker
 from service.location.content_cache import MAX_LATEST_ENTRIES
 from service.model import Entry

@@ -13,7 +13,7 @@ from service.console.auth.permissions import write_access
 from service.console.forms import read_form, redisplay_on_error
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
-from service.console.queries.channel_views import (
+from service.console.queries.channel_details import (
     ChannelDetail,
     read_channel_detail,
     read_requested_channel,

@@ -20,8 +20,8 @@ from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
 from service.console.pagination import PAGE_SIZE, find_page_start, next_cursor, read_limit, read_page_number
 from service.console.queries.channel_cache import ChannelCache
+from service.console.queries.channel_details import read_channel_views
 from service.console.queries.channel_rows import ChannelRow
-from service.console.queries.channel_views import read_channel_views
 from service.console.resources.channels.channel_settings import PAUSE_UNTIL_RESUMED_S
 from service.feeds.urls import canonical_url
 from service.model import ChannelId

@@ -14,8 +14,8 @@ from service.console.charts import draw_ring, find_regions
 from service.console.forms import redirect_after
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.page_rendering import render
+from service.console.queries.channel_details import ChannelDetail, read_channel_detail
 from service.console.queries.channel_search import ChannelQuery
-from service.console.queries.channel_views import ChannelDetail, read_channel_detail
 from service.console.queries.metrics_statistics import Load
 from service.model import ChannelId, NodeId, NodeInfo
 
