@@ -38,7 +38,7 @@ from service.console.polling_descriptions import (
 )
 from service.console.text_differences import differences
 from service.feeds.urls import selector_of, without_selector
-from service.operations.binding_constraints import bound_shares
+from service.operations.poll_constraints import bound_shares
 from service.store.console.accounts import Role
 
 _FILTERS: Final[Mapping[str, Callable[..., object]]] = {

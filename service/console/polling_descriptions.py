@@ -9,7 +9,7 @@ from service.corona.fleet_policy import ChannelBounds
 from service.corona.optimizer.poll_explanation import BindingConstraint, PollExplanation
 from service.feeds.polling_hints import DAY_S
 from service.model import PollingHints
-from service.operations.binding_constraints import BOUND_LABELS
+from service.operations.poll_constraints import BOUND_LABELS
 
 
 def describe_polling_hints(hints: PollingHints) -> str:

@@ -11,7 +11,7 @@ from service.console.app_keys import PRINCIPAL, STORE
 from service.console.auth.permissions import SCOPES, read_access
 from service.console.middleware.audit_recorder import AUDIT_DETAIL
 from service.console.middleware.idempotency_keys import RESPONSE_IS_SECRET
-from service.console.resources.access.access_rights import OWN_ACCESS, can_see, check_can_end
+from service.console.resources.access.ownership_rules import OWN_ACCESS, can_see, check_can_end
 from service.errors import UserError
 
 operation = OPERATIONS = Operations()

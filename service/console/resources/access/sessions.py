@@ -6,7 +6,7 @@ from aiohttp import web
 from service.console.api.operations import Operations
 from service.console.app_keys import STORE
 from service.console.auth.permissions import read_access
-from service.console.resources.access.access_rights import OWN_ACCESS, can_see, check_can_end
+from service.console.resources.access.ownership_rules import OWN_ACCESS, can_see, check_can_end
 from service.store.console.accounts import Session
 
 operation = OPERATIONS = Operations()

@@ -22,7 +22,7 @@ from service.console.queries.policy_preview import ChannelLoad, DelayChange, Out
 from service.corona.fleet_policy import NO_BOUNDS, ChannelBounds, FleetObjective, Goal, Levels
 from service.errors import UserError
 from service.model import ChannelId
-from service.operations.binding_constraints import one_bound_warning
+from service.operations.poll_constraints import one_bound_warning
 from service.store.coordination.fleet_policy import BoundsSnapshot, Revision
 
 GOALS: Final[Mapping[Goal, tuple[str, str]]] = {

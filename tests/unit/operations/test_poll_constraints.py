@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.corona.optimizer.poll_explanation import BindingConstraint
-from service.operations.binding_constraints import bound_shares, one_bound_warning
+from service.operations.poll_constraints import bound_shares, one_bound_warning
 
 counts = st.dictionaries(st.sampled_from(BindingConstraint), st.integers(0, 1_000))
 

@@ -1,4 +1,4 @@
-"""Rights to sessions and API keys: whose a request's sender sees, ends and revokes."""
+"""Rules on sessions and API keys of other accounts: who sees them, and who may end or revoke them."""
 
 from typing import Final
 
